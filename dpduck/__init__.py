@@ -23,7 +23,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the engine when it is first asked for: a server's process does without its 200 modules."""
+    """Imports the engine at its first use. A server's process does without its 200 modules."""
     if name not in ("attach_spark", "connect", "load"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from dpduck.engine import connection  # noqa: PLC0415
@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Lists what users import, for completion in notebooks."""
+    """Lists the public names, for completion in notebooks."""
     return __all__

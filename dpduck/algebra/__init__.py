@@ -1,1 +1,1 @@
-"""Implicit matrices of counting, and hashing; no data and no noise."""
+"""Implicit matrices of counting, and hashing. It handles no data and no noise."""

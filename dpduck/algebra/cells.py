@@ -1,4 +1,4 @@
-"""Queries over all cells of several attributes: in each grouping set a product of intervals along its attributes."""
+"""Queries over the cells of several attributes. Each is a product of intervals along its set's attributes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dpduck.values.arrays import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class CellWorkload:
-    """What each grouping set asks of the cells, the first attribute varying slowest.
+    """Queries of each grouping set over the cells. In the order of the cells, the first attribute varies slowest.
 
     attributes: the queries along each attribute. sets: increasing positions of attributes. All other attributes are
     summed away.
-    weights: of the squared errors of each set.
+    weights: weights of the squared errors of each set.
 
     >>> from dpduck.algebra.ranges import identity, prefixes
     >>> CellWorkload((identity(2), prefixes(3)), ((0, 1), (1,)), (1.0, 1.0)).shapes
@@ -37,13 +37,13 @@ class CellWorkload:
 
     @property
     def cells(self) -> int:
-        """Returns the number of cells that the queries are over."""
+        """Returns the number of cells."""
         return prod(self.sizes)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the shape of each set's answers: one axis per attribute."""
-        return tuple(tuple(self.attributes[place].queries for place in chosen) for chosen in self.sets)
+        """Returns the shape of each set's answers: one axis per attribute of the set."""
+        return tuple(tuple(self.attributes[place].queries for place in members) for members in self.sets)
 
     @property
     def queries(self) -> int:
@@ -52,43 +52,43 @@ class CellWorkload:
 
     @cached_property
     def gram(self) -> FloatArray:
-        """V, shape (cells, cells): the weighted sum of the sets' W'W."""
-        found = np.zeros((self.cells, self.cells))
-        for chosen, weight in zip(self.sets, self.weights, strict=True):
+        """Computes V, shape (cells, cells): the weighted sum of the sets' W'W."""
+        total = np.zeros((self.cells, self.cells))
+        for members, weight in zip(self.sets, self.weights, strict=True):
             product: FloatArray = np.ones((1, 1))
-            for place, one in enumerate(self.attributes):
-                own = one.gram if place in chosen else np.ones((one.size, one.size))
+            for place, attribute in enumerate(self.attributes):
+                own = attribute.gram if place in members else np.ones((attribute.size, attribute.size))
                 product = np.kron(product, own).astype(np.float64)
-            found += weight * product
-        return found
+            total += weight * product
+        return total
 
     def answers(self, values: FloatArray) -> tuple[FloatArray, ...]:
-        """Returns every answer from one number per cell. The leading axis has the cells. Further axes are kept."""
+        """Computes every answer from one number per cell. The leading axis has the cells. Further axes are kept."""
         table = values.reshape(*self.sizes, *values.shape[1:])
-        return tuple(self._answers(table, chosen) for chosen in self.sets)
+        return tuple(self._answers(table, members) for members in self.sets)
 
-    def _answers(self, table: FloatArray, chosen: Sequence[int]) -> FloatArray:
-        found: FloatArray = table.sum(axis=tuple(place for place in range(len(self.sizes)) if place not in chosen))
-        for axis, place in enumerate(chosen):
-            found = np.moveaxis(self.attributes[place].answers(np.moveaxis(found, axis, 0)), 0, axis)
-        return found
+    def _answers(self, table: FloatArray, members: Sequence[int]) -> FloatArray:
+        sums: FloatArray = table.sum(axis=tuple(place for place in range(len(self.sizes)) if place not in members))
+        for axis, place in enumerate(members):
+            sums = np.moveaxis(self.attributes[place].answers(np.moveaxis(sums, axis, 0)), 0, axis)
+        return sums
 
     def variances(self, covariance: FloatArray) -> tuple[FloatArray, ...]:
-        """Returns the variance of every answer from the covariance of the cells, shape (cells, cells)."""
+        """Computes the variance of every answer from the covariance of the cells, shape (cells, cells)."""
         table = covariance.reshape(*self.sizes, *self.sizes)
-        return tuple(self._variances(table, chosen) for chosen in self.sets)
+        return tuple(self._variances(table, members) for members in self.sets)
 
-    def _variances(self, table: FloatArray, chosen: Sequence[int]) -> FloatArray:
-        """Takes one attribute after the other, both axes at once. Axes of answers gather at the end."""
-        found = table
-        for place, one in enumerate(self.attributes):
+    def _variances(self, table: FloatArray, members: Sequence[int]) -> FloatArray:
+        """Processes one attribute after the other, both axes at once. Axes of answers gather at the end."""
+        result = table
+        for place, attribute in enumerate(self.attributes):
             left = len(self.attributes) - place
-            if place not in chosen:
-                found = found.sum(axis=(0, left))
+            if place not in members:
+                result = result.sum(axis=(0, left))
                 continue
-            pair = np.moveaxis(found, (0, left), (-2, -1))
-            sums = np.zeros((*pair.shape[:-2], one.size + 1, one.size + 1))
+            pair = np.moveaxis(result, (0, left), (-2, -1))
+            sums = np.zeros((*pair.shape[:-2], attribute.size + 1, attribute.size + 1))
             sums[..., 1:, 1:] = pair.cumsum(axis=-2).cumsum(axis=-1)
-            low, high = one.starts, one.stops
-            found = sums[..., high, high] - sums[..., high, low] - sums[..., low, high] + sums[..., low, low]
-        return found
+            low, high = attribute.starts, attribute.stops
+            result = sums[..., high, high] - sums[..., high, low] - sums[..., low, high] + sums[..., low, low]
+        return result

@@ -1,8 +1,8 @@
 """Dyadic intervals and Haar coefficients of an ordered attribute, numbered without building either.
 
-Level l has intervals of 2^l labels, interval i from i 2^l on; the root level h is the first with one interval. A node
-has one number: level by level from the leaves, offsets[l] + i. A Haar axis has at level l >= 1 the coefficient
-(sum of the left half - sum of the right half) of each interval, and at number 0 the total.
+Level l has intervals of 2^l labels. Interval i begins at label i 2^l. The root level h is the first with one interval.
+Nodes are numbered level by level from the leaves: node i of level l is offsets[l - first_level] + i. A Haar axis has a
+coefficient for each interval of level l >= 1: its left half's sum minus its right half's sum. Number 0 is the total.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpduck.values.arrays import IntegerArray
 
 @dataclass(frozen=True)
 class Axis:
-    """shape: 'dyadic' or 'haar'. size: labels.
+    """Nodes of one ordered attribute. shape: 'dyadic' or 'haar'. size: number of labels.
 
     >>> Axis("dyadic", 5).nodes, Axis("haar", 5).nodes, Axis("haar", 5).height
     (11, 7, 3)
@@ -31,7 +31,7 @@ class Axis:
 
     @property
     def height(self) -> int:
-        """h: the level of the root."""
+        """Returns h, the level of the root."""
         return (self.size - 1).bit_length()
 
     @property
@@ -41,12 +41,12 @@ class Axis:
 
     @property
     def per_row(self) -> int:
-        """Tells how many nodes one row is in: each has coefficient 1 or -1 there."""
+        """Returns the number of nodes to which one row adds 1 or -1."""
         return self.height + 1
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Returns the number of the first node of each level from first_level to h, and last the number of nodes."""
+        """Returns the number of each level's first node, from first_level to h, and last the number of all nodes."""
         numbers = [0 if self.shape == "dyadic" else 1]
         for level in range(self.first_level, self.height + 1):
             numbers.append(numbers[-1] + -(-self.size >> level))
@@ -54,11 +54,11 @@ class Axis:
 
     @property
     def nodes(self) -> int:
-        """Tells how many nodes there are: less than 2 size + h."""
+        """Returns the number of nodes, less than 2 size + h."""
         return self.offsets[-1]
 
     def of_code(self, codes: NDArray[np.integer], step: int) -> tuple[IntegerArray, IntegerArray | None]:
-        """Returns the number of the step-th node that holds each code, and its signs where they are not all 1."""
+        """Returns the number of the step-th node that holds each code, and the signs if they are not all 1."""
         wide = codes.astype(np.int64)
         if self.shape == "haar" and step == self.height:
             return np.zeros(len(wide), dtype=np.int64), None
@@ -68,5 +68,5 @@ class Axis:
 
 
 def node_sensitivity(axes: Iterable[Axis | None]) -> int:
-    """Returns the L1 sensitivity of one row, which is 1 or -1 in so many nodes; None for an attribute without nodes."""
+    """Returns the L1 sensitivity: the number of nodes that one row changes by 1 or -1. None: an axis without nodes."""
     return prod(1 if axis is None else axis.per_row for axis in axes)

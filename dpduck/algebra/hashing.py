@@ -1,11 +1,11 @@
 """Random signs for keys of any universe: bits of a polynomial over a prime field (Wegman and Carter 1981).
 
-Row t of the projection has the sign (-1)^bit, bit t mod 60 of the word h_w(x) with w = t div 60, where
+Row t of the projection has the sign (-1)^b, where b is bit t mod 60 of the word h_w(x), w = t div 60. Here
 
     h_w(x) = c_(w,0) + c_(w,1) x + .. + c_(w,r-1) x^(r-1)   mod  2^61 - 1
 
-and x is the key's element of the field. With uniform coefficients the words of any r different elements are exactly
-independent and uniform on the field; 60 of its 61 bits are therefore signs of bias 2^-61 that are as independent.
+and x is the key's element of the field. With uniform coefficients, the words of any r different elements are exactly
+independent and uniform on the field. So 60 of the 61 bits are signs of bias 1/(2^61 - 1), as independent as the words.
 sql/macros/sparse_queries.sql computes the same in SQL.
 """
 
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 PRIME = (1 << 61) - 1
 SIGNS = 60  # signs of one word
 PIECE = 12  # bits of a word that one table of totals covers: 5 tables of 4096
-LIMB = 21  # bits of a limb: a product of two has 42, a sum of 32 of them 47, which a double holds exactly
+LIMB = 21  # bits of a limb: a product of two has 42, a sum of 32 products 47, which a double holds exactly
 KEYS_AT_A_TIME, WORDS_AT_A_TIME = 1 << 14, 128
 
 Words = NDArray[np.uint64]
 
 
 def words_for(rows: int) -> int:
-    """Tells how many words hold the signs of so many rows.
+    """Returns the number of words that hold the signs of `rows` rows.
 
     >>> words_for(4096)
     69
@@ -35,9 +35,9 @@ def words_for(rows: int) -> int:
 
 
 def multiply(left: Words, right: Words) -> Words:
-    """Returns products modulo 2^61 - 1 of numbers below 2^61, in 64-bit integers.
+    """Multiplies numbers below 2^61 modulo 2^61 - 1, in 64-bit integers.
 
-    With halves of 31 and 30 bits and 2^61 = 1: 2 a1 b1 + (m >> 30) + ((m mod 2^30) << 31) + a0 b0, below 2^63.
+    With a = 2^31 a1 + a0, m = a1 b0 + a0 b1, 2^61 = 1: 2 a1 b1 + (m >> 30) + ((m mod 2^30) << 31) + a0 b0 < 2^63.
     """
     half, low = np.uint64(31), np.uint64((1 << 31) - 1)
     left_high, left_low, right_high, right_low = left >> half, left & low, right >> half, right & low
@@ -48,14 +48,14 @@ def multiply(left: Words, right: Words) -> Words:
 
 
 def reduced(values: Words) -> Words:
-    """Returns values below 2^64 modulo 2^61 - 1."""
+    """Reduces values below 2^64 modulo 2^61 - 1."""
     folded = (values & np.uint64(PRIME)) + (values >> np.uint64(61))
     result: Words = np.where(folded >= PRIME, folded - np.uint64(PRIME), folded)
     return result
 
 
 def powers(elements: Words, count: int) -> Words:
-    """x^0 .. x^(count - 1), shape (count, keys)."""
+    """Computes x^0 .. x^(count - 1), shape (count, keys)."""
     table = np.ones((count, len(elements)), dtype=np.uint64)
     for degree in range(1, count):
         table[degree] = multiply(table[degree - 1], elements)
@@ -63,10 +63,10 @@ def powers(elements: Words, count: int) -> Words:
 
 
 def evaluate(coefficients: Words, elements: Words) -> Words:
-    """h_w(x) for all words and keys, shape (words, keys).
+    """Computes h_w(x) for all words and keys, shape (words, keys).
 
-    coefficients: shape (words, r), r at most 32. Limbs of 21 bits are multiplied as doubles, exactly, and put together:
-    sum_k S_k 2^(21 k) with S_k below 2^49, 2^63 = 2^2 and 2^84 = 2^23.
+    coefficients: shape (words, r), r at most 32. Products of limbs of 21 bits are added as doubles, exactly, to S_k.
+    The word is sum_k S_k 2^(21 k), with S_k below 2^49, 2^63 = 2^2 and 2^84 = 2^23.
     """
     if coefficients.shape[1] > 32:
         raise ValueError("more than 32 coefficients would not be added exactly")
@@ -89,17 +89,17 @@ def limbs(values: Words) -> list[NDArray[np.float64]]:
 
 
 def _shifted(values: Words, bits: int) -> Words:
-    """values * 2^bits modulo 2^61 - 1, not quite reduced: below 2^61 + 2^49."""
+    """Computes values * 2^bits modulo 2^61 - 1, not quite reduced: below 2^61 + 2^49."""
     keep = np.uint64(61 - bits)
     low = (np.uint64(1) << keep) - np.uint64(1)
     return ((values & low) << np.uint64(bits)) + (values >> keep)
 
 
 def project(coefficients: Words, elements: Words, counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    """y_t = sum over keys of count * sign, for t < rows, in exact integers: counts must add up to less than 2^53.
+    """Computes y_t = sum over keys of count * sign, for t < rows. It is exact if counts add up to less than 2^53.
 
-    Each piece of 12 bits sorts the counts into 4096 totals, from which its 12 rows are sums: one addition per key
-    and piece in place of twelve.
+    Each piece of 12 bits sorts the counts into 4096 totals. Its 12 rows are signed sums of these totals. That is one
+    addition per key and piece in place of twelve.
     """
     weights = counts.astype(np.float64)
     projected = np.zeros((len(coefficients), SIGNS), dtype=np.float64)

@@ -1,8 +1,8 @@
-"""Every subset of a workload's marginals, integer-coded, and the two transforms that run over it.
+"""All subsets of a workload's marginals, integer-coded, and the two transforms over these subsets.
 
-The downward closure of a workload is what its answers are made of: one ANOVA component per set. Sums over subsets or
-over supersets take one pass per attribute (Yates), each set touched once per member: memory and time are
-proportional to the number of sets times their order, never to 2^d or N.
+A workload's answers consist of one ANOVA component for each set of its downward closure. Sums over subsets or over
+supersets take one pass per attribute (Yates), and touch each set once per member. Memory and time are proportional to
+the number of sets times their order. They depend neither on 2^d for d attributes, nor on the number of cells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpduck.values.arrays import FloatArray, IndexArray
 
 MOST_STEPS = 5_000_000
-"""Closures of more steps (see closure_steps) are not built: seconds and gigabytes."""
+"""Closures with more steps (see closure_steps) are not built. They would take seconds and gigabytes."""
 
 WORD = 62
 """Bits of an int64 that a set's code may use."""
@@ -28,12 +28,12 @@ WORD = 62
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The downward closure of a family of attribute sets; sets are numbered by order, the empty set first.
+    """Downward closure of a family of attribute sets. Sets are numbered by order, the empty set first.
 
-    attributes: the attributes that occur, in domain positions. sizes: their sizes n_i.
-    members: level k holds the sets of order k, shape (number, k), as indices into `attributes`, increasing.
-    drops: same shapes; the number of the set that is left when that member is taken away.
-    family: the number of each set of the family that was closed, in its order.
+    attributes: domain positions of the attributes that occur. sizes: their sizes n_i.
+    members: level k holds the sets of order k, shape (number, k), as increasing indices into `attributes`.
+    drops: same shapes, with the number of the set without that member.
+    family: the number of each set of the original family, in the family's order.
     """
 
     attributes: tuple[int, ...]
@@ -64,7 +64,7 @@ class Lattice:
 
     @cached_property
     def steps(self) -> tuple[tuple[IndexArray, IndexArray, IndexArray], ...]:
-        """Returns, by attribute, numbers of the sets that hold it, of those sets without it, and its axis in them."""
+        """Returns for each attribute the sets that hold it, the same sets without it, and its axis in each set."""
         attribute, whole, less, axis = [], [], [], []
         for order, (level, drop) in enumerate(zip(self.members, self.drops, strict=True)):
             numbers = np.arange(self.offsets[order], self.offsets[order + 1])
@@ -79,32 +79,32 @@ class Lattice:
         return tuple(zip(*columns, strict=True)) if self.attributes else ()
 
     def products(self, values: Sequence[float] | FloatArray) -> FloatArray:
-        """prod over i in A of values[i], for every set A; `values` by index into `attributes`."""
+        """Computes prod over i in A of values[i], for every set A. `values` are in the order of `attributes`."""
         table = np.asarray(values, dtype=np.float64)
         return np.concatenate([table[level].prod(axis=1) for level in self.members])
 
     def integer_products(self, values: Sequence[int]) -> list[int]:
-        """Returns the same in exact integers of any length."""
+        """Computes the same in exact integers of any length."""
         rounded = self.products(np.asarray(values, dtype=np.float64))
         if rounded.max(initial=0.0) < 1 << 53:  # every partial product was exact
             return [int(product) for product in rounded.tolist()]
         return [prod([values[member] for member in row]) for level in self.members for row in level.tolist()]
 
     def family_totals(self, values: Sequence[float] | FloatArray) -> FloatArray:
-        """Returns values of the family's members, added up by set; 0 on the other sets."""
+        """Adds up values of the family's members by set. Other sets have 0."""
         totals = np.zeros(len(self))
         np.add.at(totals, self.family, np.asarray(values, dtype=np.float64))
         return totals
 
     def sum_over_supersets(self, values: FloatArray, ratios: Sequence[float] | FloatArray) -> FloatArray:
-        """g(A) = sum over B containing A, B in the lattice, of values(B) * prod over B minus A of ratios."""
+        """Computes g(A) = sum over supersets B of A in the lattice, of values(B) * prod over B minus A of ratios."""
         sums = values.copy()
         for (whole, less, _), ratio in zip(self.steps, ratios, strict=True):
             sums[less] += sums[whole] * ratio
         return sums
 
     def sum_over_subsets(self, values: FloatArray, ratios: Sequence[float] | FloatArray) -> FloatArray:
-        """g(B) = sum over A in B of values(A) * prod over B minus A of ratios."""
+        """Computes g(B) = sum over subsets A of B, of values(A) * prod over B minus A of ratios."""
         sums = values.copy()
         for (whole, less, _), ratio in zip(self.steps, ratios, strict=True):
             sums[whole] += sums[less] * ratio
@@ -117,12 +117,12 @@ class Lattice:
 
     @cached_property
     def membership(self) -> NDArray[np.bool_]:
-        """Tells which attributes each set holds, shape (sets, attributes)."""
-        held = np.zeros((len(self), len(self.attributes)), dtype=np.bool_)
+        """Marks the attributes of each set, shape (sets, attributes)."""
+        marks = np.zeros((len(self), len(self.attributes)), dtype=np.bool_)
         for offset, level in zip(self.offsets, self.members, strict=False):
             rows = np.arange(offset, offset + len(level))[:, None]
-            held[rows, level] = True
-        return held
+            marks[rows, level] = True
+        return marks
 
     def within(self, attributes: Sequence[int]) -> NDArray[np.bool_]:
         """Marks the sets that are subsets of these attributes (domain positions)."""
@@ -133,7 +133,7 @@ class Lattice:
 def closure_steps(family: Sequence[tuple[int, ...]]) -> int:
     """Bounds the steps of a transform over the closure, without building it.
 
-    There are at most min(C(d, k), sum of C(|A|, k)) sets of order k, and a step for each of their members.
+    There are at most min(C(d, k), sum of C(|A|, k)) sets of order k, with a step for each member.
 
     >>> closure_steps([(0, 1), (1, 2)])
     7
@@ -147,8 +147,8 @@ def closure_steps(family: Sequence[tuple[int, ...]]) -> int:
 
 
 def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> Lattice:
-    """Returns the lattice of all subsets of the sets of `family` (increasing domain positions, attribute sizes by
-    position).
+    """Builds the lattice of all subsets of the sets in `family`. A set has increasing domain positions. `sizes` are
+    by position.
 
     >>> close_downward([(0, 2)], (3, 4, 5)).sets
     ((), (0,), (2,), (0, 2))
@@ -163,13 +163,13 @@ def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> L
     drops: list[IndexArray] = []
     pending = np.zeros((0, top), dtype=np.intp)
     for order in range(top, -1, -1):
-        asked = np.flatnonzero(lengths == order)
-        rows = np.concatenate([local[starts[asked][:, None] + np.arange(order)], pending])
+        indices = np.flatnonzero(lengths == order)
+        rows = np.concatenate([local[starts[indices][:, None] + np.arange(order)], pending])
         first, inverse = _distinct(rows, len(attributes))
         level = rows[first]
-        numbers[asked] = inverse[: len(asked)]
+        numbers[indices] = inverse[: len(indices)]
         if drops:
-            drops[-1] = inverse[len(asked) :].reshape(drops[-1].shape)
+            drops[-1] = inverse[len(indices) :].reshape(drops[-1].shape)
         members.append(level)
         drops.append(np.zeros(level.shape, dtype=np.intp))
         pending = np.concatenate(list(_without_each(level)) or [np.zeros((0, 0), dtype=np.intp)], axis=1)
@@ -189,13 +189,13 @@ def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> L
 
 
 def _without_each(level: IndexArray) -> Iterator[IndexArray]:
-    """Yields the rows of a level with each column taken away in turn, laid side by side."""
+    """Yields the rows of a level without each column in turn."""
     for column in range(level.shape[1]):
         yield np.delete(level, column, axis=1)
 
 
 def _distinct(rows: IndexArray, attributes: int) -> tuple[IndexArray, IndexArray]:
-    """Returns first positions of the distinct rows, and for every row the rank of its value."""
+    """Returns the first positions of distinct rows, and for every row the rank of its value."""
     codes: NDArray[np.generic]
     order = rows.shape[1]
     if attributes <= WORD:  # a bit for each member
@@ -213,9 +213,9 @@ def _distinct(rows: IndexArray, attributes: int) -> tuple[IndexArray, IndexArray
 
 @dataclass(frozen=True)
 class MarginalWorkload:
-    """What is asked: one marginal per grouping set, each with a weight for its squared errors.
+    """Workload of one marginal per grouping set, each with a weight for its squared errors.
 
-    sizes: n_1..n_d. marginals: strictly increasing attribute positions; () is the grand total.
+    sizes: n_1..n_d. marginals: strictly increasing attribute positions. () is the grand total.
 
     >>> MarginalWorkload((2, 3), ((0,), (0, 1)), (1.0, 1.0)).cells
     8

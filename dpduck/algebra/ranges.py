@@ -1,7 +1,7 @@
 """Weighted sums over intervals of one ordered attribute: all ranges, prefixes, single values, or any list.
 
-With E_q the indicator of interval q and a_q its weight, V = sum_q a_q E_q E_q' is the workload's Gram matrix; the total
-weighted variance of an unbiased estimate with covariance S is trace(V S).
+Let E_q be the indicator of interval q and a_q its weight. Then V = sum_q a_q E_q E_q' is the workload's Gram matrix.
+The total weighted variance of an unbiased estimate with covariance S is trace(V S).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpduck.values.arrays import FloatArray, IndexArray
 
 
 class RangeShape(Enum):
-    """Workloads whose Gram matrix needs no matrix; LIST is any other."""
+    """Workloads with an implicit Gram matrix. LIST is any other workload."""
 
     RANGES = "ranges"
     PREFIXES = "prefixes"
@@ -28,9 +28,9 @@ class RangeShape(Enum):
 
 @dataclass(frozen=True, eq=False)
 class RangeWorkload:
-    """Query q is the sum over values starts[q] <= value < stops[q]; its squared error counts weights[q] times.
+    """Interval queries. Query q sums over starts[q] <= value < stops[q]. Its squared error counts weights[q] times.
 
-    size: n, the number of values. attribute: position in the domain. Made by the functions below.
+    size: n, the number of values. attribute: position in the domain. The functions below make workloads.
     """
 
     size: int
@@ -59,7 +59,7 @@ class RangeWorkload:
 
     @cached_property
     def gram(self) -> FloatArray:
-        """V, shape (n, n): V_ij = weight of the intervals that hold both i and j."""
+        """Computes V, shape (n, n): V_ij = weight of the intervals that hold both i and j."""
         ends = np.zeros((self.size + 1, self.size + 1))
         np.add.at(ends, (self.starts, self.stops), self.weights)
         # the entry for i <= j sums the intervals with start <= i and stop > j
@@ -69,14 +69,14 @@ class RangeWorkload:
 
     @cached_property
     def gram_diagonal(self) -> FloatArray:
-        """Returns the diagonal of V: the weight of the intervals that hold each value."""
+        """Computes the diagonal of V: the weight of the intervals that hold each value."""
         steps = np.zeros(self.size + 1)
         np.add.at(steps, self.starts, self.weights)
         np.subtract.at(steps, self.stops, self.weights)
         return steps.cumsum()[: self.size]
 
     def times_gram(self, rows: FloatArray) -> FloatArray:
-        """rows V, for rows of shape (p, n); linear time where V is semiseparable.
+        """Computes rows V, for rows of shape (p, n). It takes linear time if V is semiseparable.
 
         Prefixes: V_ij = n - max(i, j). All ranges: V_ij = (min(i, j) + 1)(n - max(i, j)), i and j from 0.
         """
@@ -93,18 +93,18 @@ class RangeWorkload:
         return semiseparable
 
     def answers(self, values: FloatArray) -> FloatArray:
-        """Returns every query's answer from one number per value; leading axis n, further axes are kept."""
+        """Computes every query's answer from one number per value. The leading axis is n. Further axes are kept."""
         prefix = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
         difference: FloatArray = prefix[self.stops] - prefix[self.starts]
         return difference
 
     def variances(self, covariance: FloatArray) -> FloatArray:
-        """Var(q) = P_jj + P_ii - 2 P_ij with P the covariance of the prefixes, from that of the values, (n, n)."""
+        """Computes P_jj + P_ii - 2 P_ij for each query [i, j). P: covariance of prefixes. covariance: shape (n, n)."""
         prefix = np.zeros((self.size + 1, self.size + 1))
         prefix[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
         diagonal = prefix.diagonal()
-        found: FloatArray = diagonal[self.stops] + diagonal[self.starts] - 2 * prefix[self.starts, self.stops]
-        return found
+        result: FloatArray = diagonal[self.stops] + diagonal[self.starts] - 2 * prefix[self.starts, self.stops]
+        return result
 
     def matrix(self) -> NDArray[np.int64]:
         """Returns the dense workload, shape (queries, n): for tests and oracles."""
@@ -113,9 +113,9 @@ class RangeWorkload:
         return inside.astype(np.int64)
 
     def reduced(self) -> tuple[RangeWorkload, IndexArray]:
-        """Returns the same queries over buckets that no query tells apart, and the buckets' boundaries, increasing.
+        """Returns the same queries over buckets that no query splits, and the buckets' increasing boundaries.
 
-        Bucket k is [boundaries[k], boundaries[k+1]); values before the first and after the last are asked by nobody.
+        Bucket k is [boundaries[k], boundaries[k+1]). No query has values before the first or after the last boundary.
         """
         if self.shape is not RangeShape.LIST:
             return self, np.arange(self.size + 1)
@@ -127,7 +127,7 @@ class RangeWorkload:
 
 
 def all_ranges(size: int) -> RangeWorkload:
-    """Returns each of the n(n+1)/2 intervals once.
+    """Returns the workload with each of the n(n+1)/2 intervals once.
 
     >>> all_ranges(3).queries
     6
@@ -137,7 +137,7 @@ def all_ranges(size: int) -> RangeWorkload:
 
 
 def prefixes(size: int) -> RangeWorkload:
-    """Returns the n running totals.
+    """Returns the workload of the n running totals.
 
     >>> prefixes(2).matrix().tolist()
     [[1, 0], [1, 1]]
@@ -147,24 +147,24 @@ def prefixes(size: int) -> RangeWorkload:
 
 
 def identity(size: int) -> RangeWorkload:
-    """Returns each value on its own."""
+    """Returns the workload of single values."""
     starts = np.arange(size)
     return RangeWorkload(size, starts, starts + 1, np.ones(size), RangeShape.IDENTITY)
 
 
 def total(size: int) -> RangeWorkload:
-    """Returns the sum of all values."""
+    """Returns the workload of the sum of all values."""
     return intervals(size, [(0, size)])
 
 
 def intervals(
     size: int, bounds: Sequence[tuple[int, int]], weights: Sequence[float] | FloatArray | None = None
 ) -> RangeWorkload:
-    """Returns any list of half-open intervals (start, stop), each with a weight, 1 unless told.
+    """Returns the workload of a list of half-open intervals (start, stop), each with a weight, by default 1.
 
     >>> intervals(4, [(0, 2), (1, 4)]).gram.tolist()
     [[1.0, 1.0, 0.0, 0.0], [1.0, 2.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0]]
     """
     pairs = np.array(bounds, dtype=np.intp).reshape(-1, 2)
-    given = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
-    return RangeWorkload(size, pairs[:, 0], pairs[:, 1], given)
+    query_weights = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
+    return RangeWorkload(size, pairs[:, 0], pairs[:, 1], query_weights)

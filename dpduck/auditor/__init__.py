@@ -1,1 +1,1 @@
-"""The auditor: neighbouring tables made from a policy, statements run over both many times, and what that tells."""
+"""Auditor: neighbouring tables from a policy, many runs of statements over both, and lower bounds on privacy losses."""

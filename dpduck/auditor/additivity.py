@@ -50,7 +50,7 @@ UNITS, ROWS_OF_UNIT, MADE_UP_ROWS = 4, 24, 400
 
 FAR, MOST_OF_ASK, MOST_IN_ALL = 60, 4000, 900_000
 """Noise exceeds its bound with probability 2 exp(-FAR), below 1e-25, for each number. The second number is the most
-epsilon or rho of one ask. The third is the most of all asks, from the budget of the twin.
+epsilon or rho of one ask. The third is the most of all asks together, from the budget of the twin.
 """
 
 BRANCHES, MOST_COLUMNS = 6, 40
@@ -77,18 +77,18 @@ def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConn
     given: returns statements, with {tag}, for a database. Statements that are refused are left out.
     """
     workers = Workers()
-    with connect() as made:
-        made.execute("SET threads = 1")
-        for _ in twin_database(source, made, MADE_UP_ROWS, roomy):
+    with connect() as twin:
+        twin.execute("SET threads = 1")
+        for _ in twin_database(source, twin, MADE_UP_ROWS, roomy):
             pass
-        lay_out(made, set())
-        stored = _kept_rows(made)
-        parts = [None, *_units(made, stored)]
-        plans = _affordable([one for text in given(made) for one in _plans(made, text)], len(parts))
+        lay_out(twin, set())
+        stored = _kept_rows(twin)
+        parts = [None, *_units(twin, stored)]
+        plans = _affordable([ready for text in given(twin) for ready in _plans(twin, text)], len(parts))
         counted: list[list[IntegerArray]] = []
         for unit in parts:
-            _give_rows(made, stored, unit)
-            counted.append(list(_answers(made, plans, workers)))
+            _give_rows(twin, stored, unit)
+            counted.append(list(_answers(twin, plans, workers)))
         broken = [
             plan.planned.text
             for plan, all_of_them, *each in zip(plans, *counted, strict=True)
@@ -103,7 +103,7 @@ def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConn
 def units_sql(private: Policies, table: TableName) -> str:
     """Returns SQL of a table's rows, each with its unit in a text column unit_of_row.
 
-    Where each row is a unit, unit_of_row is a group of several rows.
+    If each row is a unit, unit_of_row is a group of several rows.
     """
     unit = private[table].unit
     if unit.reference is not None:
@@ -113,72 +113,72 @@ def units_sql(private: Policies, table: TableName) -> str:
         return f"SELECT child.*, unit_of_row FROM {table.sql} AS child LEFT JOIN ({owners}) ON {column} = parent_key"
     columns = [quote_identifier(name) for name in unit.own_columns]
     if not columns:
-        whose = f"'row ' || (row_number() OVER () // {ROWS_OF_UNIT}) % {UNITS}"
+        unit_text = f"'row ' || (row_number() OVER () // {ROWS_OF_UNIT}) % {UNITS}"
     else:
         absent = " OR ".join(f"{name} IS NULL" for name in columns)
         together = ", ".join(f"CAST({name} AS VARCHAR)" for name in columns)
-        whose = f"CASE WHEN {absent} THEN NULL ELSE concat_ws(chr(31), {together}) END"
-    return f"SELECT *, {whose} AS unit_of_row FROM {table.sql}"
+        unit_text = f"CASE WHEN {absent} THEN NULL ELSE concat_ws(chr(31), {together}) END"
+    return f"SELECT *, {unit_text} AS unit_of_row FROM {table.sql}"
 
 
-def lay_out(made: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
+def lay_out(twin: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
     """Leaves a few units in each private table that is not done, and marks the table as done.
 
     Row groups are written anew.
     """
-    private = policies_of(made)
-    kept = _chosen_units(made, private)
+    private = policies_of(twin)
+    chosen_units = _chosen_units(twin, private)
     waiting = [table for table in private if table not in done]
     done.update(waiting)
     for number, table in enumerate(waiting):
-        made.execute(f"CREATE TEMP TABLE laid_{number} AS {_laid_sql(made, private, table, kept)}")
+        twin.execute(f"CREATE TEMP TABLE laid_{number} AS {_laid_sql(twin, private, table, chosen_units)}")
     for number, table in enumerate(waiting):
-        create_anew(made, table, f"FROM temp.laid_{number}")
-        made.execute(f"DROP TABLE temp.laid_{number}")
+        create_anew(twin, table, f"FROM temp.laid_{number}")
+        twin.execute(f"DROP TABLE temp.laid_{number}")
 
 
-def policies_of(made: duckdb.DuckDBPyConnection) -> Policies:
+def policies_of(twin: duckdb.DuckDBPyConnection) -> Policies:
     """Returns the policies of a database, each under its table."""
-    return {policy.table: policy for policy in loaded(made).about.policies.policies()}
+    return {policy.table: policy for policy in loaded(twin).about.policies.policies()}
 
 
-def create_anew(made: duckdb.DuckDBPyConnection, table: TableName, rows: str) -> None:
+def create_anew(twin: duckdb.DuckDBPyConnection, table: TableName, rows: str) -> None:
     """Creates a table anew with other rows. After a DELETE, the minima and maxima of the old rows would stay."""
     created = "SELECT sql FROM duckdb_tables() WHERE (database_name, schema_name, table_name) = ($1, $2, $3)"
-    ((ddl,),) = made.execute(created, list(table.parts)).fetchall()
-    ((home,),) = made.execute("SELECT current_database()").fetchall()
-    made.execute(f"DROP TABLE {table.sql}")
-    made.execute(f"USE {quote_identifier(table.parts[0])}")
-    made.execute(ddl)
-    made.execute(f"USE {quote_identifier(home)}")
-    made.execute(f"INSERT INTO {table.sql} {rows}")
+    ((ddl,),) = twin.execute(created, list(table.parts)).fetchall()
+    ((home,),) = twin.execute("SELECT current_database()").fetchall()
+    twin.execute(f"DROP TABLE {table.sql}")
+    twin.execute(f"USE {quote_identifier(table.parts[0])}")
+    twin.execute(ddl)
+    twin.execute(f"USE {quote_identifier(home)}")
+    twin.execute(f"INSERT INTO {table.sql} {rows}")
 
 
-def _chosen_units(made: duckdb.DuckDBPyConnection, private: Policies) -> dict[str, list[str]]:
+def _chosen_units(twin: duckdb.DuckDBPyConnection, private: Policies) -> dict[str, list[str]]:
     """Returns the units that stay, as SQL literals for each key of units. A hash decides their order."""
     chosen: dict[str, list[str]] = {}
     for table, policy in private.items():
         if policy.unit.reference is None:
             listed = f"SELECT unit_of_row FROM ({units_sql(private, table)}) WHERE unit_of_row IS NOT NULL GROUP BY 1"
-            rows = made.execute(f"{listed} ORDER BY md5(unit_of_row) LIMIT {UNITS}").fetchall()
+            rows = twin.execute(f"{listed} ORDER BY md5(unit_of_row) LIMIT {UNITS}").fetchall()
             chosen.setdefault(policy.unit.key, [quote_text(unit) for (unit,) in rows])
     return chosen
 
 
 def _laid_sql(
-    made: duckdb.DuckDBPyConnection, private: Policies, table: TableName, kept: Mapping[str, Sequence[str]]
+    twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName, chosen_units: Mapping[str, Sequence[str]]
 ) -> str:
     """Returns SQL of the rows of the units that stay.
 
     The first unit has NULLs, the second one has constants, and the third one has either.
     """
-    units = ", ".join(kept.get(private[table].unit.key, [])) or "NULL"
+    units = ", ".join(chosen_units.get(private[table].unit.key, [])) or "NULL"
     rows = (
         f"SELECT *, list_position([{units}], unit_of_row) AS place, row_number() OVER (PARTITION BY unit_of_row) AS "
         f"number FROM ({units_sql(private, table)}) QUALIFY number <= {ROWS_OF_UNIT} AND place IS NOT NULL"
     )
-    fixed, listed = _fixed_columns(made, private, table), []
-    for column in columns_of(made, table):
+    fixed, listed = _fixed_columns(twin, private, table), []
+    for column in columns_of(twin, table):
         name = quote_identifier(column.name)
         first = f"first_value({name}) OVER (PARTITION BY unit_of_row ORDER BY number)"
         absent = "place = 1 OR place = 3 AND number % 3 > 0"
@@ -187,44 +187,44 @@ def _laid_sql(
     return f"SELECT {', '.join(listed)} FROM ({rows}) ORDER BY place, number"
 
 
-def _fixed_columns(made: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
+def _fixed_columns(twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
     """Returns the columns that identify a row's unit, that other tables refer to, or that are unique."""
     references = [policy.unit.reference for policy in private.values()]
-    parents = [one.parent_column for one in references if one is not None and TableName(one.parent) == table]
-    engine = loaded(made)
+    parents = [link.parent_column for link in references if link is not None and TableName(link.parent) == table]
+    engine = loaded(twin)
     with engine.connections.cursor() as cursor:
         unique = [name for key in Catalog(cursor, engine.about.policies).unique_keys(table) for name in key]
     return set(map(fold, [*parents, *unique, *private[table].unit.own_columns]))
 
 
-def columns_of(made: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[Column]:
+def columns_of(twin: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[Column]:
     """Returns the columns of a table."""
-    engine = loaded(made)
+    engine = loaded(twin)
     with engine.connections.cursor() as cursor:
         return Catalog(cursor, engine.about.policies).columns(table)
 
 
-def _kept_rows(made: duckdb.DuckDBPyConnection) -> dict[TableName, str]:
+def _kept_rows(twin: duckdb.DuckDBPyConnection) -> dict[TableName, str]:
     """Keeps the rows of each table with their units in a table of its own. Returns the names of the new tables."""
-    private = policies_of(made)
+    private = policies_of(twin)
     stored = {table: f"temp.kept_{number}" for number, table in enumerate(private)}
     for table, name in stored.items():
-        made.execute(f"CREATE TEMP TABLE {name.removeprefix('temp.')} AS {units_sql(private, table)}")
+        twin.execute(f"CREATE TEMP TABLE {name.removeprefix('temp.')} AS {units_sql(private, table)}")
     return stored
 
 
-def _units(made: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str]) -> list[str]:
+def _units(twin: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str]) -> list[str]:
     """Returns the units of all tables, as SQL literals. The last entry "" is for rows without a unit."""
     rows = " UNION ALL ".join(f"SELECT unit_of_row FROM {name}" for name in stored.values())
     listed = f"SELECT DISTINCT unit_of_row FROM ({rows}) WHERE unit_of_row IS NOT NULL ORDER BY 1"
-    return [*(quote_text(unit) for (unit,) in made.execute(listed).fetchall()), ""]
+    return [*(quote_text(unit) for (unit,) in twin.execute(listed).fetchall()), ""]
 
 
-def _give_rows(made: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str], unit: str | None) -> None:
+def _give_rows(twin: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str], unit: str | None) -> None:
     """Gives all tables the rows of one unit. None stands for all units."""
     of_unit = f" WHERE unit_of_row {f'= {unit}' if unit else 'IS NULL'}" if unit is not None else ""
     for table, name in stored.items():
-        create_anew(made, table, f"SELECT * EXCLUDE (unit_of_row) FROM {name}{of_unit}")
+        create_anew(twin, table, f"SELECT * EXCLUDE (unit_of_row) FROM {name}{of_unit}")
 
 
 # Plans of statements, each made once, and the nearly exact answers of the door.
@@ -239,29 +239,29 @@ class _Plan:
     slack: int
 
 
-def _plans(made: duckdb.DuckDBPyConnection, text: str) -> list[_Plan]:
-    """Plans a statement. Returns nothing where it is refused, or asks for nothing that adds up."""
-    found: list[Planned] = []
+def _plans(twin: duckdb.DuckDBPyConnection, text: str) -> list[_Plan]:
+    """Plans a statement. Returns nothing if it is refused, or asks for nothing that adds up."""
+    results: list[Planned] = []
     with suppress(DpduckError, duckdb.Error):
-        found.append(planned(made, text))
-    return [one for each in found for one in _nearly_exact(each)]
+        results.append(planned(twin, text))
+    return [plan for each in results for plan in _nearly_exact(each)]
 
 
-def _nearly_exact(found: Planned) -> list[_Plan]:
-    """Takes the asks for tables of numbers. A scan without such an ask is asked for its number of rows.
+def _nearly_exact(statement: Planned) -> list[_Plan]:
+    """Plans the asks for tables of numbers. A scan without such an ask is asked for its number of rows.
 
     Asks for selected keys are left out, because the set of published keys does not add up.
     """
-    kind = NoiseKind.LAPLACE if found.claim.epsilon is not None else NoiseKind.GAUSSIAN
-    linear = [ask for ask in found.asks if isinstance(ask.query, Table)]
+    kind = NoiseKind.LAPLACE if statement.claim.epsilon is not None else NoiseKind.GAUSSIAN
+    linear = [ask for ask in statement.asks if isinstance(ask.query, Table)]
     covered = {id(ask.scan) for ask in linear}
-    for ask in found.asks:
+    for ask in statement.asks:
         if id(ask.scan) not in covered and not ask.scan.job.selected:
             covered.add(id(ask.scan))
             if len(ask.scan.tables) == 1:
                 linear.append(Ask(ask.scan, Total(), Noise(kind, Fraction(1))))
     cheap = [replace(ask, noise=_nearly_none(ask, kind), times=1) for ask in linear]
-    return [_Plan(found, tuple(cheap), max(_slack(ask.noise) for ask in cheap))] if cheap else []
+    return [_Plan(statement, tuple(cheap), max(_slack(ask.noise) for ask in cheap))] if cheap else []
 
 
 def _nearly_none(ask: Ask[Any], kind: NoiseKind) -> Noise:
@@ -281,19 +281,19 @@ def _slack(noise: Noise | None) -> int:
 
 def _affordable(plans: Sequence[_Plan], times: int) -> list[_Plan]:
     """Returns the first plans that the budgets of the twin can pay for. times: how often each plan is paid for."""
-    spent, found = dict[str, Fraction](), []
+    spent, affordable = dict[str, Fraction](), []
     for plan in plans:
         key, cost = plan.planned.plan.request.rows.unit_key, price(plan.asks)
         total = spent.get(key, Fraction(0)) + times * (cost.rho if cost.epsilon is None else cost.epsilon)
         if total <= MOST_IN_ALL:
             spent[key] = total
-            found.append(plan)
-    return found
+            affordable.append(plan)
+    return affordable
 
 
-def _answers(made: duckdb.DuckDBPyConnection, plans: Sequence[_Plan], workers: Workers) -> Iterator[IntegerArray]:
+def _answers(twin: duckdb.DuckDBPyConnection, plans: Sequence[_Plan], workers: Workers) -> Iterator[IntegerArray]:
     """Yields the door's answers to each plan, over the present rows of the tables."""
-    engine = loaded(made)
+    engine = loaded(twin)
     for plan in plans:
         rows, cost = plan.planned.plan.request.rows, price(plan.asks)
         periods = None if rows.periods is None else rows.periods.periods
@@ -326,28 +326,28 @@ _TOLD = (
 )  # fmt: skip
 
 
-def condition_statements(made: duckdb.DuckDBPyConnection, price_text: str) -> list[str]:
+def condition_statements(twin: duckdb.DuckDBPyConnection, price_text: str) -> list[str]:
     """Lists statements with several conditions each, over every column of every table of a twin.
 
     price_text: the price of each statement.
     """
     texts = []
-    for table, policy in policies_of(made).items():
+    for table, policy in policies_of(twin).items():
         hidden = set(map(fold, policy.unit.own_columns))
         listed = ", ".join(map(quote_identifier, policy.unit.own_columns))
-        for column in [one for one in columns_of(made, table) if fold(one.name) not in hidden][:MOST_COLUMNS]:
-            conditions = _conditions(made, table, column)
+        for column in [item for item in columns_of(twin, table) if fold(item.name) not in hidden][:MOST_COLUMNS]:
+            conditions = _conditions(twin, table, column)
             if listed:
-                rows = [f"SELECT {listed} FROM {table.sql} WHERE {one}" for one in conditions]
+                rows = [f"SELECT {listed} FROM {table.sql} WHERE {item}" for item in conditions]
                 starts = range(0, len(rows), BRANCHES)
                 texts += [f"FROM ({' UNION ALL '.join(rows[at : at + BRANCHES])})" for at in starts]
             else:  # a table with its rows as units stands in no UNION ALL
-                texts += [f"FROM {table.sql} WHERE {one}" for one in conditions]
+                texts += [f"FROM {table.sql} WHERE {item}" for item in conditions]
     clause = f"WITH DIFFERENTIAL_PRIVACY OPTIONS ({price_text}, refresh = '{{tag}}')"
     return [f"SELECT {clause} count(*) AS n {text}" for text in texts]
 
 
-def _conditions(made: duckdb.DuckDBPyConnection, table: TableName, column: Column) -> list[str]:
+def _conditions(twin: duckdb.DuckDBPyConnection, table: TableName, column: Column) -> list[str]:
     """Returns conditions on a column. They compare it with its most frequent values among the made-up rows."""
     name = quote_identifier(column.name)
     if column.type_name == "BOOLEAN":
@@ -356,7 +356,7 @@ def _conditions(made: duckdb.DuckDBPyConnection, table: TableName, column: Colum
     if quoted is None and not sql_type(column.type_name).is_numeric:
         return []
     common = f"SELECT CAST({name} AS VARCHAR) FROM {table.sql} WHERE {name} IS NOT NULL GROUP BY 1"
-    rows = made.execute(f"{common} ORDER BY count(*) DESC, 1 LIMIT 2").fetchall()
+    rows = twin.execute(f"{common} ORDER BY count(*) DESC, 1 LIMIT 2").fetchall()
     numbers = [value for (value,) in rows if _NUMBER.fullmatch(value)]
     values = numbers if quoted is None else [quoted + quote_text(value) for (value,) in rows]
     return [form.format(c=name, v=values[0], w=values[-1]) for form in _COMPARED] if values else []

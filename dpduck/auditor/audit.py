@@ -1,6 +1,6 @@
-"""The order of an audit: neighbours from policies, each statement on both, bounds, and a search for more statements.
+"""Audit: neighbours from policies, each statement on both neighbours, bounds, and a search for more statements.
 
-An audit also compares a channel on both neighbours: whether a statement is answered, its shape, text and price. It
+An audit also compares side channels of both neighbours: whether a statement is answered, its shape, text and price. It
 compares exact counts of made-up tables with the counts of each unit alone (additivity).
 """
 
@@ -29,12 +29,12 @@ _LEDGER = (
     "coalesce(max(mechanism), '') FROM dp_ledger() WHERE id > $1"
 )
 FREE_ROWS = ("summary", "threshold", "_THRESHOLD", "SUMMARY")
-"""Words of statements whose number of rows is an answer."""
+"""Words that mark a statement if its number of rows is itself an answer."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What can be told of a statement beside its answers. shape: names and types of columns, and rows where public."""
+    """Outcome of a statement beside its answers. shape: names and types of columns, and the row count if public."""
 
     kind: str
     text: str
@@ -43,18 +43,18 @@ class Outcome:
 
     @property
     def epsilon(self) -> float:
-        """Returns what the ledger was charged."""
+        """Returns the epsilon that the ledger was charged."""
         return float(str(self.price[1]))
 
 
-def outcomes(found: Neighbours, text: str) -> tuple[Outcome, Outcome]:
-    """Asks a statement of both databases, by dp(), as anybody would."""
-    first, second = (_outcome(connection, text) for connection in found.both)
+def outcomes(pair: Neighbours, text: str) -> tuple[Outcome, Outcome]:
+    """Runs a statement on both databases by dp(), as anybody would."""
+    first, second = (_outcome(connection, text) for connection in pair.both)
     return first, second
 
 
 def difference(first: Outcome, second: Outcome) -> str | None:
-    """Names what tells the two apart, if anything."""
+    """Names the first field in which two outcomes differ. None if they are equal."""
     for name in ("kind", "text", "shape", "price"):
         if getattr(first, name) != getattr(second, name):
             return name
@@ -78,14 +78,14 @@ def _outcome(connection: duckdb.DuckDBPyConnection, text: str) -> Outcome:
 
 
 ERROR = 1e-9
-"""The chance that a statement is said to tell too much when it does not."""
+"""The probability that a statement is reported as broken when it is not."""
 
 MOST_RUNS = 40_000
 LEAST_RUNS = 40
 SEARCHED_RUNS, SEARCHED_SECONDS = 500, 0.5
 IN_TURN = 10
 SLOWER = 4
-"""Times the seconds of a statement each of whose runs is a release of its own."""
+"""Factor on the seconds of a statement if each run is a release of its own."""
 NEARLY = 1 - 1e-6
 
 Tell = Callable[[str], None]
@@ -93,9 +93,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How an audit is made. epsilon: of each own statement. seconds, runs: of each at most, on both neighbours.
+    """Settings of an audit. epsilon: of an own statement. seconds, runs: the most per statement, on both neighbours.
 
-    search: seconds of the search. seed: of the search. error: see ERROR. clock: by which seconds are counted.
+    search: the seconds of the search. seed: the seed of the search. error: see ERROR. clock: counts the seconds.
     """
 
     epsilon: str = "1"
@@ -109,9 +109,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen of one statement on one pair of neighbours.
+    """Finding about one statement on one pair of neighbours.
 
-    refused: why nobody gets an answer. told: what beside the answers tells the neighbours apart.
+    refused: the reason why nobody gets an answer. told: a difference between the neighbours beside the answers.
     """
 
     mechanism: str
@@ -124,22 +124,22 @@ class Finding:
 
     @property
     def broken(self) -> bool:
-        """Tells whether the statement tells more than it may."""
+        """Tells whether the statement reveals more than it may."""
         return bool(self.told) or any(bound.broken for bound in self.bounds)
 
 
 def audit(
     source: duckdb.DuckDBPyConnection, given: Sequence[str], settings: Settings, tell: Tell = lambda line: None
 ) -> Iterator[Finding]:
-    """Yields what was seen of each statement: those that are given, else own ones of every mechanism; then a search.
+    """Yields the findings about the given statements, or else about own ones of every mechanism, and from a search.
 
-    source: a connection that dpduck is loaded on, of which policies and public tables are read, and no private row.
+    source: a connection that dpduck is loaded on. Its policies and public tables are read, and no private row.
     """
     workers = Workers()
     with ExitStack() as stack:
         pairs = {kind: stack.enter_context(neighbours(source, kind)) for kind in KINDS}
         tables = what_can_be_asked(pairs[CROWDED], settings.epsilon)
-        cases = [Case("", with_tag(text)) for text in given] or [one for of in tables for one in own_statements(of)]
+        cases = [Case("", with_tag(text)) for text in given] or [own for of in tables for own in own_statements(of)]
         if any("_norm_contributed" in case.text for case in cases):
             pairs |= {kind: stack.enter_context(neighbours(source, kind)) for kind in EDGES}
         for number, case in enumerate(cases, start=1):
@@ -153,7 +153,7 @@ def audit(
 
 
 def _kinds(case: Case) -> tuple[str, ...]:
-    """Returns the kinds of a unit that a statement is audited with: beside norms also those about a norm of 1."""
+    """Returns the kinds of the added unit for a statement's audit. Statements with norms have EDGES as well."""
     if case.then:
         return (CROWDED,)
     return (CROWDED, SPREAD, *(EDGES if "_norm_contributed" in case.text else ()))
@@ -166,24 +166,24 @@ NOT_THE_SUM = "exact counts of all units together, which are not the sum of thos
 def added_up(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[Finding]:
     """Yields statements with exact counts that differ from the sum of the counts of each unit alone.
 
-    Where there is no such statement, it yields the number of compared statements.
-    price: the price of further statements, which have conditions over every column. The empty text stands for none.
+    If there is no such statement, it yields the number of compared statements.
+    price: the price of further statements, which have conditions over every column. None are added if it is "".
     """
     began = time.monotonic()
 
-    def statements(made: duckdb.DuckDBPyConnection) -> list[str]:
-        return [*texts, *(condition_statements(made, price) if price else [])]
+    def statements(twin: duckdb.DuckDBPyConnection) -> list[str]:
+        return [*texts, *(condition_statements(twin, price) if price else [])]
 
-    found = sums(source, statements)
+    result = sums(source, statements)
     seconds = time.monotonic() - began
-    for text in found.broken:
+    for text in result.broken:
         yield Finding(ADDITIVITY, ALONE, text, told=NOT_THE_SUM, seconds=seconds)
-    if not found.broken:
-        yield Finding(ADDITIVITY, ALONE, f"{found.statements} statements: all units, and each alone", seconds=seconds)
+    if not result.broken:
+        yield Finding(ADDITIVITY, ALONE, f"{result.statements} statements: all units, and each alone", seconds=seconds)
 
 
 def with_tag(text: str) -> str:
-    """Adds a fresh tag to a statement's first OPTIONS (..), where it has none."""
+    """Adds a fresh tag to a statement's first OPTIONS (..), if it has none."""
     head, options, rest = text.partition("OPTIONS (")
     if not options or "refresh" in text or head.lstrip().upper().startswith("CREATE PRIVATE") or "{tag}" in text:
         return text
@@ -191,13 +191,13 @@ def with_tag(text: str) -> str:
 
 
 def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, workers: Workers) -> Finding:
-    """Compares one statement on both neighbours: what is said, and what is answered again and again."""
+    """Compares one statement on both neighbours: first the outcomes of dp(), then the answers of many runs."""
     began = time.monotonic()
     first, second = outcomes(pair, case.text.replace("{tag}", word))
 
-    def finding(found: Sequence[Bound] = (), refused: str = "", told: str = "") -> Finding:
+    def finding(results: Sequence[Bound] = (), refused: str = "", told: str = "") -> Finding:
         passed = time.monotonic() - began
-        return Finding(case.mechanism, pair.kind, case.text, tuple(found), refused, told, passed)
+        return Finding(case.mechanism, pair.kind, case.text, tuple(results), refused, told, passed)
 
     differs = difference(first, second)
     if differs is not None:
@@ -208,32 +208,32 @@ def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, work
     claim = plans[0].claim
     if _undercharged(first, claim):
         return finding(told="a charge below the price")
-    runs = [measured(one, workers) if not case.then else asked(one, case.before, case.then, word) for one in plans]
+    runs = [measured(plan, workers) if not case.then else asked(plan, case.before, case.then, word) for plan in plans]
     seconds = settings.seconds * (SLOWER if case.then else 1)
     return finding(_bounds(runs, claim, seconds, settings.runs, settings))
 
 
 def _undercharged(outcome: Outcome, claim: Claim) -> bool:
-    """Tells whether the ledger was charged less than what the plan costs."""
+    """Tells whether the ledger was charged less than the plan's price."""
     _, epsilon, rho, delta, _ = outcome.price
     paid = [float(str(amount)) for amount in (epsilon, rho, delta)]
     return any(was < due * NEARLY for was, due in zip(paid, (claim.epsilon or 0, claim.rho, claim.delta), strict=True))
 
 
 def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, settings: Settings) -> list[Bound]:
-    """Runs both in turn, for so many seconds or runs, and bounds what they tell. One that fails tells of that."""
+    """Runs both in turn, up to a number of seconds or runs, and bounds the loss. A failed run is an observation too."""
     seen: tuple[list[Seen], list[Seen]] = ([], [])
     end = settings.clock() + seconds
     while len(seen[0]) < LEAST_RUNS or (settings.clock() < end and len(seen[0]) < most):
-        for one, into in zip(runs, seen, strict=True):
-            into.extend(islice(one, IN_TURN))
+        for run, into in zip(runs, seen, strict=True):
+            into.extend(islice(run, IN_TURN))
     return bounds(table_of(seen), claim, settings.error)
 
 
 def _searched(
     pairs: dict[str, Neighbours], search: Search, settings: Settings, workers: Workers, tell: Tell
 ) -> Iterator[Finding]:
-    """Yields what a search finds: each statement is compared on all pairs, and measured shortly on one."""
+    """Yields the findings of a search. Each statement is compared on two pairs of neighbours, and measured on one."""
     end, number = settings.clock() + settings.search, 0
     while settings.clock() < end:
         number += 1
@@ -243,9 +243,9 @@ def _searched(
         began, answered = time.monotonic(), False
         for kind in (ODD, CROWDED):
             first, second = outcomes(pairs[kind], text.replace("{tag}", word))
-            told, answered = difference(first, second) or "", first.kind == ANSWERED
-            if told or first.kind == FAILED:
-                yield Finding("search", kind, text, told=told or FAILED, seconds=time.monotonic() - began)
+            leak, answered = difference(first, second) or "", first.kind == ANSWERED
+            if leak or first.kind == FAILED:
+                yield Finding("search", kind, text, told=leak or FAILED, seconds=time.monotonic() - began)
                 break
         search.note(parts, answered)
         if answered:
@@ -255,12 +255,12 @@ def _searched(
 
 
 def _shortly(pair: Neighbours, case: Case, settings: Settings, workers: Workers) -> Finding:
-    """Measures a statement of the search: what tells of a unit outright is seen in some hundred runs."""
+    """Measures a statement of the search. A plain leak about a unit shows in a few hundred runs."""
     began = time.monotonic()
     try:
         plans: list[Planned] = [planned(connection, case.text) for connection in pair.both]
-        runs = [measured(one, workers) for one in plans]
-        found = tuple(_bounds(runs, plans[0].claim, SEARCHED_SECONDS, SEARCHED_RUNS, settings))
+        runs = [measured(plan, workers) for plan in plans]
+        results = tuple(_bounds(runs, plans[0].claim, SEARCHED_SECONDS, SEARCHED_RUNS, settings))
     except DpduckError as error:
         return Finding("search", pair.kind, case.text, told=str(error), seconds=time.monotonic() - began)
-    return Finding("search", pair.kind, case.text, found, seconds=time.monotonic() - began)
+    return Finding("search", pair.kind, case.text, results, seconds=time.monotonic() - began)

@@ -1,10 +1,10 @@
-"""Bounds from below what a release told, from many runs over two neighbouring tables.
+"""Lower bounds on the privacy loss of a release, from many runs over two neighbouring tables.
 
-An event is chosen on the first half of the runs, and its chances are bounded on the second half by Clopper and
-Pearson's intervals, each wrong with half of the stated chance. Of a pure release P(E) <= exp(epsilon) Q(E) for every
-event; of one that is rho-zCDP the Rényi divergence of order a of the event is at most a rho (Bun and Steinke 2016,
-Definition 1.1, with data processing). Both hold either way, and but for delta. What is seen is therefore a lower bound
-of the true epsilon or rho: above what was charged, the release told more than it was paid for.
+An event is chosen on the first half of the runs. Its probabilities are bounded on the second half by Clopper-Pearson
+intervals, each wrong with half of the stated probability. For a pure release, P(E) <= exp(epsilon) Q(E) for every
+event. For a rho-zCDP release, the event's Rényi divergence of order a is at most a rho (Bun and Steinke 2016,
+Definition 1.1, with data processing). Both hold in either direction, except for delta. So the result is a lower bound
+on the true epsilon or rho. If it is above the charge, the release revealed more than it was paid for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 ORDERS = np.concatenate([1 + np.geomspace(0.01, 1, 8), np.geomspace(2.5, 64, 10)])
-"""Of Rényi divergences: each gives a bound by itself, and the largest is taken."""
+"""Orders of Rényi divergences. Each gives a bound by itself, and the largest bound is taken."""
 
 THRESHOLDS = 48
 MOST_PARITIES = 32
@@ -28,7 +28,7 @@ POWER = 0.95
 
 @dataclass(frozen=True)
 class Claim:
-    """What was charged for one run. epsilon: None for a release that is not pure."""
+    """Charge for one run. epsilon: None for a release that is not pure."""
 
     epsilon: float | None
     rho: float
@@ -37,9 +37,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Event:
-    """A direction in the answers, and on which side of a threshold an answer lies.
+    """Event that an answer lies on one side of a threshold, along a direction.
 
-    more: the table on which it is likelier.
+    more: the table on which the event is likelier.
     """
 
     weights: FloatArray
@@ -51,9 +51,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Bound:
-    """What is seen of one measure. seen: at least so much was told, but for a chance of `error`.
+    """Lower bound on the loss in one measure. seen: the bound, which is wrong with probability `error` at most.
 
-    charged: what it must not exceed. found: a true loss of so much would have been seen above it with probability 0.95.
+    charged: the limit for the loss. found: the least true loss that would show above it with probability 0.95.
     """
 
     measure: str
@@ -65,32 +65,32 @@ class Bound:
 
     @property
     def broken(self) -> bool:
-        """Tells whether more was told than was charged."""
+        """Tells whether the bound exceeds the charge."""
         return self.seen > self.charged
 
 
 def bounds(both: tuple[FloatArray, FloatArray], claim: Claim, error: float) -> list[Bound]:
-    """Returns what is seen of epsilon, where it was charged, and of rho. both: answers of each table, one row a run."""
+    """Computes bounds on epsilon, if it was charged, and on rho. both: the answers of each table, one row for a run."""
     measures = [("rho", claim.rho)] if claim.epsilon is None else [("epsilon", claim.epsilon), ("rho", claim.rho)]
     number = min(len(both[0]), len(both[1])) // 2
-    first, second = [one[:number] for one in both], [one[number : 2 * number] for one in both]
+    first, second = [table[:number] for table in both], [table[number : 2 * number] for table in both]
     events = list(_events(first))
-    found = []
+    results = []
     for measure, charged in measures:
         share = error / len(measures)
         event, likely = _best(events, first, measure, claim, share, number)
-        counts = [int(_inside(event, one).sum()) for one in second]
+        counts = [int(_inside(event, table).sum()) for table in second]
         often, rarely = counts[event.more], counts[1 - event.more]
         seen = float(_seen(measure, np.array([often]), np.array([rarely]), number, claim.delta, share)[0])
         least = _least_found(measure, charged, likely, number, claim.delta, share)
-        found.append(Bound(measure, charged, max(seen, 0.0), least, number, share))
-    return found
+        results.append(Bound(measure, charged, max(seen, 0.0), least, number, share))
+    return results
 
 
 def _events(first: list[FloatArray]) -> Iterator[tuple[FloatArray, bool]]:
-    """Yields directions: of single answers, and those in which the tables differ most for their spread.
+    """Yields directions: single answers, and directions in which the tables differ most relative to their spread.
 
-    The parity of a single answer is one, too: noise of even numbers would hide nothing of it.
+    The parity of a single answer is a direction too, since noise of even numbers would not hide it.
     """
     without, having = first
     width = without.shape[1]
@@ -125,17 +125,17 @@ def _best(
     error: float,
     number: int,
 ) -> tuple[Event, float]:
-    """Returns the event by which most is seen on the first half, and how likely it is where it is likelier."""
+    """Returns the event with the largest bound on the first half, and its probability where it is likelier."""
     best, chosen, likely = -np.inf, Event(events[0][0], False, 0.0, True, 0), 0.5
     for weights, parity in events:
-        scores = [np.sort(_scores(weights, parity, one)) for one in first]
+        scores = [np.sort(_scores(weights, parity, values)) for values in first]
         pooled = np.concatenate(scores)
         quantiles = np.quantile(pooled, np.linspace(0, 1, THRESHOLDS), method="inverted_cdf")
-        tails = [np.sort(one)[[-(number // 50) - 1, number // 50]] for one in scores]
+        tails = [np.sort(values)[[-(number // 50) - 1, number // 50]] for values in scores]
         thresholds = np.unique(np.concatenate([quantiles, *tails]))
-        above = [number - np.searchsorted(one, thresholds, side="left") for one in scores]
+        above = [number - np.searchsorted(values, thresholds, side="left") for values in scores]
         for upper in (True, False):
-            counts = above if upper else [number - one for one in above]
+            counts = above if upper else [number - values for values in above]
             for more in (0, 1):
                 seen = _seen(measure, counts[more], counts[1 - more], number, claim.delta, error)
                 place = int(seen.argmax())
@@ -148,14 +148,14 @@ def _best(
 def _seen(
     measure: str, often: IntegerArray, rarely: IntegerArray, number: int, delta: float, error: float
 ) -> FloatArray:
-    """Computes lower bounds of the loss, from how often events came in so many runs over each of two tables."""
+    """Computes lower bounds of the loss from the counts of events in `number` runs over each of two tables."""
     low = np.where(often > 0, betaincinv(np.maximum(often, 1), number - often + 1, error / 2), 0.0) - delta
     high = np.where(rarely < number, betaincinv(rarely + 1, np.maximum(number - rarely, 1), 1 - error / 2), 1.0)
     return _loss(measure, low, high, delta)
 
 
 def _loss(measure: str, low: FloatArray, high: FloatArray, delta: float) -> FloatArray:
-    """Computes the loss of an event that is at least as likely as `low` here, and at most as `high` there."""
+    """Computes the loss of an event with probability at least `low` on one table, and at most `high` on the other."""
     low, high = np.clip(low, 1e-300, 1 - 1e-16), np.clip(high / (1 - delta), 1e-300, 1 - 1e-16)
     if measure == "epsilon":
         result: FloatArray = np.log(low / high)
@@ -168,10 +168,10 @@ def _loss(measure: str, low: FloatArray, high: FloatArray, delta: float) -> Floa
 
 
 def _least_found(measure: str, charged: float, likely: float, number: int, delta: float, error: float) -> float:
-    """Computes the least loss that this event would show above what was charged, with probability 0.95.
+    """Computes the least loss that this event would show above the charge, with probability 0.95.
 
-    The event is as likely as it was on one table; on the other as a loss of so much makes it: by that factor for
-    epsilon, for rho by the shift of a normal law. Counts lie within two normal quantiles of 0.975.
+    The event keeps its probability on one table. On the other, a loss lowers it: by the factor exp(-loss) for epsilon,
+    and by the shift of a normal law for rho. Counts lie within the normal quantiles of 0.025 and 0.975.
     """
     likely = min(max(likely, 1 / number), 1 - 1 / number)
 

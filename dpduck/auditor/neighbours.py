@@ -1,7 +1,7 @@
-"""Makes neighbouring databases from policies alone: two twins, of which one has one more privacy unit.
+"""Neighbouring databases from policies alone: two twins, one with an additional privacy unit.
 
-No row of the private tables is read. The unit that is added has more rows than MAX ROWS, all in one cell or spread,
-values beyond every CLAMP, and texts that nobody else has; "odd" ones have NULLs and extreme values in every column.
+No row of the private tables is read. The added unit has more rows than MAX ROWS, all in one cell or spread. It has
+values beyond every CLAMP, and texts that nobody else has. An "odd" unit has NULLs and extreme values in every column.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from dpduck.values.sqltypes import sql_type
 
 CROWDED, SPREAD, ODD = "crowded", "spread", "odd"
 KINDS = (CROWDED, SPREAD, ODD)
-"""All rows in one cell; in several; with NULLs and extreme values."""
+"""Kinds of the added unit: all rows in one cell, rows in several cells, or NULLs and extreme values."""
 
 FULL, OVER = "full", "over"
 EDGES = (FULL, OVER)
-"""As many rows in one cell as a norm of 1 leaves as they are; one more."""
+"""Kinds of the added unit with as many rows in one cell as a norm of 1 leaves unchanged, or with one more."""
 
 UNITS, MOST_ROWS = 400, 20_000
-"""Of each twin: few enough to be counted at once, enough for texts that 1, 2, .. 28 units have."""
+"""Units and most rows of a twin: few enough to be counted at once, enough for texts that 1, 2, .. 28 units have."""
 
 MOST_ADDED = 200
 WHOSE = 9_000_001
-"""The number of the unit that is added, and of its first row where keys are unique."""
+"""The number of the added unit, and of its first row if keys are unique."""
 
 UNIQUE_TEXT = "nobody else has this"
 _BUDGET = re.compile(r"^    (BUDGET|LIFETIME) \((.*)\)( PER \w+)?(,?)$", re.MULTILINE)
@@ -48,14 +48,14 @@ _BUDGET = re.compile(r"^    (BUDGET|LIFETIME) \((.*)\)( PER \w+)?(,?)$", re.MULT
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two databases, the second with one more unit; the policies, which are the same, and whose rows were added."""
+    """Two databases with the same policies, the second with one more unit. kind: the kind of the added unit."""
 
     both: tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]
     policies: tuple[Policy, ...]
     kind: str
 
     def columns(self, policy: Policy) -> tuple[Column, ...]:
-        """Returns the columns of a table."""
+        """Returns the columns of a policy's table."""
         return catalog_columns(self.both[0], policy.table)
 
 
@@ -75,7 +75,7 @@ def loaded(connection: duckdb.DuckDBPyConnection) -> Engine:
 
 
 def roomy(ddl: str) -> str:
-    """Rewrites a policy's statement with budgets of the same kind that very many runs fit into.
+    """Rewrites a policy's statement with budgets of the same kind that have room for very many runs.
 
     >>> roomy("CREATE PRIVACY POLICY ON t (\\n    PRIVACY UNIT ROW,\\n    BUDGET (epsilon = 1)\\n)").split("\\n")[2]
     '    BUDGET (epsilon = 1000000)'
@@ -83,104 +83,104 @@ def roomy(ddl: str) -> str:
     return _BUDGET.sub(_roomy, ddl)
 
 
-def _roomy(found: re.Match[str]) -> str:
-    amounts = "rho = 1000000" if found[2].startswith("rho") else "epsilon = 1000000"
-    amounts += ", delta = 0.0099, delta_keys = 0.0098" if "delta" in found[2] else ""
-    return f"    {found[1]} ({amounts}){found[3] or ''}{found[4]}"
+def _roomy(match: re.Match[str]) -> str:
+    amounts = "rho = 1000000" if match[2].startswith("rho") else "epsilon = 1000000"
+    amounts += ", delta = 0.0099, delta_keys = 0.0098" if "delta" in match[2] else ""
+    return f"    {match[1]} ({amounts}){match[3] or ''}{match[4]}"
 
 
 @contextmanager
 def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterator[Neighbours]:
-    """Lends two databases in memory that are made from the policies of a third, and have stores of their own."""
+    """Makes two databases in memory with stores of their own, from the policies of a third database."""
     most = max((policy.unit.max_rows for policy in loaded(source).about.policies.policies()), default=1)
     rows = max(UNITS, min(UNITS * most, MOST_ROWS))
     with ExitStack() as stack:
         both = stack.enter_context(connect()), stack.enter_context(connect())
-        for made in both:
-            made.execute("SET threads = 1")
-            for _ in twin_database(source, made, rows, roomy):
+        for twin in both:
+            twin.execute("SET threads = 1")
+            for _ in twin_database(source, twin, rows, roomy):
                 pass
-        # which rows of a unit count is decided by a secret that a database has once: neighbours have the same
+        # a secret of each database decides which rows of a unit count: neighbours have the same secret
         loaded(both[1]).ledger.secrets.put(BOUNDING_KEY, loaded(both[0]).ledger.bounding_key)
         policies = tuple(loaded(both[0]).about.policies.policies())
         if not policies:
             raise Refusal("no table has a privacy policy", accepted="dpduck policy draft DATABASE TABLE")
-        found = Neighbours(both, policies, kind)
+        pair = Neighbours(both, policies, kind)
         for policy in policies:
             for connection in both:
-                _grade_texts(connection, policy, found.columns(policy))
-            _add_unit(found, policy)
-        yield found
+                _grade_texts(connection, policy, pair.columns(policy))
+            _add_unit(pair, policy)
+        yield pair
 
 
 def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[Column]) -> None:
-    """Gives texts without a domain to 1, 2, 3 .. units, so that some are near any threshold of selected keys."""
+    """Gives texts without a domain to 1, 2, 3 .. units, so that some texts are near any threshold of selected keys."""
     unit = policy.unit
-    whose = ", ".join(map(quote_identifier, unit.columns or ((unit.column,) if unit.column else ()))) or "rowid"
+    owner = ", ".join(map(quote_identifier, unit.columns or ((unit.column,) if unit.column else ()))) or "rowid"
     for column in columns:
         if is_open_text(column, policy):
             connection.execute(
                 f"UPDATE {within(policy)} SET {quote_identifier(column.name)} = 'text ' || CAST(floor(sqrt(2 * u)) AS "
-                f"INTEGER) FROM (SELECT rowid AS r, dense_rank() OVER (ORDER BY {whose}) AS u FROM {within(policy)}) "
+                f"INTEGER) FROM (SELECT rowid AS r, dense_rank() OVER (ORDER BY {owner}) AS u FROM {within(policy)}) "
                 f"WHERE r = {within(policy)}.rowid"
             )
 
 
 def is_open_text(column: Column, policy: Policy) -> bool:
-    """Tells whether a column has texts that nobody declared, and is not the privacy unit's."""
+    """Tells whether a column has texts without a domain, and is no column of the privacy unit."""
     hidden = set(map(fold, policy.unit.own_columns))
     return column.type_name == "VARCHAR" and policy.domain(column.name) is None and fold(column.name) not in hidden
 
 
-def _add_unit(found: Neighbours, policy: Policy) -> None:
+def _add_unit(pair: Neighbours, policy: Policy) -> None:
     """Inserts the rows of one more unit into a table of the second database."""
-    connection, columns = found.both[1], found.columns(policy)
+    connection, columns = pair.both[1], pair.columns(policy)
     engine = loaded(connection)
     with engine.connections.cursor() as cursor:
         keys = Catalog(cursor, engine.about.policies).unique_keys(policy.table)
     unique = {fold(key[0]) for key in keys if len(key) == 1}
     unit = policy.unit
-    whose = set(map(fold, unit.own_columns))
-    number = 1 if not whose or whose & unique else min(3 * unit.max_rows, unit.max_rows + MOST_ADDED)
-    number = min(number, EDGES.index(found.kind) + 1) if found.kind in EDGES else number
-    values, parts = [], _parts(found, policy)
+    unit_columns = set(map(fold, unit.own_columns))
+    number = 1 if not unit_columns or unit_columns & unique else min(3 * unit.max_rows, unit.max_rows + MOST_ADDED)
+    number = min(number, EDGES.index(pair.kind) + 1) if pair.kind in EDGES else number
+    values, parts = [], _parts(pair, policy)
     for place, column in enumerate(columns):
         name = quote_identifier(column.name)
         if fold(column.name) in parts:
             values.append(f"{parts[fold(column.name)]} AS {name}")
-        elif fold(column.name) in whose | unique:
-            key = str(WHOSE) if fold(column.name) in whose else f"{WHOSE} + n"
+        elif fold(column.name) in unit_columns | unique:
+            key = str(WHOSE) if fold(column.name) in unit_columns else f"{WHOSE} + n"
             values.append(f"CAST({key_sql(key, column.type_name)} AS {column.type_name}) AS {name}")
         else:
-            values.append(f"{_value(column, policy, found.kind, place)} AS {name}")
+            values.append(f"{_value(column, policy, pair.kind, place)} AS {name}")
     table = within(policy)
     half = f"(SELECT count(*) FROM {table}) // 2"
-    copied = f"{half} + n * {half} // {number}" if found.kind == SPREAD else "0"  # of texts that many units have
+    copied = f"{half} + n * {half} // {number}" if pair.kind == SPREAD else "0"  # rows with texts that many units have
     connection.execute(
         f"INSERT INTO {table} BY NAME WITH known AS (SELECT *, row_number() OVER () - 1 AS i FROM {table}) "
         f"SELECT {', '.join(values)} FROM range({number}) AS r(n) JOIN known ON i = {copied}"
     )
 
 
-def _parts(found: Neighbours, policy: Policy) -> dict[str, str]:
-    """Returns SQL of what the table's own columns hold of the added unit, by name; none where it refers to another.
+def _parts(pair: Neighbours, policy: Policy) -> dict[str, str]:
+    """Returns SQL of the added unit's values in the table's own unit columns, by name. Empty if they are elsewhere.
 
-    Values lie in domains, and none is NULL: an answer without that row would show nothing; nobody else has all of them.
+    Values lie in domains, and none is NULL, since an answer without that row would show nothing. No other row has all.
     """
-    made, table = dict[str, str](), within(policy)
-    whose = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()
-    for column in found.columns(policy):
-        if fold(column.name) in whose:
+    values, table = dict[str, str](), within(policy)
+    unit_columns = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()
+    for column in pair.columns(policy):
+        if fold(column.name) in unit_columns:
             name, kind = quote_identifier(column.name), column.type_name
             own = f"CAST({key_sql(str(WHOSE), kind)} AS {kind})" if policy.domain(column.name) is None else "NULL"
-            known = f"SELECT CAST(coalesce({own}, min({name})) AS VARCHAR) FROM {table}"
-            ((text,),) = found.both[1].execute(known).fetchall()
-            made[column.name] = "NULL" if text is None else f"CAST({quote_text(text)} AS {kind})"
-    if made:
-        same = " AND ".join(f"{quote_identifier(name)} = {value}" for name, value in made.items())
-        for connection in found.both:
+            least = f"SELECT CAST(coalesce({own}, min({name})) AS VARCHAR) FROM {table}"
+            ((text,),) = pair.both[1].execute(least).fetchall()
+            values[column.name] = "NULL" if text is None else f"CAST({quote_text(text)} AS {kind})"
+    if values:
+        same = " AND ".join(f"{quote_identifier(name)} = {value}" for name, value in values.items())
+        for connection in pair.both:
             connection.execute(f"DELETE FROM {table} WHERE {same}")
-    return {fold(name): value for name, value in made.items()}
+    return {fold(name): value for name, value in values.items()}
 
 
 def within(policy: Policy) -> str:
@@ -189,7 +189,7 @@ def within(policy: Policy) -> str:
 
 
 def _value(column: Column, policy: Policy, kind: str, place: int) -> str:
-    """Returns SQL of a value of the unit that is added. n: of the row; what the made-up row has, else."""
+    """Returns SQL of a value of the added unit, for its row n. The default is the value of a made-up row."""
     name, clamp = f"known.{quote_identifier(column.name)}", policy.clamp(column.name)
     period = policy.unit.period
     if period is not None and fold(period.column) == fold(column.name):
@@ -203,13 +203,13 @@ def _value(column: Column, policy: Policy, kind: str, place: int) -> str:
     if kind != SPREAD and is_open_text(column, policy):
         return quote_text(UNIQUE_TEXT)
     if policy.domain(column.name) is not None and kind != SPREAD:
-        known = f"(SELECT min({quote_identifier(column.name)}) FROM {within(policy)})"
-        return f"CAST({known} AS {column.type_name})"
+        least = f"(SELECT min({quote_identifier(column.name)}) FROM {within(policy)})"
+        return f"CAST({least} AS {column.type_name})"
     return name
 
 
 def _beyond(clamp: Clamp, type_name: str) -> str:
-    """Returns SQL of a value ten times beyond a clamp, where the type has such; else at its end."""
+    """Returns SQL of a value ten times beyond a clamp, if the type has such values. Otherwise it is the clamp's end."""
     if not sql_type(type_name).is_numeric:
         return f"CAST({quote_text(clamp.high)} AS {type_name})"
     far = f"CAST({quote_text(clamp.high)} AS DOUBLE) + 9 * abs(CAST({quote_text(clamp.high)} AS DOUBLE)) + 9"

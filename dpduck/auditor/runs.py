@@ -1,7 +1,7 @@
-"""Runs a release many times over one database, through the door: planned once, charged for all runs, counted once.
+"""Many runs of a release over one database, through the door: planned once, charged for all runs, counted once.
 
-Every ask of the plan is declared as often as it will be answered, and the ledger of the database, which is a twin's in
-memory, is charged that many prices. So nothing of trusted/ is opened otherwise than a release opens it.
+Every ask of the plan is declared as often as it will be answered. The ledger of the database, a twin's in memory, is
+charged that many prices. So an audit opens nothing of kernel/ in another way than a release does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier
 
 Seen = tuple[list[float], dict[object, float]]
-"""What one run let out: numbers that every run has, and those that a run may have or not, by name."""
+"""Output of one run: the numbers that every run has, and by name the numbers that a run may lack."""
 
 MOST_COLUMNS = 160
 BATCH = 250
@@ -52,7 +52,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class Planned:
-    """A statement as it will be measured on one database. claim: what a release of it is charged."""
+    """Statement with its plan on one database. claim: the charge for one release."""
 
     connection: duckdb.DuckDBPyConnection
     mechanism: Mechanism[Any, Any, Any]
@@ -64,7 +64,7 @@ class Planned:
 
 
 def planned(connection: duckdb.DuckDBPyConnection, text: str) -> Planned:
-    """Plans a statement, as dp() does it."""
+    """Plans a statement in the same way as dp()."""
     question, _ = loaded(connection).question_of(text.replace("{tag}", "planned"), OWNER)
     mechanism = mechanism_of(question)
     plan = mechanism.plan(question)
@@ -76,44 +76,44 @@ def planned(connection: duckdb.DuckDBPyConnection, text: str) -> Planned:
     )
 
 
-def measured(found: Planned, workers: Workers) -> Iterator[Seen]:
-    """Yields what each run lets out, for ever."""
-    engine, seeing = loaded(found.connection), _seeing(found)
+def measured(query: Planned, workers: Workers) -> Iterator[Seen]:
+    """Yields the output of each run, forever."""
+    engine, seeing = loaded(query.connection), _seeing(query)
     tools = Tools(Sandbox(), engine.ledger.secrets, no_step)
-    adaptive = any(isinstance(ask.query, Within) for ask in found.asks) or found.mechanism.name == "synthetic table"
+    adaptive = any(isinstance(ask.query, Within) for ask in query.asks) or query.mechanism.name == "synthetic table"
     times = 1 if adaptive else BATCH
-    plan = found.plan if adaptive else repeated(found.plan, times, {})
-    asks = found.mechanism.asks(plan)
+    plan = query.plan if adaptive else repeated(query.plan, times, {})
+    asks = query.mechanism.asks(plan)
     rows, cost = plan.request.rows, price(asks)
     periods = None if rows.periods is None else rows.periods.periods
     charge = Charge(cost.epsilon, cost.rho, cost.delta)
-    bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, found.text, found.mechanism.name, None, periods)
+    bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, query.text, query.mechanism.name, None, periods)
     while True:
         with opened(
             asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
             no_step, workers,
         ) as door:  # fmt: skip
             for _ in range(times):
-                yield seeing(plan, found.mechanism.measure(plan, door, tools), tools)
+                yield seeing(plan, query.mechanism.measure(plan, door, tools), tools)
 
 
-def asked(found: Planned, before: str, then: str, word: str) -> Iterator[Seen]:
-    """Yields what SQL shows of release after release by dp(), for ever. word: begins the tag of each."""
+def asked(query: Planned, before: str, then: str, word: str) -> Iterator[Seen]:
+    """Yields the rows of a query after each release by dp(), forever. word: the start of each release's tag."""
     number = 0
     while True:
         number += 1
         tag = f"{word}{number}"
         try:
             if before:
-                found.connection.execute("FROM dp($1)", [before]).fetchall()
-            found.connection.execute("FROM dp($1)", [found.text.replace("{tag}", tag)]).fetchall()
-            yield _rows(found.connection.execute(then.replace("{tag}", tag)).fetchall())
+                query.connection.execute("FROM dp($1)", [before]).fetchall()
+            query.connection.execute("FROM dp($1)", [query.text.replace("{tag}", tag)]).fetchall()
+            yield _rows(query.connection.execute(then.replace("{tag}", tag)).fetchall())
         except duckdb.Error:
             yield [], {FAILED: 1.0}
 
 
 def _rows(rows: Sequence[tuple[object, ...]]) -> Seen:
-    """Names each number by its place, and everything else by itself."""
+    """Names each number by its place, and any other value by its place and text."""
     named: dict[object, float] = {}
     for place, row in enumerate(rows):
         for column, value in enumerate(row):
@@ -124,67 +124,67 @@ def _rows(rows: Sequence[tuple[object, ...]]) -> Seen:
     return [], named
 
 
-def repeated(part: Any, times: int, known: dict[int, Any]) -> Any:
-    """Returns a plan whose every ask is declared so many times as often; what holds no ask is the same object."""
-    if id(part) in known:
-        return known[id(part)]
-    made = part
+def repeated(part: Any, times: int, memo: dict[int, Any]) -> Any:
+    """Returns a plan with each ask declared `times` as often. A part without asks stays the same object."""
+    if id(part) in memo:
+        return memo[id(part)]
+    result = part
     if isinstance(part, Ask):
-        made = replace(part, times=part.times * times)
+        result = replace(part, times=part.times * times)
     elif isinstance(part, tuple | list):
-        inner = [repeated(one, times, known) for one in part]
+        inner = [repeated(item, times, memo) for item in part]
         if any(new is not old for new, old in zip(inner, part, strict=True)):
-            made = type(part)(inner)
+            result = type(part)(inner)
     elif is_dataclass(part) and not isinstance(part, type):
-        old = {one.name: getattr(part, one.name) for one in fields(part) if one.init}
-        new = {name: repeated(value, times, known) for name, value in old.items()}
+        old = {item.name: getattr(part, item.name) for item in fields(part) if item.init}
+        new = {name: repeated(value, times, memo) for name, value in old.items()}
         if any(new[name] is not old[name] for name in old):
-            made = replace(part, **new)
-    known[id(part)] = made
-    return made
+            result = replace(part, **new)
+    memo[id(part)] = result
+    return result
 
 
 def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, FloatArray]:
-    """Makes numbers of runs over both databases: one row a run, one column a number, or whether there is one.
+    """Makes a matrix of the runs over each database: a row for a run, and a column for a number or its presence.
 
-    Of very many columns those are kept that differ most on the first half, on which the event is chosen too.
+    Of very many columns, it keeps the columns that differ most on the first half, where the event is chosen as well.
     """
-    half = min(len(one) for one in runs) // 2
+    half = min(len(side) for side in runs) // 2
     often: dict[object, int] = {}
-    for one in runs:
-        for _, named in one[:half]:
+    for side in runs:
+        for _, named in side[:half]:
             for name in named:
                 often[name] = often.get(name, 0) + 1
     names = sorted(often, key=lambda name: (-often[name], str(name)))[:MOST_COLUMNS]
-    width = min(len(numbers) for one in runs for numbers, _ in one)
+    width = min(len(numbers) for side in runs for numbers, _ in side)
     both = []
-    for one in runs:
-        fixed = np.array([numbers[:width] for numbers, _ in one], dtype=np.float64).reshape(len(one), width)
-        there = np.array([[name in named for name in names] for _, named in one], dtype=np.float64)
-        value = np.array([[named.get(name, 0.0) for name in names] for _, named in one], dtype=np.float64)
-        size = np.array([[float(len(named))] for _, named in one])
-        both.append(np.hstack([fixed, there.reshape(len(one), -1), value.reshape(len(one), -1), size]))
-    without, having = (np.nan_to_num(one, posinf=1e18, neginf=-1e18) for one in both)
+    for side in runs:
+        fixed = np.array([numbers[:width] for numbers, _ in side], dtype=np.float64).reshape(len(side), width)
+        there = np.array([[name in named for name in names] for _, named in side], dtype=np.float64)
+        value = np.array([[named.get(name, 0.0) for name in names] for _, named in side], dtype=np.float64)
+        size = np.array([[float(len(named))] for _, named in side])
+        both.append(np.hstack([fixed, there.reshape(len(side), -1), value.reshape(len(side), -1), size]))
+    without, having = (np.nan_to_num(side, posinf=1e18, neginf=-1e18) for side in both)
     moved = np.abs(having[:half].mean(axis=0) - without[:half].mean(axis=0))
     spread = np.sqrt(having[:half].var(axis=0) + without[:half].var(axis=0)) + 1e-9
-    kept = np.argsort(-moved / spread)[:MOST_COLUMNS]
-    return without[:, kept], having[:, kept]
+    columns = np.argsort(-moved / spread)[:MOST_COLUMNS]
+    return without[:, columns], having[:, columns]
 
 
-# What is looked at of each kind of answer: what leaves, before it is recovered, since recovery costs nothing.
+# The numbers that leave for each kind of answer. They are read before the recovery, since that costs nothing.
 
 Seeing = Callable[[Any, Any, Tools], Seen]
 
 
-def _seeing(found: Planned) -> Seeing:
-    """Returns how to look at what a mechanism measures. Where hashes are fresh each time, at the cells they hide."""
-    if found.mechanism.name == "sketch":
+def _seeing(query: Planned) -> Seeing:
+    """Returns a reader of a mechanism's numbers. If hashes are fresh each time, it reads the cells that they hide."""
+    if query.mechanism.name == "sketch":
         return _sketched
-    if found.mechanism.name == "projection" and isinstance(found.question, SparseRequest):
-        key, others = _digest(found, found.question), _others(found, found.question)
+    if query.mechanism.name == "projection" and isinstance(query.question, SparseRequest):
+        key, others = _digest(query, query.question), _others(query, query.question)
         return lambda plan, noisy, tools: _projected(noisy, key, others)
-    if found.mechanism.name == "histogram" and isinstance(found.question, SparseRequest):
-        key = _digest(found, found.question)
+    if query.mechanism.name == "histogram" and isinstance(query.question, SparseRequest):
+        key = _digest(query, query.question)
         return lambda plan, noisy, tools: _counted(plan, key, tools)
     return lambda plan, noisy, tools: flat(noisy)
 
@@ -220,48 +220,48 @@ def flat(noisy: object) -> Seen:
 
 
 def _sketched(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: Tools) -> Seen:
-    """Reads every cell off every row of a sketch: up to the first 64 cells."""
+    """Reads the cells off every row of a sketch, up to the first 64 cells."""
     hashes, table = noisy
     query = plan.ask.query
     numbers = query.numbers if isinstance(query, Sketch) else ()
     sizes = [len(of_labels) for of_labels in numbers]
     codes = np.unravel_index(np.arange(min(int(np.prod(sizes)), 64)), sizes)
-    found: list[float] = []
+    estimates: list[float] = []
     for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
         places = hashed(of_bucket, numbers, codes) % hashes.width
         signs = 1 - 2 * (hashed(of_sign, numbers, codes) & 1)
-        found += (row[places] * signs).astype(np.float64).tolist()
-    return found, {}
+        estimates += (row[places] * signs).astype(np.float64).tolist()
+    return estimates, {}
 
 
-def _digest(found: Planned, sparse: SparseRequest) -> KeyDigests:
-    """Returns the digest of the key that the unit's rows have (see neighbours): of the first column."""
-    policies = {policy.table: policy for policy in loaded(found.connection).about.policies.policies()}
+def _digest(query: Planned, sparse: SparseRequest) -> KeyDigests:
+    """Returns the digest of the added unit's key in the first column (see neighbours)."""
+    policies = {policy.table: policy for policy in loaded(query.connection).about.policies.policies()}
     column, table = sparse.keys[0].name, ".".join(map(quote_identifier, sparse.table.parts))
     text = UNIQUE_TEXT
     if policies[sparse.table].domain(column) is not None:
         name = quote_identifier(column)
-        text = found.connection.execute(f"SELECT CAST(min({name}) AS VARCHAR) FROM {table}").fetchall()[0][0]
+        text = query.connection.execute(f"SELECT CAST(min({name}) AS VARCHAR) FROM {table}").fetchall()[0][0]
     with Sandbox() as box, box.cursor() as cursor:
         return listed_questions(cursor, sparse.keys[:1], [text], None).digests
 
 
-def _others(found: Planned, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
-    """Returns the rows that everybody else has of each key, which whoever asks may know: of a text column."""
-    policies = {policy.table: policy for policy in loaded(found.connection).about.policies.policies()}
-    whose, table = policies[sparse.table].unit.column, ".".join(map(quote_identifier, sparse.table.parts))
-    columns = {one.name: one.type_name for one in catalog_columns(found.connection, sparse.table)}
-    if not whose or sparse.keys[0].type_name != "VARCHAR":
+def _others(query: Planned, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
+    """Counts the rows of all other units for each key of a text column. An attacker may know these counts."""
+    policies = {policy.table: policy for policy in loaded(query.connection).about.policies.policies()}
+    unit_column, table = policies[sparse.table].unit.column, ".".join(map(quote_identifier, sparse.table.parts))
+    columns = {column.name: column.type_name for column in catalog_columns(query.connection, sparse.table)}
+    if not unit_column or sparse.keys[0].type_name != "VARCHAR":
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    rows = found.connection.execute(
+    rows = query.connection.execute(
         f"SELECT CAST(md5_number({quote_identifier(sparse.keys[0].name)}) >> 64 AS UBIGINT) AS high, count(*) AS n "
-        f"FROM {table} WHERE {quote_identifier(whose)} <> {key_sql(str(WHOSE), columns[whose])} GROUP BY 1"
+        f"FROM {table} WHERE {quote_identifier(unit_column)} <> {key_sql(str(WHOSE), columns[unit_column])} GROUP BY 1"
     ).fetchnumpy()
     return np.asarray(rows["high"], np.uint64), np.asarray(rows["n"], np.int64)
 
 
 def _projected(noisy: tuple[Words, IntegerArray], key: KeyDigests, others: tuple[Words, IntegerArray]) -> Seen:
-    """Reads the key's count off a projection, less what everybody else has in it."""
+    """Reads the key's count off a projection, after the counts of all other units are subtracted."""
     coefficients, table = noisy
     rest = table - project(coefficients, reduced(others[0]), others[1], len(table))
     signs = project(coefficients, reduced(key.high), np.ones(1, np.int64), len(table))

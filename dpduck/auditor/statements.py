@@ -1,7 +1,7 @@
-"""Statements to audit: some for each mechanism, and a search through what the policies let anybody ask.
+"""Statements to audit: some for each mechanism, and a search through the statements that policies allow.
 
-The search is guided by coverage: a statement is put together of parts, those that were accepted least often first, so
-that every part stands beside many others soon. Its choices follow from a seed, which is printed.
+The search is guided by coverage. It composes a statement from parts, and prefers the parts that were tried least, so
+that every part soon stands beside many others. Its choices follow from a seed, which is printed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dpduck.values.sqltypes import sql_type
 
 SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 MOST_CELLS = 200
-"""Of the keys of an own statement, so that it is measured often."""
+"""Most cells of the keys of an own statement, so that it is measured often."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A statement to audit. mechanism: the one that it is meant for. text: with {tag}, a fresh word each time.
+    """A statement to audit. mechanism: its intended mechanism. text: SQL with {tag}, which is a fresh word each time.
 
-    then: SQL whose rows are looked at in place of what is measured; each run is then a release by dp(), after `before`.
+    then: a query with rows to compare, in place of measurements. Each run is then a release by dp(), after `before`.
     """
 
     mechanism: str
@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Asked:
-    """What can be asked of one table: keys by size, columns with a CLAMP, texts without a domain, the unit's column."""
+    """Parts of statements over a table: keys by size, columns with a CLAMP, texts without a domain, the unit column."""
 
     table: str
     keys: tuple[str, ...]
@@ -51,25 +51,25 @@ class Asked:
     price: str
 
     def options(self, more: str = "") -> str:
-        """Returns the clause with a price and a fresh tag."""
+        """Writes the clause with the price and a fresh tag."""
         return f"({self.price}{more}, refresh = '{{tag}}')"
 
 
-def asked(found: Neighbours, epsilon: str) -> list[Asked]:
-    """Lists what can be asked of each table. epsilon: of one statement; a quarter of it as rho, where it has to be."""
-    return [_asked(policy, found.columns(policy), epsilon) for policy in found.policies]
+def asked(pair: Neighbours, epsilon: str) -> list[Asked]:
+    """Lists the parts of statements over each table. epsilon: the price of each, as rho if a budget has no epsilon."""
+    return [_asked(policy, pair.columns(policy), epsilon) for policy in pair.policies]
 
 
 def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
     unit, period = policy.unit, policy.unit.period
     hidden = set(map(fold, unit.own_columns))
-    open_columns = [one for one in columns if fold(one.name) not in hidden]
-    keys = [one for one in open_columns if policy.domain(one.name) is not None]
-    sizes = {one.name: domain.size for one in keys if (domain := policy.domain(one.name)) is not None}
+    open_columns = [column for column in columns if fold(column.name) not in hidden]
+    keys = [column for column in open_columns if policy.domain(column.name) is not None]
+    sizes = {column.name: domain.size for column in keys if (domain := policy.domain(column.name)) is not None}
     small = sorted((name for name in sizes if sizes[name] <= MOST_CELLS), key=lambda name: sizes[name])
-    texts = [one.name for one in open_columns if is_open_text(one, policy)]
-    numbers = [one.name for one in open_columns if sql_type(one.type_name).is_numeric]
-    of_period = [] if period is None else [one for one in keys if fold(one.name) == fold(period.column)]
+    texts = [column.name for column in open_columns if is_open_text(column, policy)]
+    numbers = [column.name for column in open_columns if sql_type(column.type_name).is_numeric]
+    of_period = [] if period is None else [column for column in keys if fold(column.name) == fold(period.column)]
     domain = policy.domain(of_period[0].name) if of_period else None
     where = ""
     if isinstance(domain, RangeDomain) and period is not None:
@@ -91,60 +91,60 @@ def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
 
 
 def _unit_text(unit: PrivacyUnit) -> str | None:
-    """Returns what is counted DISTINCT; None where no column of the table itself holds the unit."""
+    """Returns the unit as an argument of count(DISTINCT ..). None if no column of the table itself holds the unit."""
     names = () if unit.reference is not None else unit.own_columns
     listed = ", ".join(map(quote_identifier, names))
     return f"({listed})" if len(names) > 1 else listed or None
 
 
-def own_statements(one: Asked) -> Iterator[Case]:
+def own_statements(scope: Asked) -> Iterator[Case]:
     """Yields statements of every mechanism that the policy allows."""
-    whole, options = f"FROM {one.table}{one.where}", one.options()
-    first = one.keys[0] if one.keys else None
+    whole, options = f"FROM {scope.table}{scope.where}", scope.options()
+    first = scope.keys[0] if scope.keys else None
     by_first = f" GROUP BY {first}" if first else ""
     named = f"{first}, " if first else ""
     yield Case("cube", f"{SELECT} {options} {named}count(*) AS n {whole}{by_first}")
-    for value in one.clamped[:1]:
+    for value in scope.clamped[:1]:
         for answer in (f"sum({value})", f"avg({value})", f"median({value})"):
             yield Case("cube", f"{SELECT} {options} {named}{answer} AS a {whole}{by_first}")
         yield Case("cube", f"{SELECT} {options} count(*) AS n, sum({value}) AS s {whole}")
-        clause = one.options(", quantiles = 'choice'")
+        clause = scope.options(", quantiles = 'choice'")
         yield Case("cube", f"{SELECT} {clause} {named}median({value}) AS a {whole}{by_first}")
-    if len(one.keys) > 1:
-        pair = ", ".join(one.keys[:2])
+    if len(scope.keys) > 1:
+        pair = ", ".join(scope.keys[:2])
         yield Case("cube", f"{SELECT} {options} {pair}, count(*) AS n {whole} GROUP BY CUBE ({pair})")
-        clause = f"OPTIONS ({one.price}, mechanism = 'mwem', rows = 40)"
+        clause = f"OPTIONS ({scope.price}, mechanism = 'mwem', rows = 40)"
         select = f"AS SELECT {pair} {whole} WORKLOAD MARGINALS (2)"
         yield Case("synthetic table", f"CREATE PRIVATE TABLE audited_{{tag}} {clause} {select}")
-    if one.unit is not None and first:
-        yield Case("cube", f"{SELECT} {options} {first}, count(DISTINCT {one.unit}) AS n {whole}{by_first}")
-    if one.unit is not None and first and one.delta:
+    if scope.unit is not None and first:
+        yield Case("cube", f"{SELECT} {options} {first}, count(DISTINCT {scope.unit}) AS n {whole}{by_first}")
+    if scope.unit is not None and first and scope.delta:
         for norm in ("1", "'private'"):
-            clause = one.options(f", delta = 1e-7, max_norm_contributed = {norm}")
-            asked = f"{SELECT} {clause} {first}, count(*) AS n, count(DISTINCT {one.unit}) AS p {whole}{by_first}"
-            yield Case("norms" if norm == "'private'" else "cube", asked)
+            clause = scope.options(f", delta = 1e-7, max_norm_contributed = {norm}")
+            query = f"{SELECT} {clause} {first}, count(*) AS n, count(DISTINCT {scope.unit}) AS p {whole}{by_first}"
+            yield Case("norms" if norm == "'private'" else "cube", query)
     if first:
-        yield from _summaries(one, first)
-    key = next(iter(one.texts), first)
-    if one.delta and key:
+        yield from _summaries(scope, first)
+    key = next(iter(scope.texts), first)
+    if scope.delta and key:
         for kind in ("LAPLACE", "GAUSSIAN"):
-            clause = f"({one.price}, delta = 1e-7, group_selection_strategy = {kind}_THRESHOLD, "
+            clause = f"({scope.price}, delta = 1e-7, group_selection_strategy = {kind}_THRESHOLD, "
             clause += "max_groups_contributed = 1, refresh = '{tag}')"
-            counted = "count(*)" if one.unit is None else f"count(DISTINCT {one.unit})"
+            counted = "count(*)" if scope.unit is None else f"count(DISTINCT {scope.unit})"
             yield Case("selected keys", f"{SELECT} {clause} {key}, {counted} AS n {whole} GROUP BY {key}")
     if key:
-        yield from _sparse_statements(one, key)
+        yield from _sparse_statements(scope, key)
     if first:
         yield Case(
             "known answers",
             f"{SELECT} {options} {first}, count(*) AS n {whole}{by_first}",
             f"FROM dp_known('SELECT count(*) AS n {whole.replace(chr(39), chr(39) * 2)}')",
-            f"ALTER PRIVACY POLICY ON {one.table} NEW EPOCH",
+            f"ALTER PRIVACY POLICY ON {scope.table} NEW EPOCH",
         )
 
 
 def _summaries(one: Asked, key: str) -> Iterator[Case]:
-    """Yields summaries of counts by a key, and one of sums."""
+    """Yields summaries of counts by a key, and one summary of sums."""
     for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
         clause = one.options(f", summary = {method}")
         mechanism = "sketch" if "sketch" in method else "summary"
@@ -154,11 +154,11 @@ def _summaries(one: Asked, key: str) -> Iterator[Case]:
         yield Case("summary", f"{SELECT} {clause} {key}, sum({value}) AS n FROM {one.table}{one.where} GROUP BY {key}")
 
 
-def _sparse_statements(one: Asked, key: str) -> Iterator[Case]:
-    """Yields projections, histograms and sessions over a key; of a session what it answers, too."""
-    options = f"OPTIONS ({one.price}, sparsity = 1, queries = 10"
-    over = f"ON {one.table} ({key}){one.where}"
-    select = f"AS SELECT {key} FROM {one.table}{one.where}"
+def _sparse_statements(scope: Asked, key: str) -> Iterator[Case]:
+    """Yields projections, histograms and sessions over a key, and a session together with its answers."""
+    options = f"OPTIONS ({scope.price}, sparsity = 1, queries = 10"
+    over = f"ON {scope.table} ({key}){scope.where}"
+    select = f"AS SELECT {key} FROM {scope.table}{scope.where}"
     session = f"CREATE PRIVATE SESSION audited_{{tag}} {options}) {over}"
     yield Case("projection", f"CREATE PRIVATE PROJECTION audited_{{tag}} {options}, rows = 64) {select}")
     yield Case("histogram", f"CREATE PRIVATE HISTOGRAM audited_{{tag}} {options}) {over}")
@@ -171,7 +171,7 @@ def _sparse_statements(one: Asked, key: str) -> Iterator[Case]:
 
 @dataclass
 class Search:
-    """Puts statements together, of parts that were accepted least often so far. seed: all of its chance."""
+    """Search that composes statements from the parts that were tried least so far. seed: the source of all choices."""
 
     tables: list[Asked]
     seed: str
@@ -182,16 +182,16 @@ class Search:
     def statement(self) -> tuple[str, tuple[str, ...]]:
         """Returns the next statement, and the names of its parts."""
         self.number += 1
-        one = self.tables[self.number % len(self.tables)]
-        keys, key_part = self._keys(one)
-        aggregates = [self._aggregate(one), *([self._aggregate(one)] if self._chance("second", 3) == 0 else [])]
+        scope = self.tables[self.number % len(self.tables)]
+        keys, key_part = self._keys(scope)
+        aggregates = [self._aggregate(scope), *([self._aggregate(scope)] if self._chance("second", 3) == 0 else [])]
         grouping, group_part = self._grouping(keys)
-        where, where_part = self._pick("where", _conditions(one))
+        where, where_part = self._pick("where", _conditions(scope))
         option, option_part = self._pick("option", OPTIONS)
         tail, tail_part = self._pick("tail", ["", " ORDER BY ALL", " HAVING a1 > 0", " ORDER BY a1 DESC LIMIT 3"])
         listed = [*keys, *(f"{sql} AS a{place + 1}" for place, (sql, _) in enumerate(aggregates))]
-        joined = one.where if not where else f"{one.where} AND ({where})" if one.where else f" WHERE {where}"
-        text = f"{SELECT} {one.options(option)} {', '.join(listed)} FROM {one.table}{joined}{grouping}{tail}"
+        joined = scope.where if not where else f"{scope.where} AND ({where})" if scope.where else f" WHERE {where}"
+        text = f"{SELECT} {scope.options(option)} {', '.join(listed)} FROM {scope.table}{joined}{grouping}{tail}"
         parts = (key_part, group_part, where_part, option_part, tail_part, *(part for _, part in aggregates))
         self.tried.update(set(parts))
         return text, parts
@@ -206,7 +206,7 @@ class Search:
         return int.from_bytes(digest[:8], "big") % number
 
     def _pick(self, what: str, options: Sequence[str]) -> tuple[str, str]:
-        """Returns one of the three options that were tried least; of those that are always refused, seldom one."""
+        """Returns one of the three options that were tried least. Options that were always refused come seldom."""
         order = sorted(
             range(len(options)),
             key=lambda place: (self._tries(f"{what} {options[place]}"), self._chance(f"{what} {place}", 1 << 30)),
@@ -215,17 +215,17 @@ class Search:
         return chosen, f"{what} {chosen}"
 
     def _tries(self, part: str) -> int:
-        """Counts how often a part was tried, three times as often where it was never accepted."""
+        """Counts the tries of a part, three times over if there were two or more and none was accepted."""
         return self.tried[part] * (1 if self.accepted[part] or self.tried[part] < 2 else 3)
 
-    def _keys(self, one: Asked) -> tuple[list[str], str]:
-        number = self._chance("number of keys", 1 + min(3, len(one.keys)))
-        start = self._chance("first key", max(len(one.keys), 1))
-        keys = [one.keys[(start + place) % len(one.keys)] for place in range(number)]
-        return keys, f"keys {one.table} {number}"
+    def _keys(self, scope: Asked) -> tuple[list[str], str]:
+        number = self._chance("number of keys", 1 + min(3, len(scope.keys)))
+        start = self._chance("first key", max(len(scope.keys), 1))
+        keys = [scope.keys[(start + place) % len(scope.keys)] for place in range(number)]
+        return keys, f"keys {scope.table} {number}"
 
-    def _aggregate(self, one: Asked) -> tuple[str, str]:
-        return self._pick(f"aggregate {one.table}", _aggregates(one))
+    def _aggregate(self, scope: Asked) -> tuple[str, str]:
+        return self._pick(f"aggregate {scope.table}", _aggregates(scope))
 
     def _grouping(self, keys: Sequence[str]) -> tuple[str, str]:
         if not keys:
@@ -245,34 +245,34 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def _aggregates(one: Asked) -> list[str]:
-    found = ["count(*)", "count(*) FILTER (WHERE 1 = 1)"]
-    for value in one.clamped:
-        found += [f"{name}({value})" for name in ("sum", "avg", "min", "max", "median", "var_pop", "stddev", "count")]
-        found += [f"quantile_cont({value}, 0.25)", f"sum({value} * 2 + 1)", f"sum(abs({value}))"]
-        found += [f"sum({value}, contribution_bounds_per_group => (0, 8))", f"sum({value}) FILTER (WHERE {value} > 1)"]
-    for value in one.numbers:
-        found += [f"sum(least(greatest(1 / {value}, 0), 1))"]
-    for key in one.keys:
-        found += [f"count(DISTINCT {key})"]
-    for value in one.numbers:
-        found += [f"sum(CAST({value} AS TINYINT), contribution_bounds_per_row => (0, 3))"]
-    for text in one.texts:
-        found += [f"count({text})", f"sum(CAST({text} AS INTEGER), contribution_bounds_per_row => (0, 3))"]
-        found += [f"count(*) FILTER (WHERE CAST({text} AS DATE) > DATE '2020-01-01')"]
-    if one.unit is not None:
-        found += [f"count(DISTINCT {one.unit})"]
-    return [*found, "count(*, contribution_bounds_per_group => (0, 2))"]
+def _aggregates(scope: Asked) -> list[str]:
+    texts = ["count(*)", "count(*) FILTER (WHERE 1 = 1)"]
+    for value in scope.clamped:
+        texts += [f"{name}({value})" for name in ("sum", "avg", "min", "max", "median", "var_pop", "stddev", "count")]
+        texts += [f"quantile_cont({value}, 0.25)", f"sum({value} * 2 + 1)", f"sum(abs({value}))"]
+        texts += [f"sum({value}, contribution_bounds_per_group => (0, 8))", f"sum({value}) FILTER (WHERE {value} > 1)"]
+    for value in scope.numbers:
+        texts += [f"sum(least(greatest(1 / {value}, 0), 1))"]
+    for key in scope.keys:
+        texts += [f"count(DISTINCT {key})"]
+    for value in scope.numbers:
+        texts += [f"sum(CAST({value} AS TINYINT), contribution_bounds_per_row => (0, 3))"]
+    for text in scope.texts:
+        texts += [f"count({text})", f"sum(CAST({text} AS INTEGER), contribution_bounds_per_row => (0, 3))"]
+        texts += [f"count(*) FILTER (WHERE CAST({text} AS DATE) > DATE '2020-01-01')"]
+    if scope.unit is not None:
+        texts += [f"count(DISTINCT {scope.unit})"]
+    return [*texts, "count(*, contribution_bounds_per_group => (0, 2))"]
 
 
-def _conditions(one: Asked) -> list[str]:
-    found = ["", "1 = 1"]
-    for key in one.keys:
-        found += [f"{key} IS NOT NULL", f"{key} IS DISTINCT FROM {key}", f"coalesce({key} = {key}, FALSE)"]
-    for value in one.numbers:
-        found += [f"{value} > 1", f"100 / {value} > 1", f"CAST({value} AS TINYINT) < 9", f"{value} * {value} > 4",
+def _conditions(scope: Asked) -> list[str]:
+    texts = ["", "1 = 1"]
+    for key in scope.keys:
+        texts += [f"{key} IS NOT NULL", f"{key} IS DISTINCT FROM {key}", f"coalesce({key} = {key}, FALSE)"]
+    for value in scope.numbers:
+        texts += [f"{value} > 1", f"100 / {value} > 1", f"CAST({value} AS TINYINT) < 9", f"{value} * {value} > 4",
                   f"sqrt({value}) > 1", f"{value} BETWEEN -5 AND 50 OR {value} IS NULL"]  # fmt: skip
-    for text in one.texts:
-        found += [f"{text} LIKE 'n%'", f"CAST({text} AS INTEGER) > 1", f"length({text}) > 3",
+    for text in scope.texts:
+        texts += [f"{text} LIKE 'n%'", f"CAST({text} AS INTEGER) > 1", f"length({text}) > 3",
                   f"CAST({text} AS DATE) > DATE '2020-01-01'", f"regexp_matches({text}, 'o')"]  # fmt: skip
-    return found
+    return texts

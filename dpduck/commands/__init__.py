@@ -1,4 +1,4 @@
-"""The command line: a file for each group of commands, and here the arguments and options that several have.
+"""The command line: a file for each group of commands, and here the arguments and options that several share.
 
 A file that declares commands imports click alone. Each command makes its other imports when it runs.
 """
@@ -40,7 +40,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _of_duckdb(error: Exception) -> str | None:
-    """Returns the line for an error of DuckDB's, None for any other. Only an error needs these modules here."""
+    """Returns the line for a DuckDB error, None for any other error. Only an error needs these imports."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.store.attaching import not_opened  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Asks functions of dp as the owner, and prints their answers: through the server, where one serves the store."""
+"""Questions to dp functions as the owner, and their printed answers: through the server, if one serves the store."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 BUDGET = ("table_name", "measure", "budget", "spent", "remaining", "share", "epsilon_left", "policy", "period")
 LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
-"""Columns of boxes, which have room for no more; --format csv has all."""
+"""Columns of boxes, which have no room for more. --format csv has all columns."""
 
 BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
-"""Columns of a box about the bounds of a statement: its last one marks the least error of a cell."""
+"""Columns of a box about the bounds of a statement. The last column marks the least error of a cell."""
 
 LISTS = ("dp_budget", "dp_ledger")
 """Functions that answer from the ledger and the policies alone."""
 
 MOST_NAMED = 20
-"""Views that a refusal names."""
+"""Largest number of views that a refusal names."""
 
 ANSWER = "dpduck_answer"
-"""The name of an answer in what is read of it."""
+"""Name of the function's answer in a SELECT over it."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A SELECT over one function of dp's and over nothing else. call: the function with its arguments, as SQL.
+    """SELECT over one dp function and over nothing else. call: the function with its arguments, as SQL.
 
-    arguments: of the call. over: the SELECT over the function's answer, which has the name ANSWER there.
+    arguments: the arguments of the call. over: the SELECT over the function's answer, which has the name ANSWER there.
     """
 
     function: str
@@ -67,7 +67,7 @@ class Reading:
         return None if row is None or row[0] is None else str(row[0])
 
     def shown(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-        """Returns what is read of the function's answer."""
+        """Returns the result of the SELECT over the function's answer."""
         return answer.query(ANSWER, self.over)
 
 
@@ -76,7 +76,7 @@ Ask = Callable[[str, str | Reading | None], duckdb.DuckDBPyRelation]
 
 @contextmanager
 def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
-    """Lends the door of the server that serves this store; None where nobody does, and its files are free."""
+    """Yields the door of the server that serves this store. It is None if no server does, and the files are free."""
     owner = owner_of_server(files)
     try:
         yield owner
@@ -87,9 +87,9 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
 
 @contextmanager
 def answers(database: Path, store: Path | None, *, lists: bool = False) -> Iterator[Ask]:
-    """Asks dp functions as the owner, through the server where one serves the store; each answer replaces the last.
+    """Yields a function that asks dp functions as the owner, through the server if one serves the store.
 
-    lists: whether nothing but lists of budgets and charges is asked, which need none of dp's functions here.
+    Each answer replaces the last. lists: True for lists of budgets and charges alone, which need no dp functions here.
     """
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         started, place = None, "answer" if owner is not None else "temp.answer"
@@ -120,7 +120,7 @@ def answers(database: Path, store: Path | None, *, lists: bool = False) -> Itera
 def answer(
     database: Path, store: Path | None, function: str, argument: str | None, shape: str, narrow: Sequence[str] = ()
 ) -> None:
-    """Prints what a dp function answers the owner; of a box the columns that narrow has."""
+    """Prints the owner's answer of a dp function. narrow: the columns of a box."""
     with answers(database, store, lists=function in LISTS) as ask:
         printed(ask(function, argument), shape, narrow)
 
@@ -135,8 +135,8 @@ def run_statement(database: Path, store: Path | None, text: str, shape: str) -> 
 
 
 def _say_threshold(ask: Ask, text: str) -> None:
-    """Says of an answer without rows which threshold its groups did not pass, from public facts alone."""
-    with suppress(duckdb.Error, Refusal):  # of a statement that is no question, or has no threshold
+    """Prints the threshold that the groups of an answer without rows did not pass, from public facts alone."""
+    with suppress(duckdb.Error, Refusal):  # the statement is no question, or has no threshold
         ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
         click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
 
@@ -144,38 +144,38 @@ def _say_threshold(ask: Ask, text: str) -> None:
 def explain_in_words(database: Path, store: Path | None, statement: str) -> None:
     """Prints the errors of a statement's answers, its chosen strategy, its price and its time."""
     with answers(database, store) as ask:
-        told = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
-        with suppress(duckdb.Error, Refusal):  # of a statement without aggregates there is no such table
-            boxed(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain's has it, too
-        for strategy, price, seconds, note in told:
+        rows = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
+        with suppress(duckdb.Error, Refusal):  # a statement without aggregates has no such table
+            boxed(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
+        for strategy, price, seconds, note in rows:
             said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
             for name, text in said.items():
                 click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
 
 
 def _in_words(seconds: float | None) -> str:
-    """Says how long an answer may take."""
+    """Returns the time of an answer in words."""
     if seconds is None:
         return "not known beforehand"
     return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, and as long as reading the rows takes"
 
 
 def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:
-    """Prints the findings of dp_check: in a box one below the other, and what bounds leave out as a table."""
+    """Prints the findings of dp_check: for a box one below the other, with the effects of bounds in a table."""
     arguments = quote_text(table) if statement is None else f"{quote_text(table)}, {quote_text(statement)}"
     with answers(database, store) as ask:
-        found = ask("dp_check", Reading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))
+        findings = ask("dp_check", Reading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))
         if shape != "box":
-            printed(found, shape)
+            printed(findings, shape)
         elif statement is None:
-            print_findings(found)
+            print_findings(findings)
         else:
-            print_findings(found.filter("bound IS NULL"))
-            boxed(found.filter("bound IS NOT NULL").project(BOUNDS))
+            print_findings(findings.filter("bound IS NULL"))
+            boxed(findings.filter("bound IS NOT NULL").project(BOUNDS))
 
 
 def show_view(database: Path, store: Path | None, view: str, shape: str) -> None:
-    """Prints a private view, and refuses a name that no view has."""
+    """Prints a private view. Refuses a name that no view has."""
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         con = stack.enter_context(connect(database, store) if owner is None else owner.store())
         place, listed = ("private", "dp_releases()") if owner is None else ("store", "store.dpduck.releases")

@@ -1,7 +1,7 @@
-"""The commands that ask a database and its store: statements of dp(), listings, checks, publishing, preparing, and
-what is read there: dp's own functions, DESCRIBE visits, SHOW TABLES, private views.
+"""Commands that ask a database and its store: statements of dp(), listings, checks, publishing, preparing, reading.
 
-Each command makes its imports when it runs, so that help and completion load nothing but click.
+Reading covers dp's own functions, DESCRIBE visits, SHOW TABLES, and private views. Each command makes its imports
+when it runs, so that help and completion load only click.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ QUESTIONS = click.Group()
 """The commands of this file."""
 
 COMMENTED = {"ignore_unknown_options": True}
-"""Of commands whose statement may begin with a comment of SQL, as what a draft prints does: it is no option."""
+"""Click settings for statements that may begin with an SQL comment, as a printed draft does: this is no option."""
 
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-"""What some editors put before the first letter of a file."""
+"""Mark that some editors put before the first letter of a file."""
 
 
 @QUESTIONS.command(context_settings=COMMENTED)
@@ -197,10 +197,10 @@ def certify_command(database: Path, store: Path | None, target: Path) -> None:
     from dpduck.values.errors import Refusal  # noqa: PLC0415
 
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
-        found = store_files(database, store).store
-        if owner is not None or found is None:
+        path = store_files(database, store).store
+        if owner is not None or path is None:
             raise Refusal(SERVED, accepted=WHEN_ENDED)
-        written = certify(found, verify_store(database, store), target)
+        written = certify(path, verify_store(database, store), target)
         click.echo(f"{written.certificates} certificates of {written.entries} entries in {target}")
         click.echo(f"last link {written.head}")
 
@@ -227,6 +227,6 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
             return
         listed = owner.call(MACROS["dp_policies"][1], None).table.column(0).to_pylist()
         ask = MACROS["dp"][1]
-        known = [in_sql(name) for name in listed]
-        for line in preparing(lambda text: owner.call(ask, text).table.column(0)[0].as_py(), tables, known):
+        names = [in_sql(name) for name in listed]
+        for line in preparing(lambda text: owner.call(ask, text).table.column(0)[0].as_py(), tables, names):
             click.echo(line)

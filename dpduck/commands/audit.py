@@ -1,4 +1,4 @@
-"""dpduck audit: bounds from below what releases tell, on made-up neighbouring tables; no private row is read.
+"""dpduck audit: lower bounds on the privacy losses of releases, on made-up neighbouring tables, not on private rows.
 
 Its report is lines of 80 columns for people, or one line of JSON for each statement.
 """
@@ -31,7 +31,7 @@ EXPLAINED = (
 
 
 def lines(finding: Finding) -> Iterator[str]:
-    """Yields what was seen of one statement."""
+    """Yields the lines of the finding about one statement."""
     name = f"{finding.mechanism or 'statement':<16}{finding.kind:<8} "
     if finding.mechanism == ADDITIVITY and not finding.told:
         yield f"{name}{finding.statement:<44}  holds"
@@ -44,9 +44,9 @@ def lines(finding: Finding) -> Iterator[str]:
         yield f"{name}{'':<44}  refused"
         yield from wrapped(finding.refused)
     for place, bound in enumerate(finding.bounds):
-        found = f"{bound.found:9.3g}" if isfinite(bound.found) else f"{'nothing':>9}"
+        loss = f"{bound.found:9.3g}" if isfinite(bound.found) else f"{'nothing':>9}"
         verdict = "TELLS" if bound.broken else "holds"
-        figures = f"{bound.measure:<7} {bound.charged:9.3g} {bound.seen:9.3g} {found} {bound.runs:7}"
+        figures = f"{bound.measure:<7} {bound.charged:9.3g} {bound.seen:9.3g} {loss} {bound.runs:7}"
         yield f"{name if place == 0 else ' ' * 25}{figures}  {verdict}"
     if finding.mechanism != "search" or finding.broken:
         yield from wrapped(finding.statement)
@@ -58,46 +58,46 @@ def wrapped(text: str) -> list[str]:
 
 
 def as_json(finding: Finding) -> str:
-    """Returns one line with everything that was seen of a statement."""
-    told = {**asdict(finding), "broken": finding.broken}
-    for bound in told["bounds"]:
+    """Returns one line with the whole finding about a statement."""
+    fields = {**asdict(finding), "broken": finding.broken}
+    for bound in fields["bounds"]:
         bound["found"] = bound["found"] if isfinite(bound["found"]) else None
-    return json.dumps(told)
+    return json.dumps(fields)
 
 
 def summary(findings: Sequence[Finding], seed: str, passed: float) -> str:
-    """Returns the last lines: how many statements, and how many of them tell too much."""
-    broken = [one for one in findings if one.broken]
-    refused = sum(bool(one.refused) for one in findings)
-    measured = sum(bool(one.bounds) for one in findings)
+    """Returns the last lines: the number of statements, and the number of statements that tell too much."""
+    broken = [finding for finding in findings if finding.broken]
+    refused = sum(bool(finding.refused) for finding in findings)
+    measured = sum(bool(finding.bounds) for finding in findings)
     verdict = (
         f"{len(broken)} TELL MORE THAN THEY ARE CHARGED FOR" if broken else "none tells more than it is charged for"
     )
-    seeded = f"; seed of the search {seed}" if any(one.mechanism == "search" for one in findings) else ""
-    told = f"{measured} measured, {refused} refused alike, in {passed:.0f} s: {verdict}{seeded}"
-    return "\n".join(textwrap.wrap(f"{told}; false alarms below {max(len(findings), 1) * ERROR:.0e}", WIDTH))
+    seeded = f"; seed of the search {seed}" if any(finding.mechanism == "search" for finding in findings) else ""
+    counts = f"{measured} measured, {refused} refused alike, in {passed:.0f} s: {verdict}{seeded}"
+    return "\n".join(textwrap.wrap(f"{counts}; false alarms below {max(len(findings), 1) * ERROR:.0e}", WIDTH))
 
 
 def print_audit(database: Path, store: Path | None, statements: Sequence[str], settings: Settings, shape: str) -> bool:
-    """Audits statements, prints the findings, and tells whether an answer tells more than it was charged for."""
-    began, found = time.monotonic(), list[Finding]()
+    """Audits statements and prints the findings. Returns whether an answer tells more than it was charged for."""
+    began, findings = time.monotonic(), list[Finding]()
     with one_line_errors(), connect(database, store) as source:
         if shape == "text":
             click.echo(HEADER)
         for finding in audit(source, statements, settings, _progress):
-            found.append(finding)
+            findings.append(finding)
             shown = [as_json(finding)] if shape == "json" else lines(finding)
             if shape == "json" or finding.mechanism != "search" or finding.broken:
                 for line in shown:
                     click.echo(line)
     _progress("")
     if shape == "text":
-        click.echo(summary(found, settings.seed, time.monotonic() - began))
+        click.echo(summary(findings, settings.seed, time.monotonic() - began))
         click.echo("\n".join(wrapped(EXPLAINED)))
-    return any(one.broken for one in found)
+    return any(result.broken for result in findings)
 
 
 def _progress(step: str) -> None:
-    """Shows what is being done, on a terminal: each step in place of the last."""
+    """Shows the current step on a terminal, in place of the last step."""
     if sys.stderr.isatty():
         click.secho(f"\r\x1b[K{step[:78]}", fg="cyan", nl=False, err=True)

@@ -1,4 +1,4 @@
-"""The command line: which command lies in which file of this folder, and what its help says in one line.
+"""The command line: the file of each command in this folder, and its help in one line.
 
 A file is imported when its command is asked for, and the modules of a command when it runs.
 """
@@ -40,18 +40,18 @@ HELPS = {
     ),
     "verify": "Check the ledger's whole chain, and that the store is not an older or a second copy.",
 }
-"""Every command, and the first paragraph of its help: a list of commands imports none of them."""
+"""Every command, and the first paragraph of its help. Listing the commands imports no command."""
 
 
 class Commands(click.Group):
-    """The commands, each imported when it is asked for."""
+    """Group of commands, each imported at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns all names, which are known without their files."""
+        """Returns all names, without importing their files."""
         return sorted(HELPS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Returns a command; None where none has this name."""
+        """Returns a command, or None if no command has this name."""
         return command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -68,12 +68,12 @@ class Commands(click.Group):
 
 
 def short_help(name: str, limit: int = 45) -> str:
-    """Returns the help of a command as click shortens it to so many characters."""
+    """Returns the help of a command, shortened by click to `limit` characters."""
     return click.Command(name, help=cleandoc(HELPS[name])).get_short_help_str(limit)
 
 
 def command(ctx: click.Context, name: str) -> click.Command | None:
-    """Imports the file of a command."""
+    """Imports the file of a command, and returns the command."""
     match name:
         case "audit" | "compare" | "demo" | "report":
             from dpduck.commands.showing import SHOWING  # noqa: PLC0415
@@ -102,11 +102,11 @@ def command(ctx: click.Context, name: str) -> click.Command | None:
 @click.version_option(package_name="dpduck")
 def main() -> None:
     """Differential privacy inside DuckDB. DATABASE is a DuckDB file whose tables have privacy policies."""
-    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is no SELECT, as statements of dp() are
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of texts other than SELECT, such as those of dp()
 
 
 def run() -> None:
-    """Runs the command that this process was begun for."""
+    """Runs the command of this process."""
     do_without_pandas()
     main()
 

@@ -1,7 +1,7 @@
-"""dpduck compare: how far a synthetic table is from the data, for the owner's eyes alone: printed, or as a page.
+"""dpduck compare: distances of a synthetic table from the data, for the owner's eyes alone: printed, or as a page.
 
-The distances are exact figures about private rows. They are on no page of dpduck report, which is for whoever receives
-the numbers: this page is made by a command of its own, only its owner's account can read it, and it says what it is.
+The distances are exact figures about private rows. They are on no page of dpduck report, which goes to everybody who
+receives the numbers. This page has its own command, only its owner's account can read it, and it says that it is exact.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dpduck.store.store_files import store_files
 
 MADE = "dpduck compare"
 LISTED = 50
-"""Marginals that the page and the terminal list, the farthest first."""
+"""Largest number of marginals that the page and the terminal list, the farthest first."""
 
 WARNING = (
     "For the owner of the data alone. Every figure here is exact: no noise was added and no budget was charged. "
     "Whoever reads it learns about private rows. It must never be published, mailed, or shown to those who receive "
     "the numbers, and whoever chooses what to publish by it gives away what no budget paid for."
 )
-"""What the page says first, and what is printed beside the figures."""
+"""First words of the page. They are printed beside the figures, too."""
 
 
 def print_comparison(database: Path, table: str, store: Path | None, target: Path | None) -> None:
@@ -48,15 +48,15 @@ def print_comparison(database: Path, table: str, store: Path | None, target: Pat
             click.echo(f"{len(margins)} exact distances in {target}: for your eyes only, never to be published")
             return
         click.secho(WARNING, fg="yellow", err=True)
-        for one in margins[:LISTED]:
-            click.echo(f"{one.distance:.4f}  {one.columns}: {one.value} {one.in_data:.4f} -> {one.in_rows:.4f}")
+        for gap in margins[:LISTED]:
+            click.echo(f"{gap.distance:.4f}  {gap.columns}: {gap.value} {gap.in_data:.4f} -> {gap.in_rows:.4f}")
 
 
 def page_of(table: str, margins: Sequence[Distance]) -> str:
     """Returns the page: the warning, the heat map of columns and pairs, and the farthest marginals."""
     title = f"{table} beside the data: for its owner alone"
     columns = ("columns", "at a time", "distance", "value that differs most", "share in the data", "in the rows")
-    listed = [(one.columns, one.ways, one.distance, one.value, one.in_data, one.in_rows) for one in margins[:LISTED]]
+    listed = [(gap.columns, gap.ways, gap.distance, gap.value, gap.in_data, gap.in_rows) for gap in margins[:LISTED]]
     body = (
         f'<h1>{escape(title)}</h1><p role="note"><strong>{escape(WARNING)}</strong></p>'
         f"<section><h2>Pairs of columns</h2><figure>{svg(heat_map(margins))}<figcaption>Distance of each pair of "
@@ -75,8 +75,8 @@ def heat_map(margins: Sequence[Distance]) -> dict[str, Any]:
     points = []
     for one in names:
         for two in names:
-            found = pairs.get(one if one == two else f"{one}, {two}", pairs.get(f"{two}, {one}"))
-            points += [] if found is None else [{"one": one, "two": two, "distance": found}]
+            distance = pairs.get(one if one == two else f"{one}, {two}", pairs.get(f"{two}, {one}"))
+            points += [] if distance is None else [{"one": one, "two": two, "distance": distance}]
     across, down = (
         {"field": field, "type": "nominal", "title": None, "sort": None, "axis": {"labelOverlap": False}}
         for field in ("one", "two")

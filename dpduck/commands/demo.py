@@ -1,4 +1,4 @@
-"""dpduck demo: a made-up clinic, its policy, a released count beside the exact one, and the budget left."""
+"""dpduck demo: a made-up clinic, its policy, a released count beside the exact one, and the remaining budget."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ JOIN (SELECT ward, n AS private, low, high FROM dp($1)) USING (ward) ORDER BY wa
 
 
 def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str], None]) -> None:
-    """Makes the clinic in a directory and tells what happens; say prints a line, steps reports progress."""
+    """Makes the clinic in a directory, and shows each step. say: prints a line. steps: reports progress."""
     _make_room(directory)
     steps("making 1,000,000 visits of 200,000 patients")
     with duckdb.connect(str(directory / "clinic.duckdb")) as clinic:
@@ -83,7 +83,7 @@ def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str],
 
 
 def _make_room(directory: Path) -> None:
-    """Makes an empty directory; an earlier demonstration is replaced, anything else is left alone and refused."""
+    """Makes an empty directory. An earlier demonstration is replaced, anything else is left alone and refused."""
     directory.mkdir(parents=True, exist_ok=True)
     present = sorted(path.name for path in directory.iterdir())
     if present and MARK not in present:

@@ -1,4 +1,4 @@
-"""Listens for clients until the process is told to end: what dpduck serve imports while its vault begins."""
+"""Listeners for clients until the process is told to end. dpduck serve imports this file while its vault starts."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 BESIDE = 6 * 2**30
-"""Bytes that the server's process may have beside its database: messages, rows on their way, and the stack of a thread
-for each connection, which counts whole (8 MiB) however little of it is used."""
+"""Bytes that the server's process may have beside its database: messages, rows on their way, and a stack for the thread
+of each connection. A stack counts whole (8 MiB) however little of its memory is used."""
 
 LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
-"""Seconds for releases at work, then for connections, when the server is told to end."""
+"""Seconds for running releases, then for connections, when the server is told to end."""
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Where to listen. quack, flight, web: addresses, None for not at all. in_the_clear: without TLS beyond here.
+    """Addresses of the listeners, None for no listener. in_the_clear: whether Quack may leave this machine without TLS.
 
-    origin: under which browsers see the page, where a proxy is before it. title: of the page.
+    origin: the page's origin in browsers, if a proxy is before it. title: the page's title.
     """
 
     quack: str | None
@@ -58,9 +58,9 @@ def listen(
     ended: threading.Event,
     again: threading.Event,
 ) -> None:
-    """Serves until `ended`. audit: of the log, None for beside the store. idle: a process that opens the vault.
+    """Serves until `ended`. audit: path of the log, None for beside the store. idle: a process that opens the vault.
 
-    again: set whenever the log goes on in a new file.
+    again: set each time that the log shall go on in a new file.
     """
     path = audit or audit_path(database, store)
     log = AuditFile(path)
@@ -71,7 +71,7 @@ def listen(
         service = open_service(database, store, log, limits, prepare=prepare, keeping=keeping, idle=idle)
     except DpduckError:
         log.close()
-        if ended.is_set():  # whoever told this process to end may have told the vault's, which was starting, too
+        if ended.is_set():  # whoever ended this process may have ended the vault's, too, which was starting
             return
         raise
     limit_memory(limits.memory + BESIDE)
@@ -86,7 +86,7 @@ def listen(
             if again.is_set():
                 again.clear()
                 log.reopen()
-            with suppress(DpduckError):  # of what the owner makes or drops meanwhile: the next statement says it
+            with suppress(DpduckError):  # the owner makes or drops tables meanwhile: the next statement says it
                 service.gate.sync()
     finally:
         _end(service, closing)
@@ -99,7 +99,7 @@ def _open_others(
     closing: list[Callable[[], None]],
     ended: threading.Event,
 ) -> None:
-    """Listens over Flight SQL and for browsers too. closing: what ends each listener, for those that are open."""
+    """Listens over Flight SQL and for browsers, too. closing: gets the function that closes each open listener."""
     if listening.flight is not None and not ended.is_set():
         flight = FlightListener(listening.flight, service, limits, listening.tls)
         click.echo(flight.address)
@@ -113,7 +113,7 @@ def _open_others(
 
 
 def _require_addresses(listening: Listening) -> None:
-    """Refuses what cannot be listened on before a vault is started for nothing."""
+    """Refuses unusable addresses before a vault is started for nothing."""
     if listening.quack is None and listening.flight is None and listening.web is None:
         raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
     if listening.web is not None:
@@ -131,7 +131,7 @@ def _say_what_is_served(service: Service, path: Path) -> None:
 
 
 def _end(service: Service, closing: list[Callable[[], None]]) -> None:
-    """Ends what is at work, in a bounded time; the process ends with status 0 whatever clients do meanwhile."""
+    """Ends running work in a bounded time. The process ends with status 0 whatever clients do meanwhile."""
     idle = service.gate.end(LAST_STATEMENTS)
     threads = [threading.Thread(target=close, daemon=True) for close in closing]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""dpduck policy: a policy to begin with, from the schema of a table or of a file, policies in force as text, and twins.
+"""dpduck policy: drafts of policies from the schema of a table or of a file, policies in force as text, and twins.
 
 Each command makes its imports when it runs.
 """
@@ -86,14 +86,14 @@ def twin(database: Path, target: Path, rows: int, store: Path | None) -> None:
     with one_line_errors():
         if target.exists():
             raise Refusal(f"{target} exists", accepted="the name of a new file")
-        with connect(database, store) as source, connect(target) as made:
-            for line in twin_database(source, made, rows):
+        with connect(database, store) as source, connect(target) as copy:
+            for line in twin_database(source, copy, rows):
                 click.echo(line)
-            prepare_alike(source, made)
+            prepare_alike(source, copy)
 
 
 def _import(database: Path, table: str, file: Path) -> None:
-    """Creates a table of a file's rows. The file is read by DuckDB, and the database has no other name for it."""
+    """Creates a table from a file's rows. DuckDB reads the file, and the table is the database's only name for it."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.values.quoting import quote_identifier, quote_text  # noqa: PLC0415
@@ -102,7 +102,7 @@ def _import(database: Path, table: str, file: Path) -> None:
         try:
             con.execute(f"CREATE TABLE {quote_identifier(table)} AS FROM {quote_text(str(file))}")
         except duckdb.CatalogException:
-            known = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall()
-            if not known:
+            tables = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall()
+            if not tables:
                 raise
             raise Refusal(f"{database.name} has a table {table!r}", accepted="no --from, or another name") from None

@@ -1,4 +1,4 @@
-"""Prepares tables for the owner, with progress: for dpduck prepare, and for dpduck serve --prepare."""
+"""Preparation of tables for the owner, with progress: for dpduck prepare, and for dpduck serve --prepare."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dpduck.values.errors import DpduckError, Refusal
 BEFORE = {
     "reading rows": 0.0, "numbering units": 0.35, "sorting rows": 0.4, "counting again": 0.75, "closing the file": 0.95,
 }  # fmt: skip
-"""Which part of the time passes before each step: measured once, for the estimate of what is left."""
+"""Share of the whole time that passes before each step: measured once, to estimate the remaining time."""
 
 
 def prepared_tables(
     database: Path, store: Path | None, tables: Sequence[str], *, read_only: bool = False
 ) -> Iterator[str]:
-    """Prepares tables, all with a policy where none is named, in one moment, and says what was done."""
+    """Prepares the named tables, or else all with a policy, as of one moment. Yields the outcomes."""
     number, began = 0, time.monotonic()
 
     def tell(step: str) -> None:
@@ -38,17 +38,17 @@ def prepared_tables(
 
     with duckdb.connect(str(database), read_only=read_only) as connection:
         load(connection, store, steps=tell)
-        known = [in_sql(row[0]) for row in connection.execute("SELECT table_name FROM dp_policies()").fetchall()]
+        names = [in_sql(row[0]) for row in connection.execute("SELECT table_name FROM dp_policies()").fetchall()]
         ask = "SELECT status FROM dp(?)"
-        yield from preparing(lambda text: connection.execute(ask, [text]).fetchall()[0][0], tables, known)
+        yield from preparing(lambda text: connection.execute(ask, [text]).fetchall()[0][0], tables, names)
 
 
-def preparing(ask: Callable[[str], str], named: Sequence[str], known: Sequence[str]) -> Iterator[str]:
-    """Asks for tables to be prepared, in one moment: those that are named, or all known ones that can be prepared.
+def preparing(ask: Callable[[str], str], named: Sequence[str], candidates: Sequence[str]) -> Iterator[str]:
+    """Asks to prepare tables, as of one moment: the named tables, or else all candidates that can be prepared.
 
-    ask: carries a statement of the owner's out.
+    ask: carries out a statement of the owner.
     """
-    tables = named or known
+    tables = named or candidates
     if not tables:
         yield "no table has a privacy policy: nothing was prepared"
         return

@@ -1,4 +1,4 @@
-"""dpduck principal: who may ask over a server. Each command makes its imports when it runs."""
+"""dpduck principal: rights to ask over a server. Each command makes its imports when it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpduck.server.principals import PrincipalBook
 
 COLUMNS = ("name", "share", "tables", "until")
-"""What is printed of each principal."""
+"""Printed columns of each principal."""
 
 
 @click.group()
@@ -55,11 +55,11 @@ def list_principals(database: Path, store: Path | None, shape: str) -> None:
 
     with one_line_errors():
         rows = []
-        for found in _book(database, store).all():
-            share = None if found.share is None else str(found.share)
-            tables = None if found.tables is None else list(found.tables)
-            until = None if found.until is None else found.until.isoformat()
-            rows.append((found.name, share, tables, until))
+        for entry in _book(database, store).all():
+            share = None if entry.share is None else str(entry.share)
+            tables = None if entry.tables is None else list(entry.tables)
+            until = None if entry.until is None else entry.until.isoformat()
+            rows.append((entry.name, share, tables, until))
         if not rows:
             return
         if shape == "box":
@@ -69,7 +69,7 @@ def list_principals(database: Path, store: Path | None, shape: str) -> None:
 
 
 def _print_box(rows: Sequence[tuple[object, ...]]) -> None:
-    """Prints principals as DuckDB prints a table: here alone DuckDB is needed."""
+    """Prints principals as DuckDB prints a table. Only this output needs DuckDB."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.commands.printing import boxed  # noqa: PLC0415
@@ -101,18 +101,18 @@ def _book(database: Path, store: Path | None) -> PrincipalBook:
     return PrincipalBook(SecretsFile.open(files.secrets, create=False))
 
 
-# Whether names that an owner types are tables with a policy.
+# Check that an owner's names are tables with a policy.
 
 
 def require_policies(store: Path | None, names: Sequence[str]) -> None:
-    """Refuses a name of no private table; what a store that is open elsewhere holds is not known, and is not asked."""
+    """Refuses a name that no private table has. Any name passes if the store is open elsewhere and cannot be read."""
     if not names:
         return
-    known = _private_tables(store)
+    tables = _private_tables(store)
     for name in names:
         wanted = fold(name).split(".")
-        if known is not None and not any(parts[-len(wanted) :] == wanted for parts in known):
-            shown = ", ".join(parts[-1] for parts in known) or "none yet"
+        if tables is not None and not any(parts[-len(wanted) :] == wanted for parts in tables):
+            shown = ", ".join(parts[-1] for parts in tables) or "none yet"
             raise Refusal(
                 f"there is no policy on {name[:80]!r}", accepted=f"names with commas between them, of {shown}"
             )
@@ -122,8 +122,8 @@ def _private_tables(store: Path | None) -> list[list[str]] | None:
     import duckdb  # noqa: PLC0415
 
     try:
-        with duckdb.connect(str(store), read_only=True) as found:
-            rows = found.execute(
+        with duckdb.connect(str(store), read_only=True) as connection:
+            rows = connection.execute(
                 "SELECT lower(table_name) FROM dpduck.policies GROUP BY 1 HAVING arg_max(active, revision) ORDER BY 1"
             ).fetchall()
     except duckdb.Error:

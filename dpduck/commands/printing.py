@@ -1,4 +1,4 @@
-"""How the command line prints tables: rounded boxes as wide as the terminal for people, CSV and JSON for programs."""
+"""Printed tables of the command line: rounded boxes as wide as the terminal for people, CSV and JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,57 +21,57 @@ if TYPE_CHECKING:
     import duckdb
 
 MOST_ROWS = 200
-"""Rows that a box shows."""
+"""Largest number of rows that a box shows."""
 
 WIDTH = 80
 """Characters of a line of text."""
 
 PIPE_WIDTH = 200
-"""Characters of a line of a box that no terminal shows."""
+"""Characters of a line of a box, if the output is no terminal."""
 
 DIGITS = 6
-"""Of a number with fractions in a box; whole parts are never rounded."""
+"""Digits of a number with fractions in a box. Whole parts are never rounded."""
 
 MOST_RECORDS = 20
-"""Rows that are printed one below the other."""
+"""Largest number of rows that are printed one below the other."""
 
 LEFT_OUT = "│ … │"
-"""What DuckDB's box has in the place of columns."""
+"""Mark that DuckDB's box has in the place of columns that do not fit."""
 
 USUAL = (None, "", "in force", "owner", 0)
-"""What a narrow box has no column for, where every row says it."""
+"""Usual values. A narrow box leaves out a column that has only such values."""
 
 ALWAYS = frozenset({"spent"})
-"""Columns that say something where they are 0, too."""
+"""Columns that are never left out, since their 0 says something."""
 
 ADVICE_AT = 20
-"""Where the words of a finding begin, after its value and its per cent."""
+"""Place in a line where the words of a finding begin, after its value and its percentage."""
 
 
 MOST_SHOWN = 80
-"""Characters of a statement that a box shows."""
+"""Largest number of characters that a box shows of a statement."""
 
 _LINE = "trim(regexp_replace(regexp_replace(statement, '(^|\\n)\\s*--[^\\n]*', ' ', 'g'), '\\s+', ' ', 'g'))"
 SHORT_STATEMENT = (
     f"CASE WHEN length({_LINE}) > {MOST_SHOWN} THEN {_LINE}[:{MOST_SHOWN}] || ' ..' ELSE {_LINE} END AS statement"
 )
-"""SQL of the beginning of a statement on one line, without the lines that are comments."""
+"""SQL of the beginning of a statement on one line, without comment lines."""
 
 
 def counted(views: int) -> str:
-    """Says how many private views there are."""
+    """Returns a number with its noun, as in "3 private views"."""
     return f"{views} private view{'' if views == 1 else 's'}"
 
 
 def moment(column: str) -> str:
-    """Returns SQL of a time to the minute."""
+    """Returns SQL that prints a time to the minute."""
     return f"strftime({column}, '%Y-%m-%d %H:%M') AS {column}"
 
 
 def printed(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = ()) -> None:
     """Prints rows.
 
-    narrow: SQL of the columns of a box, in place of all; those that say the usual thing in every row are left out.
+    narrow: SQL of the columns of a box, in place of all. Columns with the usual value in every row are left out.
     """
     if shape == "box":
         boxed(_telling(relation.project(", ".join(narrow))) if narrow else relation)
@@ -89,7 +89,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape
 
 
 def boxed(relation: duckdb.DuckDBPyRelation) -> None:
-    """Prints a box as wide as the terminal; where it has no room for every column, rows one below the other."""
+    """Prints a box as wide as the terminal. If not all columns fit, few rows are printed one below the other."""
     shown = relation.project(
         ", ".join(_shown(*column) for column in zip(relation.columns, relation.types, strict=True))
     )
@@ -106,16 +106,16 @@ def boxed(relation: duckdb.DuckDBPyRelation) -> None:
 
 
 def width() -> int:
-    """Returns how many characters a line of a box may have."""
+    """Returns the number of characters that a line of a box may have."""
     return shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else PIPE_WIDTH
 
 
 def _telling(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Leaves out the columns that say nothing, or the USUAL, in every row."""
+    """Leaves out the columns that have only USUAL values, unless they are in ALWAYS."""
     rows = relation.fetchall()
     telling = {name for place, name in enumerate(relation.columns) if any(row[place] not in USUAL for row in rows)}
-    kept = [name for name in relation.columns if name in telling | ALWAYS]
-    return relation.project(", ".join(map(quote_identifier, kept))) if kept else relation
+    names = [name for name in relation.columns if name in telling | ALWAYS]
+    return relation.project(", ".join(map(quote_identifier, names))) if names else relation
 
 
 def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
@@ -133,7 +133,7 @@ def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -
 
 
 def _shown(name: str, type_name: object) -> str:
-    """Returns SQL of a column: one with fractions has DIGITS of them at most."""
+    """Returns SQL of a column. A number with fractions has DIGITS digits at most."""
     column = quote_identifier(name)
     if not sql_type(str(type_name)).is_float:
         return column
@@ -144,7 +144,7 @@ def _shown(name: str, type_name: object) -> str:
 
 
 def print_findings(relation: duckdb.DuckDBPyRelation) -> None:
-    """Prints exact findings of dp_check one below the other, and what to make of those that are not 0."""
+    """Prints exact findings of dp_check one below the other, and advice about findings that are not 0."""
     before = ""
     for finding, value, advice, percent in relation.project("finding, value, advice, percent").fetchall():
         number = "unknown" if value is None else f"{value:,.6g}" if value % 1 else f"{value:,.0f}"

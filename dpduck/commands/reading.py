@@ -1,4 +1,4 @@
-"""Recognises texts that only read: a SELECT over one function of dp's, or over private views."""
+"""Recognition of texts that only read: a SELECT over one dp function, or over private views."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpduck.server.syntax import in_selects, is_ours
 
 
 def reading(text: str) -> Reading | None:
-    """Returns what a text reads of one of dp's functions; None where it is a statement of dp(), or anything else.
+    """Returns the Reading of a text that selects from one dp function, or None for any other text or statement of dp().
 
     >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
     "dp_columns('visits')"
@@ -28,7 +28,7 @@ def reading(text: str) -> Reading | None:
     called = tables[0].this if len(tables) == 1 and isinstance(tree, exp.Select) else None
     if not isinstance(called, exp.Anonymous) or called.name.lower() not in MACROS:
         return None
-    arguments = ", ".join(one.sql("duckdb") for one in called.expressions)
+    arguments = ", ".join(argument.sql("duckdb") for argument in called.expressions)
     function = called.name.lower()
     tables[0].set("this", exp.to_identifier(ANSWER))
     return Reading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
@@ -48,10 +48,10 @@ def is_of_views(text: str) -> bool:
     except (SqlglotError, RecursionError):
         return False
     tree = trees[0] if scopes else None
-    if tree is None or any(one.recursive for one in tree.find_all(exp.With)):
+    if tree is None or any(node.recursive for node in tree.find_all(exp.With)):
         return False  # in WITH RECURSIVE v, v may be a table's name, too
-    named = {id(one) for scope in scopes for one in scope.tables if not one.db and one.name in scope.cte_sources}
+    named = {id(node) for scope in scopes for node in scope.tables if not node.db and node.name in scope.cte_sources}
     every = tree.find_all(exp.Table)  # some are in no scope, as in SUMMARIZE t and PIVOT t ON ..
-    tables = [one for one in every if id(one) not in named]
-    views = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in tables}
+    tables = [node for node in every if id(node) not in named]
+    views = {isinstance(node.this, exp.Identifier) and (node.catalog, node.db) for node in tables}
     return bool(views) and views <= {("", "private"), ("private", "main")}

@@ -20,7 +20,7 @@ from dpduck.values.errors import Refusal
 DEFAULT, QUOTA = Limits(), Quota()
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 BESIDE_VAULT = 8 << 30
-"""Bytes for everything but the vault; on small machines half of what there is."""
+"""Bytes for everything but the vault. On small machines it is half of the memory."""
 
 
 @click.command()
@@ -111,7 +111,7 @@ def serve(
 
 
 def _on_signals(ended: threading.Event, again: threading.Event) -> None:
-    """SIGTERM and Ctrl-C end the server; SIGHUP lets it go on in a new audit log."""
+    """Lets SIGTERM and Ctrl-C end the server. SIGHUP makes it go on in a new audit log."""
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         ended.set()
@@ -125,13 +125,13 @@ def _on_signals(ended: threading.Event, again: threading.Event) -> None:
 
 
 def _most_memory() -> int:
-    """Returns bytes of this machine's memory for the vault: what readers, runners and workers need is left."""
+    """Returns the bytes of this machine's memory for the vault. The rest is for readers, runners and workers."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(total // 2, total - BESIDE_VAULT)
 
 
 def _prepare(database: Path, store: Path | None) -> None:
-    """Prepares what is not prepared: here alone this process needs the engine."""
+    """Prepares the tables that are not prepared. Only this needs the engine in this process."""
     from dpduck.commands.preparing import prepared_tables  # noqa: PLC0415
 
     for line in prepared_tables(database, store, (), read_only=True):

@@ -1,6 +1,6 @@
-"""The commands that show: an audit, a comparison, a demonstration, a report.
+"""Commands that show: an audit, a comparison, a demonstration, a report.
 
-Each command makes its imports when it runs, so that help and completion load nothing but click.
+Each command makes its imports when it runs, so that help and completion load only click.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tables are like: from public facts, for their owner from the rows too."""
+"""Descriptions of tables: from public facts for everybody, and from the rows as well for the owner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
 MOST_LABELS = 20
-"""Values of a domain that dp_columns shows."""
+"""Most values of a domain that dp_columns shows."""
 
 COLUMNS = (
     ("table_name", "VARCHAR"), ("column_name", "VARCHAR"), ("data_type", "VARCHAR"), ("privacy_unit", "VARCHAR"),
@@ -46,11 +46,11 @@ COLUMNS = (
 
 
 MOST_PARTS, _QUOTES = 3, frozenset("'\"")
-"""Of a name: database.schema.table; and what it can only have in quotes."""
+"""Most parts of a name (database.schema.table), and the characters that a name can have only in quotes."""
 
 
 def named_table(text: str) -> TableName:
-    """Returns the one name of a table that a text holds: as SQL writes it, or with its blanks and without quotes.
+    """Reads a table name. It is written as in SQL, or without quotes even if it has blanks.
 
     >>> named_table('"a b".c').parts, named_table("a b.c").parts
     (('a b', 'c'), ('a b', 'c'))
@@ -69,7 +69,7 @@ def named_table(text: str) -> TableName:
 
 @dataclass(frozen=True)
 class AboutTables:
-    """Answers dp_check, dp_compare, dp_draft, dp_columns, dp_twin and dp_certificate."""
+    """Answers to dp_check, dp_compare, dp_draft, dp_columns, dp_twin and dp_certificate."""
 
     open_cursor: OpenCursor
     policies: PolicyStore
@@ -78,7 +78,7 @@ class AboutTables:
     engines: EngineTables
 
     def check(self, text: str, caller: Caller) -> str:
-        """Returns SQL with exact facts about a table, for its owner's eyes only: before it has a policy, too."""
+        """Returns SQL with exact facts about a table, for its owner alone. A table needs a policy only in an engine."""
         require_owner(caller)
         written = named_table(text)
         with self.open_cursor() as cursor:
@@ -107,7 +107,7 @@ class AboutTables:
     def compare(self, text: str, caller: Caller) -> str:
         """Returns SQL with exact distances of a synthetic table from the data, for its owner's eyes only.
 
-        A condition is looked at where the owner wrote it: others' run in a process that holds nothing else.
+        A WHERE runs here, so it must be the owner's. Others' conditions run in a process that holds nothing else.
         """
         require_owner(caller)
         name = named_table(text).table
@@ -133,10 +133,10 @@ class AboutTables:
         return compared(distances(request.base.question, data, rows))
 
     def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
-        """Returns SQL with a policy to begin with, line by line: from the schema alone, or from noisy facts. argument:
-        JSON.
+        """Returns SQL with the draft of a policy, line by line, from the schema alone, or with noisy facts for a price.
 
-        ask: answers statements for their price, all of them or none.
+        argument: JSON of the table's name and the price, which may be NULL.
+        ask: a function that answers all statements for their price, or none.
         """
         require_owner(caller)
         name, price = json.loads(argument)
@@ -160,8 +160,8 @@ class AboutTables:
                         f"a private draft looks at whole units, and this policy's are {kind}",
                         accepted=f"dp_draft('{table.table}'), from the schema alone, which is free",
                     )
-                found = open_columns(cursor, table, catalog, public, home)
-                left = [(one, null) for one, null in found if not _unit(policy, one.name)]
+                columns = open_columns(cursor, table, catalog, public, home)
+                left = [(one, null) for one, null in columns if not _unit(policy, one.name)]
                 asked = questions(policy, [one for one, _ in left], epsilon, home)
                 answers = [Answered(one, *got) for one, got in zip(asked, ask([one.sql for one in asked]), strict=True)]
                 given = suggested(policy, answers, left, f"epsilon = {float(epsilon):g}", home)
@@ -169,7 +169,7 @@ class AboutTables:
         return rows_sql([("draft", "VARCHAR")], [[line] for line in lines])
 
     def twin(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with made-up rows in place of a table's, from its policy and its columns. argument: JSON."""
+        """Returns SQL with made-up rows by a table's policy and columns. argument: JSON of its name and a row count."""
         name, rows = json.loads(argument)
         if not isinstance(name, str) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
             raise Refusal("these are no arguments of dp_twin", accepted=f"dp_twin('a_table', 1 to {MOST_ROWS} rows)")
@@ -184,16 +184,16 @@ class AboutTables:
             return twin_sql(policy, catalog.columns(table), catalog.unique_keys(table), rows)
 
     def certificate(self, name: str, caller: Caller) -> str:
-        """Returns SQL with the certificate of a release that the caller sees in dp_releases, as far as it shows it."""
-        releases, reader = [one for one, _ in self.releases.all()], None if caller.owner else caller.name
+        """Returns SQL with the certificate of a release, as far as dp_releases shows the release to the caller."""
+        releases, reader = [release for release, _ in self.releases.all()], None if caller.owner else caller.name
         with self.open_cursor() as cursor:
             return certificate_sql(cursor, STORE_NAME, releases, name, reader)
 
     def columns(self, text: str | None, caller: Caller) -> str:
-        """Returns SQL with the columns of a table or private view that may be asked about; of all if none is named."""
+        """Returns SQL with the columns of one table or private view. None stands for all that the caller sees."""
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies, None, caller)
-            views = {fold(one.name): one.name for one, _ in self.releases.all() if one.kind == "view"}
+            views = {fold(release.name): release.name for release, _ in self.releases.all() if release.kind == "view"}
             if text is None:
                 rows = [row for table in self._askable(catalog, caller) for row in _columns(table, catalog)]
                 rows += [row for name in views.values() for row in _of_view(name, catalog)]
@@ -213,8 +213,8 @@ class AboutTables:
         return list(_columns(table, catalog))
 
     def _askable(self, catalog: Catalog, caller: Caller) -> Iterator[TableName]:
-        """Yields the tables that somebody may ask about: with a policy, or public, and still there."""
-        with_policy = [one.table for one in self.policies.policies() if caller.may_ask(str(one.table))]
+        """Yields the existing tables, not views, that the caller may query. They have a policy or are public."""
+        with_policy = [policy.table for policy in self.policies.policies() if caller.may_ask(str(policy.table))]
         for table in dict.fromkeys([*with_policy, *self.policies.public_tables()]):
             if catalog.resolve(table) is not None and not catalog.is_view(table):
                 yield table
@@ -237,7 +237,7 @@ def _columns(table: TableName, catalog: Catalog) -> Iterator[list[Value]]:
 
 
 def _unit(policy: Policy, column: str) -> str | None:
-    """Returns what the column is to the privacy unit, "" for nothing."""
+    """Returns the role of a column in the privacy unit. None if it has no role."""
     if fold(column) in map(fold, policy.unit.own_columns):
         return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"
     period = policy.unit.period

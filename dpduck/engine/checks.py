@@ -1,4 +1,4 @@
-"""dp_check of a statement: exact facts of its very rows, for their owner alone. Nothing is charged or stored."""
+"""dp_check of a statement: exact facts about its rows, for their owner alone. Nothing is charged or stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dpduck.values.quoting import quote_text
 
 @dataclass(frozen=True)
 class StatementChecks:
-    """Answers dp_check of statements. place_of: where rows are counted."""
+    """Answers to dp_check of a statement. place_of: returns the place where rows are counted."""
 
     open_cursor: OpenCursor
     policies: PolicyStore
@@ -36,10 +36,10 @@ class StatementChecks:
     workers: Workers
 
     def check(self, name: str, question: object, request: Request, caller: Caller) -> str:
-        """Returns SQL with what bounds leave out of a statement's answers, and the error that each brings.
+        """Returns SQL with the part of a statement's answers that each bound leaves out, and the error at each bound.
 
-        name: of a table that the statement reads. request: for the rows of the question. It may have been read under
-        earlier terms that answered it.
+        name: a table that the statement reads. request: the request for the question's rows. It may have been read
+        under earlier terms, if these answered the statement.
         """
         require_owner(caller)
         rows = brought_up(request.rows, self.policies.now().policies)

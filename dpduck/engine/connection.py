@@ -29,24 +29,24 @@ _LOADING = threading.Lock()
 def load(
     connection: duckdb.DuckDBPyConnection, store: str | Path | None = None, *, steps: Steps = no_step
 ) -> duckdb.DuckDBPyConnection:
-    """Registers dp() and its kin on a connection and attaches the store as `private`.
+    """Registers dp() and the other functions on a connection, and attaches the store as `private`.
 
-    store: a file; by default <name>_private.duckdb beside a database file, in memory for a database in memory.
-    steps: called with the name of each step of a release; for tests that stop the process there.
-    Loading on a further connection of the same database keeps dpduck working there when the first one is closed. In a
-    read-only database the functions are temporary, so that each of its connections and cursors has to be loaded.
+    store: a file, by default <name>_private.duckdb beside a database file. A database in memory has a store in memory.
+    steps: receives the name of each step of a release, for tests that stop the process there.
+    If dpduck is loaded on two connections of a database, it still works on one after the other is closed. In a
+    read-only database the functions are temporary, so dpduck must be loaded on each connection and cursor.
     """
     with _with_store(connection, store) as files:
-        kept = are_kept(connection)
-        if not kept:
+        installed = are_kept(connection)
+        if not installed:
             require_free_names(connection)
-        known = started_of(connection)
-        if known is None:
-            known = _begun(connection, files, steps)
+        started = started_of(connection)
+        if started is None:
+            started = _begun(connection, files, steps)
         else:
-            known.connections.add(connection)
-        serve(connection, known, kept=kept)
-        with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
+            started.connections.add(connection)
+        serve(connection, started, kept=installed)
+        with suppress(Refusal), connection.cursor() as cursor:  # if it is refused, so is every new release
             keep_plans_plain(cursor)
     return connection
 
@@ -55,7 +55,7 @@ def load(
 def opened_for_lists(
     database: str | Path, store: str | Path | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Started]]:
-    """Opens a database without dp's functions, for lists that need none: DuckDB imports numpy for any function."""
+    """Opens a database without dp's functions, for lists that need none. DuckDB imports numpy for any function."""
     with duckdb.connect(str(database)) as connection:
         with _with_store(connection, store) as files:
             started = _begun(connection, files, no_step)
@@ -64,7 +64,7 @@ def opened_for_lists(
 
 @contextmanager
 def _with_store(connection: duckdb.DuckDBPyConnection, store: str | Path | None) -> Iterator[StoreFiles]:
-    """Attaches the store while dpduck is put on a connection, one at a time, and detaches it where that fails."""
+    """Attaches the store while dpduck is loaded on a connection, one at a time, and detaches it if that fails."""
     require_no_store(connection)
     files = store_files(database_file(connection), store)
     with _LOADING:
@@ -81,10 +81,10 @@ def _with_store(connection: duckdb.DuckDBPyConnection, store: str | Path | None)
 def _begun(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> Started:
     connections = Connections()
     connections.add(connection)
-    progress = progress_here() if steps is no_step else None  # who is told of steps shows them
+    progress = progress_here() if steps is no_step else None  # a caller that receives the steps shows them itself
     steps = with_notes(progress, steps)
     ledger = _open_ledger(connections.cursor, files, steps)
-    # in memory for a database in memory, whose rows are in no file
+    # None for a database in memory, since its rows are in no file
     beside = files.store if database_file(connection) is not None else None
     begun = Started(connections, STORE_NAME, ledger, steps, beside, progress)
     complete_store(begun)
@@ -94,7 +94,7 @@ def _begun(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Step
 def connect(
     database: str | Path = ":memory:", store: str | Path | None = None, **options: Any
 ) -> duckdb.DuckDBPyConnection:
-    """duckdb.connect plus load; returns the plain duckdb connection."""
+    """Opens a database with duckdb.connect and loads dpduck. Returns the plain duckdb connection."""
     connection = duckdb.connect(str(database), **options)
     try:
         return load(connection, store)
@@ -111,10 +111,10 @@ def attach_spark(
     tables: Sequence[str],
     buckets: int | None = None,
 ) -> list[str]:
-    """Attaches tables of a Spark Connect server to a database that dpduck is loaded on; their names in full.
+    """Attaches tables of a Spark Connect server to a database that dpduck is loaded on. Returns their full names.
 
-    engine: an address, sc://host:15002/;use_ssl=true, or a session. tables: as schema.table there, name.schema.table
-    here. Their rows are counted where they are. buckets: tasks of a count; by EXPECT ROWS if not given.
+    engine: an address (sc://host:15002/;use_ssl=true) or a session. tables: schema.table in the engine, which becomes
+    name.schema.table here. The engine counts their rows. buckets: tasks of a count. The default follows EXPECT ROWS.
     """
     from dpduck.engine.functions import engine_of  # noqa: PLC0415
     from dpduck.engines.listener import require_listener  # noqa: PLC0415
@@ -130,9 +130,9 @@ def attach_spark(
 
 
 def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]:
-    """Attaches an engine, written name=address, with the tables that the store knows of it; their names.
+    """Attaches an engine, written name=address, with its tables from the store's records. Returns their names.
 
-    A token comes from the environment (DPDUCK_ENGINE_NAME_TOKEN), and is kept nowhere.
+    A token comes from the environment (DPDUCK_ENGINE_NAME_TOKEN) and is stored nowhere.
     """
     from dpduck.engine.functions import engine_of  # noqa: PLC0415
 
@@ -150,10 +150,10 @@ def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]
 
 
 def verify_store(database: str | Path, store: str | Path | None = None, *, adopt: bool = False) -> int:
-    """Reads the whole ledger of a database's store again; StoreError where it is not what was written.
+    """Reads a store's whole ledger again. Returns the number of entries, or raises StoreError if anything was changed.
 
-    adopt: the owner's word that an older copy is the store from now on; whatever is known to have been spent stays
-    spent, and every other copy is refused. Returns the number of entries.
+    adopt: the owner's declaration that an older copy is the store from now on. All known spending stays spent,
+    and every other copy is refused.
     """
     files = store_files(Path(database), store)
     if files.store is None or not files.store.exists():

@@ -1,4 +1,4 @@
-"""Takes a statement from any client and answers with SQL that reads released tables."""
+"""Engine of a database: it turns a statement from any client into SQL that reads released tables."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ if TYPE_CHECKING:
     from dpduck.mechanisms.synthetic.request import SyntheticRequest
 
 MOST_BOUND = 10_000
-"""Statements around releases that are remembered as bound."""
+"""Most statements around releases that the engine remembers after they have bound."""
 
 MOST_ANALYSED = 128
-"""Statements that are remembered with what they ask for."""
+"""Most statements that are remembered with their analysis."""
 
 
 @dataclass(frozen=True)
 class Analysed:
     """A statement, its analysis, and the public facts from which the analysis follows.
 
-    terms: the earlier terms of policies under which it was answered, None for those in force.
+    terms: the earlier terms of policies that the statement was answered under. None for the terms in force.
     """
 
     statement: AskStatement
@@ -87,7 +87,7 @@ class Analysed:
 
 
 class Engine:
-    """Everything behind the functions of one database: policies, ledger, releases."""
+    """Engine behind the functions of one database, with its policies, ledger and releases."""
 
     def __init__(self, started: Started) -> None:
         connections, store, ledger, steps = started.connections, started.store, started.ledger, started.steps
@@ -129,22 +129,22 @@ class Engine:
 
     @property
     def about(self) -> AboutTables:
-        """Returns what tells of tables."""
+        """Returns the descriptions of tables."""
         return self._about()
 
     @property
     def checks(self) -> StatementChecks:
-        """Returns what tells an owner of bounds."""
+        """Returns the checks of a statement's bounds for an owner."""
         return self._checks()
 
     @property
     def sparse(self) -> SparseQueries:
-        """Returns what answers questions to sparse data."""
+        """Returns the queries of sparse data."""
         return self._sparse()
 
     @property
     def streams(self) -> Streams:
-        """Returns what handles streams."""
+        """Returns the streams."""
         return self._streams()
 
     def _new_about(self) -> AboutTables:
@@ -160,8 +160,8 @@ class Engine:
     def _new_tables(self) -> SyntheticTables:
         from dpduck.mechanisms.synthetic.recover import SyntheticTables  # noqa: PLC0415
 
-        known, expect = self._from_known.margins, self.foresight.expect
-        return SyntheticTables(self._releases, self._views, operating_system_entropy(), known, self._steps, expect)
+        margins, expect = self._from_known.margins, self.foresight.expect
+        return SyntheticTables(self._releases, self._views, operating_system_entropy(), margins, self._steps, expect)
 
     def _new_sparse(self) -> SparseQueries:
         from dpduck.mechanisms.sparse.statements import SparseQueries  # noqa: PLC0415
@@ -183,7 +183,7 @@ class Engine:
         )  # fmt: skip
 
     def whole(self) -> Engine:
-        """Returns itself: a database that is only started builds it first."""
+        """Returns this engine, which is built already. Started.whole builds it first."""
         return self
 
     @property
@@ -192,15 +192,15 @@ class Engine:
         return self._ledger
 
     def _place_of(self, rows: Rows) -> Place:
-        """Returns what is counted in place of a request's tables: what an engine has, or was prepared."""
+        """Returns the place that counts a request's rows: an engine, the prepared tables, or the live tables."""
         return self.engines.place(rows) or self._prepared.place(rows) or LIVE_PLACE
 
     def limit_selects(self, seconds: float) -> None:
-        """Bounds the time of SELECTs around releases that make views."""
+        """Limits the time of each SELECT around a release that makes a view."""
         self._releases.seconds = seconds
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """Tells how many releases and views of a principal the store holds, and how many rows they have."""
+        """Counts the releases and views of a principal in the store, and their rows."""
         return self._releases.kept_by(principal)
 
     def has_copies(self, sql: str) -> bool:
@@ -208,11 +208,11 @@ class Engine:
         return self._copies.has_all(sql)
 
     def run(self, text: str, caller: Caller) -> str:
-        """Returns SQL whose result is the answer to a statement of dp()."""
-        known: Analysed | None = self._analysed.get((text, caller))
-        statement = parse_statement(text) if known is None else known.statement
+        """Returns SQL that reads the answer to a statement of dp()."""
+        analysed: Analysed | None = self._analysed.get((text, caller))
+        statement = parse_statement(text) if analysed is None else analysed.statement
         if isinstance(statement, AskStatement):
-            return self._ask(statement, text, caller, known)
+            return self._ask(statement, text, caller, analysed)
         if isinstance(statement, CreateSynthetic):
             return self._synthetic(statement, text, caller)
         if isinstance(statement, SampleRelease):
@@ -229,7 +229,7 @@ class Engine:
         return listings.status(self._changes.carry_out(statement, text, caller))
 
     def explain(self, text: str, caller: Caller) -> str:
-        """Returns SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
+        """Returns SQL with the comparison of strategies. It spends nothing and opens no private row."""
         statement, chosen = parse_statement(text), None
         if isinstance(statement, StreamStatement):
             return self.streams.explain(statement, caller)
@@ -239,19 +239,19 @@ class Engine:
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box, self._open_cursor() as cursor:
-                known = self._analysed.get((text, caller)) if "reuse" in text.lower() else None
-                catalog = Catalog(cursor, self._policies, box, caller, terms=None if known is None else known.terms)
+                earlier = self._analysed.get((text, caller)) if "reuse" in text.lower() else None
+                catalog = Catalog(cursor, self._policies, box, caller, terms=None if earlier is None else earlier.terms)
                 reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 if reuse is not None and isinstance(question, Request):
                     chosen = reuse.chosen(request)
         return self.foresight.explained(question) if chosen is None else explained_sql(chosen, self.foresight.explained)
 
     def errors(self, text: str, caller: Caller) -> str:
-        """Writes SQL with a line an aggregate: how far its answers will be off; it spends nothing and opens no row."""
+        """Writes SQL with the predicted errors of each aggregate. It spends nothing and opens no private row."""
         return self.foresight.errors(self.question_of(text, caller)[0])
 
     def question_of(self, text: str, caller: Caller) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-        """Returns the question of a statement with a price, and the request for its rows, which its caller may read."""
+        """Returns a priced statement's question and the request for its rows. Refuses tables closed to the caller."""
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
         return question, request
@@ -276,7 +276,7 @@ class Engine:
         )
 
     def describe(self, text: str, caller: Caller) -> str:
-        """Writes SQL with the columns that dp()'s answer to a statement would have, and no rows; it spends nothing."""
+        """Writes SQL with the columns that dp()'s answer to a statement would have, and no rows. It spends nothing."""
         statement = parse_statement(text)
         if not isinstance(statement, AskStatement) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
@@ -294,7 +294,7 @@ class Engine:
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
     def check(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with exact facts of a table, or of a statement over it, for their owner's eyes only.
+        """Returns SQL with exact facts about a table, or about a statement over it, for the owner's eyes only.
 
         argument: JSON of the table's name and the statement, which may be NULL.
         """
@@ -306,29 +306,29 @@ class Engine:
         return self.checks.check(name or "", question, request, caller)
 
     def budget(self, caller: Caller) -> str:
-        """Returns SQL that lists budgets, what was spent and what remains."""
+        """Returns SQL that lists budgets, with the spent and the remaining amounts."""
         return self.listings.budget(caller)
 
     def ledger_entries(self, caller: Caller) -> str:
-        """Returns SQL that lists charges: all for the owner, their own for others."""
+        """Returns SQL that lists all charges for the owner, and for anybody else their own charges."""
         return self.listings.ledger_entries(caller)
 
     def list_policies(self, caller: Caller) -> str:
-        """Returns SQL that lists the policies in force: they are public."""
-        found, at = self._policies.policies(), {**self._prepared.at(), **self.engines.prepared.at()}
-        return listings.policies(found, at, [policy_sql(one, self.connections.home) for one in found])
+        """Returns SQL that lists the policies in force, which are public."""
+        policies, at = self._policies.policies(), {**self._prepared.at(), **self.engines.prepared.at()}
+        return listings.policies(policies, at, [policy_sql(policy, self.connections.home) for policy in policies])
 
     def list_releases(self, caller: Caller) -> str:
         """Returns SQL that lists released tables."""
         return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
     def plan(self, text: str, caller: Caller) -> str:
-        """Returns SQL with what statements would cost, one after the other and in all; nothing is charged."""
+        """Returns SQL with the prices of statements, one after the other and in total. Nothing is charged."""
         from dpduck.mechanisms.batch import planned  # noqa: PLC0415
 
         with self._open_cursor() as cursor:
-            asked = partial(self.question_of, caller=caller)
-            return planned(text, asked, self._releases, self._ledger, caller, cursor)
+            question_of = partial(self.question_of, caller=caller)
+            return planned(text, question_of, self._releases, self._ledger, caller, cursor)
 
     def combined(self, text: str, caller: Caller) -> str:
         """Returns SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
@@ -341,20 +341,20 @@ class Engine:
         return self.sparse.ask(argument, caller)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
-        """Writes SQL with the columns of such answers, and no rows; it reads nothing private and uses no round up."""
+        """Writes SQL with the columns of such answers, and no rows. It reads nothing private and uses up no round."""
         return self.sparse.describe_ask(argument, caller)
 
     def _analysis(
-        self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
+        self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, earlier: Analysed | None = None
     ) -> Analysed:
         """Analyses a statement.
 
-        A statement may have been paid for while it had other defaults. It is still the same statement.
-        known: its earlier analysis, which holds while public facts are the same.
+        If a statement was paid for when options had other defaults, it is still the same statement.
+        earlier: the statement's last analysis, which holds while the public facts stay the same.
         """
-        read = self._read(statement, text, box, caller, known)
+        read = self._read(statement, text, box, caller, earlier)
         rows = read.analysis.request.rows
-        if rows.cell_key and not self._prepared.has_key(rows):  # its rows are older than the key, or the note of it
+        if rows.cell_key and not self._prepared.has_key(rows):  # its rows are older than the key or its record
             bare = replace(read.analysis.request, rows=replace(rows, cell_key=()))
             read = replace(read, analysis=replace(read.analysis, request=bare))
         request, before = read.analysis.request, read.analysis.request.as_before()
@@ -368,40 +368,40 @@ class Engine:
         return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
 
     def _read(
-        self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None
+        self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, earlier: Analysed | None
     ) -> Analysed:
         with self._open_cursor() as cursor, self._policies.shadows.looked_for(cursor, self._open_cursor) as looked:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, looked)
-            if known is not None and catalog.holds(known.facts):
-                return known
+            if earlier is not None and catalog.holds(earlier.facts):
+                return earlier
             now, finished = Catalog(cursor, self._policies, box, caller, looked), list[Analysed]()
 
             def read(terms: Terms | None) -> Analysed:
                 catalog = now if terms is None else Catalog(cursor, self._policies, box, caller, looked, terms)
-                fresh = statement if terms is None and known is None else parse_ask(text)
+                fresh = statement if terms is None and earlier is None else parse_ask(text)
                 analysis = analyse(fresh, catalog, own_options())
                 if analysis.request.question.treatment.strategy_table:
                     analysis = with_matrix(analysis, catalog)
                 finished.append(Analysed(fresh, analysis, now.known, terms))
                 return finished[-1]
 
-            found: Analysed = as_answered(read, partial(self._is_answered, caller=caller), self._policies.earlier)
+            analysed: Analysed = as_answered(read, partial(self._is_answered, caller=caller), self._policies.earlier)
             whole = finished[0].terms is None  # a refused reading lacks some facts
-            if whole and len(text) <= LONGEST_KEPT and sum(found.analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.put((text, caller), found)
-            return found
+            if whole and len(text) <= LONGEST_KEPT and sum(analysed.analysis.request.question.sizes) <= MOST_LABELS:
+                self._analysed.put((text, caller), analysed)
+            return analysed
 
     def _is_answered(self, read: Analysed, caller: Caller) -> bool:
         request = read.analysis.request
         if read.analysis.reuse:
             return self._releases.by_digest(reuse_digest(request, caller)) is not None
-        asked = (request, request.as_before())
-        return any(one is not None and self._releases.by_digest(one.digest()) is not None for one in asked)
+        forms = (request, request.as_before())
+        return any(form is not None and self._releases.by_digest(form.digest()) is not None for form in forms)
 
-    def _ask(self, statement: AskStatement, text: str, caller: Caller, known_before: Analysed | None) -> str:
+    def _ask(self, statement: AskStatement, text: str, caller: Caller, earlier: Analysed | None) -> str:
         with Sandbox(self._answered) as box:
-            read = self._analysis(statement, text, box, caller, known_before)
+            read = self._analysis(statement, text, box, caller, earlier)
             analysis = read.analysis
             caller.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
@@ -410,8 +410,8 @@ class Engine:
                 return self._from_known.reused(statement, text, caller, analysis, box, pay, shown, read.terms)
             columns = (GROUPING_LEVEL,) if statement.view is not None and analysis.levels else ()
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest, columns):
-                known = self._releases.by_digest(digest)
-                return listings.status(self._views.ready(statement.view) + nothing_shown(analysis.request, known))
+                stored = self._releases.by_digest(digest)
+                return listings.status(self._views.ready(statement.view) + nothing_shown(analysis.request, stored))
             kept_by = caller if statement.view is None else caller.with_room_for_a_view()
             release = self._release(analysis.request, analysis.request, digest, kept_by, text, analysis, box)
             self._require_outer(release, analysis, box)
@@ -468,7 +468,7 @@ class Engine:
     ) -> StoredRelease:
         """Returns the release of a question about a request's rows: the stored one, or a new one by its mechanism.
 
-        analysis: where SQL of the analyst's stands around it, which must bind before the charge.
+        analysis: given if the analyst's SQL stands around the release. That SQL must bind before the charge.
         """
         mechanism, bound = mechanism_of(question), list[Analysis]()
 
@@ -480,20 +480,20 @@ class Engine:
                 bound.append(analysis)
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
-        said = partial(self.foresight.say, mechanism)
-        planned_now = partial(mechanism.planned, question, recheck, tools, said)
+        announce = partial(self.foresight.say, mechanism)
+        planned_now = partial(mechanism.planned, question, recheck, tools, announce)
         release = self._releaser.release(digest, planned_now, caller, text)
-        for known in bound:  # before the charge, over the columns that it has
-            self._note_bound(release, known)
+        for bound_analysis in bound:  # it bound before the charge, over the same columns
+            self._note_bound(release, bound_analysis)
         return release
 
     def _release_sparse(self, sparse: SparseRequest, caller: Caller, text: str) -> StoredRelease:
         return self._release(sparse, sparse.request, sparse.digest(), caller, text)
 
     def _require_outer(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> None:
-        """SQL around a release binds where nothing else is, before it runs where private tables are.
+        """Requires that SQL around a release binds in the empty sandbox, before it runs beside private tables.
 
-        This is asked of cached answers too: the price was paid for the release, not for this SQL around it.
+        This holds for stored answers too, since the price was paid for the release, not for the SQL around it.
         """
         if (release.name, analysis.outer.sql, analysis.confidence) in self._bound:
             return
@@ -504,7 +504,7 @@ class Engine:
         self._note_bound(release, analysis)
 
     def _note_bound(self, release: StoredRelease, analysis: Analysis) -> None:
-        """Remembers that SQL binds around a release."""
+        """Remembers that the SQL of an analysis binds around a release."""
         if len(self._bound) >= MOST_BOUND:
             self._bound.clear()
         self._bound.add((release.name, analysis.outer.sql, analysis.confidence))
@@ -514,7 +514,7 @@ class Engine:
         return analysis.outer.over(self._released_sql(release, analysis))
 
     def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
-        """Returns the released table with half-widths of intervals for the confidence that was asked."""
+        """Writes SQL of the released table, with half-widths of intervals at the requested confidence."""
         table = self._copies.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request
         aside = (
@@ -524,6 +524,6 @@ class Engine:
             or request.question.summary is not None
             or request.question.selection is not None
         )
-        known = self._releases.column_names(release.name) if aside else None
+        column_names = self._releases.column_names(release.name) if aside else None
         price = Charge(release.epsilon, release.rho, release.delta)
-        return margins_sql(table, release.laws, analysis, known, price)
+        return margins_sql(table, release.laws, analysis, column_names, price)

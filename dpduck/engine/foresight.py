@@ -1,4 +1,4 @@
-"""Errors and prices of statements, told before anything is charged: from policies, budgets and plans alone."""
+"""Forecast of a statement's errors and price before any charge, from policies, budgets and plans alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpduck.values.errors import Refusal
 
 @dataclass(frozen=True)
 class Foresight:
-    """Answers dp_explain and dp_errors. progress: where whoever sits at a terminal or notebook is told."""
+    """Answers to dp_explain and dp_errors. progress: the line that a person at a terminal or notebook sees."""
 
     policies: PolicyStore
     ledger: Ledger
@@ -26,36 +26,36 @@ class Foresight:
     progress: Progress | None
 
     def explained(self, question: Any) -> str:
-        """Returns SQL with the comparison of strategies, what the chosen one costs and what would help."""
-        told = explained(question)
-        if told.request is None:
-            return told.sql
-        budget, expected = self.ledger.budget(told.request.rows.unit_key), self._expected(told.request)
-        worst = worst_of(told.errors(expected))
-        words = (drowned(_counted(told.request), worst, expected), told.advice(budget, expected))
+        """Returns SQL with the comparison of strategies, the price of the chosen strategy, and advice."""
+        explanation = explained(question)
+        if explanation.request is None:
+            return explanation.sql
+        budget, expected = self.ledger.budget(explanation.request.rows.unit_key), self._expected(explanation.request)
+        worst = worst_of(explanation.errors(expected))
+        words = (drowned(_counted(explanation.request), worst, expected), explanation.advice(budget, expected))
         own = expected if worst is None and isinstance(question, Request) and _counted(question) else None
-        return priced(told.sql, told.request, told.asks, budget, worst, words, own)
+        return priced(explanation.sql, explanation.request, explanation.asks, budget, worst, words, own)
 
     def errors(self, question: Any) -> str:
-        """Returns SQL with one line an aggregate."""
-        told = explained(question)
-        lines = [] if told.request is None else told.errors(self._expected(told.request))
+        """Returns SQL with a row of errors for each aggregate."""
+        explanation = explained(question)
+        lines = [] if explanation.request is None else explanation.errors(self._expected(explanation.request))
         if not lines:
             raise Refusal("this statement has no errors by aggregate", accepted="dp_explain of it")
         return errors_listing(lines)
 
     def rank_error(self, question: Any) -> float | None:
-        """Returns the standard error of the rank of a statement's first quantile; None where it has none."""
+        """Returns the standard error of the rank of a statement's first quantile. None if it has no quantile."""
         ranks = [line.rank for line in explained(question).errors(None) if line.rank is not None]
         return ranks[0] if ranks else None
 
     def expect(self, seconds: float | None, *, counted: bool = True) -> None:
-        """Tells whoever sits there how long what is at work will go on. counted: see Progress.expect."""
+        """Sets the expected time of the present work on the progress line. counted: see Progress.expect."""
         if self.progress is not None:
             self.progress.expect(seconds, counted=counted)
 
     def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
-        """Says before a charge how long it will take, and where its noise will drown what it buys."""
+        """Announces the expected time before a charge, and warns, for example of answers that the noise will drown."""
         self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
         expected = self._expected(plan.request)
         words = ["" if mechanism.warn is None else mechanism.warn(plan, expected)]
@@ -67,11 +67,11 @@ class Foresight:
             self.steps(word)
 
     def _expected(self, request: Request) -> int | None:
-        """EXPECT ROWS of the policy."""
+        """Returns EXPECT ROWS of the policy, if there is one."""
         policy = self.policies.now().policies.get(request.rows.table.sql)
         return None if policy is None else policy.expect_rows
 
 
 def _counted(request: Request) -> bool:
-    """Tells whether nothing but counts is asked."""
-    return all(one.function == "count" for one in request.question.aggregates)
+    """Tells whether all aggregates are counts."""
+    return all(aggregate.function == "count" for aggregate in request.question.aggregates)

@@ -1,7 +1,7 @@
-"""Carries out the calls of dp's SQL functions: what each asks of an engine, and how its failures are said.
+"""Calls of dp's SQL functions: the engine's method for each function, and the messages of failures.
 
-dp_draft makes a policy from the schema alone, or with what statements answer for a price, through the same door as
-anybody's.
+dp_draft writes a policy from the schema, or also from priced answers to statements. These statements go through the
+same door as anybody's.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ UNWRITTEN = (
 
 
 def draft(engine: Engine, argument: str, caller: Caller) -> str:
-    """Returns SQL with a policy to begin with, line by line."""
+    """Returns SQL with the draft of a policy, line by line."""
     return engine.about.draft(argument, caller, partial(_asked, engine, caller))
 
 
 def _asked(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tuple[Rows, float | None]]:
-    """Returns the answers to all statements, or, where the budget has no room for all of them, a refusal that costs
-    nothing.
+    """Answers all statements, each with the rank error of its first quantile. If the budget has no room for all, it
+    refuses, and nothing is charged.
     """
     with engine.connections.cursor() as cursor:
         batch = engine.plan(";\n".join(statements), caller)
@@ -48,15 +48,15 @@ def _asked(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tu
             raise BudgetRefusal("the budget has no room for this private draft", accepted="a smaller epsilon")
         return [
             (
-                cursor.execute(engine.run(one, caller)).fetchall(),
-                engine.foresight.rank_error(engine.question_of(one, caller)[0]),
+                cursor.execute(engine.run(statement, caller)).fetchall(),
+                engine.foresight.rank_error(engine.question_of(statement, caller)[0]),
             )
-            for one in statements
+            for statement in statements
         ]
 
 
 def answer(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
-    """Returns SQL for one call; an error becomes SQL that raises its one line when bound, in every client alike."""
+    """Returns SQL for one call. An error becomes SQL that raises its one line when it is bound, in every client."""
     try:
         return called(engine, caller, action, argument).sql
     except (DpduckError, Interrupted) as error:
@@ -67,14 +67,14 @@ def answer(engine: Engine | Started, caller: Caller, action: str, argument: str 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one call returns. entry: of the ledger, which paid for its release; None where it needed none."""
+    """Result of one call. entry: the ledger entry that paid for its release. None if it needed no entry."""
 
     sql: str
     entry: int | None
 
 
 def called(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> Answer:
-    """Carries out one call. Whatever fails raises a DpduckError that has the entry: other errors could quote data."""
+    """Carries out a call. Each failure is a DpduckError with the ledger entry, since other errors could quote data."""
     entries: list[int] = []
     caller = replace(caller, charged=entries.append)
     try:
@@ -94,7 +94,7 @@ def called(engine: Engine | Started, caller: Caller, action: str, argument: str 
 
 
 def _carried_out(started: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
-    """Returns SQL for one call. The engine is built for whatever needs one."""
+    """Returns SQL for one call. The engine is built when a call first needs it."""
     if action == "budget":
         return started.listings.budget(caller)
     if action == "ledger_entries":
@@ -138,6 +138,6 @@ def _carried_out(started: Engine | Started, caller: Caller, action: str, argumen
 
 
 def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:
-    """Returns the engine that serves this connection's database already."""
-    found = started_of(connection)
-    return None if found is None else found.whole()
+    """Returns the engine of this connection's database. None if dpduck is not loaded on it."""
+    started = started_of(connection)
+    return None if started is None else started.whole()

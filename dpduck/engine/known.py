@@ -1,4 +1,4 @@
-"""dp_known: the answers that mechanisms/known works out as a table, under the SELECT that was asked; free of charge."""
+"""dp_known: a table of the answers that mechanisms/known computes, under the analyst's SELECT, free of charge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dpduck.values.quoting import quote_identifier
 
 LARGEST_ROUNDED = 1e12
 MOST_CELLS = 5_000_000
-"""Cells of a known answer."""
+"""Most cells of a known answer."""
 
 
 def known_table(
@@ -44,10 +44,10 @@ def known_table(
     text: str,
     moment: str,
 ) -> tuple[str, list[Answer]]:
-    """Returns SQL with a known answer, and its answers; refuses, with a statement that would pay, what no release
-    determines.
+    """Returns SQL with a known answer, and the answers to its aggregates. If no release determines an aggregate, it
+    refuses with a statement that would pay for it.
 
-    moment: of the rows of now (MeasuredStore.moment).
+    moment: the moment of the current rows (MeasuredStore.moment).
     """
     request = question.analysis.request
     caller.require_tables(request.asked_tables)
@@ -56,29 +56,29 @@ def known_table(
     )
     if cells > MOST_CELLS:
         raise Refusal(f"the answer would have {cells} cells", accepted=f"at most {MOST_CELLS}: fewer columns")
-    kept = measured.of(request.rows.table.sql, None if caller.owner else caller.name)
-    answers = answers_of(question, kept, remembered, moment)
-    found = [one for one in answers if one is not None]
-    if len(found) < len(answers):
-        unknown = next(number for number, one in enumerate(answers) if one is None)
-        raise _unknown(request, unknown, kept, text)
-    columns, rows = _table(request, found, box)
-    return question.analysis.outer.over(copies.put(columns, rows)), found
+    releases = measured.of(request.rows.table.sql, None if caller.owner else caller.name)
+    answers = answers_of(question, releases, remembered, moment)
+    known_answers = [answer for answer in answers if answer is not None]
+    if len(known_answers) < len(answers):
+        unknown = next(number for number, answer in enumerate(answers) if answer is None)
+        raise _unknown(request, unknown, releases, text)
+    columns, rows = _table(request, known_answers, box)
+    return question.analysis.outer.over(copies.put(columns, rows)), known_answers
 
 
 def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseStore) -> StoredRelease:
-    """Returns a stored table that rests on all releases of some answers: the guarantee of all of them together."""
-    names = dict.fromkeys(name for one in answers for name in one.releases)
-    found = [one for one in map(store.named, names) if one is not None]
-    pure = [one.epsilon for one in found if one.epsilon is not None]
-    rhos = [one.rho if one.epsilon is None else rho_of_pure(one.epsilon) for one in found]
+    """Returns a stored table that rests on all releases behind some answers, with their joint guarantee."""
+    names = dict.fromkeys(name for source in answers for name in source.releases)
+    releases = [source for source in map(store.named, names) if source is not None]
+    pure = [source.epsilon for source in releases if source.epsilon is not None]
+    rhos = [source.rho if source.epsilon is None else rho_of_pure(source.epsilon) for source in releases]
     return replace(
         view,
         strategy=KNOWN,
-        epsilon=sum(pure, Fraction(0)) if len(pure) == len(found) else None,
+        epsilon=sum(pure, Fraction(0)) if len(pure) == len(releases) else None,
         rho=sum(rhos, Fraction(0)),
-        delta=sum((one.delta for one in found), Fraction(0)),
-        ledger_id=max(one.ledger_id for one in found),
+        delta=sum((source.delta for source in releases), Fraction(0)),
+        ledger_id=max(source.ledger_id for source in releases),
         laws=(),
         scope=f"from {_said(answers)}",
     )
@@ -97,16 +97,16 @@ def require_rows_of_view(view: StoredRelease, answers: Sequence[Answer]) -> None
 def refreshed(
     view: StoredRelease, question: KnownQuestion, answers: Sequence[Answer], store: ReleaseStore
 ) -> StoredRelease:
-    """Returns a view with newer rows: what they rest on, and the guarantee of all of that together."""
-    made = resting_on(view, answers, store)
-    scope = f"{scope_of(question.analysis.request)}; {made.scope}"
-    notes, caption = notes_of(question.analysis, made), question.analysis.caption.text
-    return replace(made, scope=scope, notes=notes, caption=caption)
+    """Returns a view with newer rows, with the releases behind the rows and their joint guarantee."""
+    record = resting_on(view, answers, store)
+    scope = f"{scope_of(question.analysis.request)}; {record.scope}"
+    notes, caption = notes_of(question.analysis, record), question.analysis.caption.text
+    return replace(record, scope=scope, notes=notes, caption=caption)
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
-    """Returns SQL with one row for each cell of all keys of a release, its errors, and what those of sums are computed
-    from.
+    """Returns SQL with one row for each cell of all keys of a release, with its answers and errors. It includes the
+    variances that errors of sums are computed from.
     """
     if measured is None:
         raise Refusal(
@@ -115,12 +115,12 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
         )
     question = analysis.request.question
     alone = replace(analysis.request, question=replace(question, grouping_sets=(tuple(range(len(question.keys))),)))
-    found = cells_of(measured, question)
-    whole = [False] * len(found)
-    answers = [AnswerColumn(one.estimates, np.full(len(one.estimates), one.stderr)) for one in found]
+    results = cells_of(measured, question)
+    whole = [False] * len(results)
+    answers = [AnswerColumn(result.estimates, np.full(len(result.estimates), result.stderr)) for result in results]
     columns, rows = list(released_columns(alone, whole)), released_rows(alone, answers, whole, Sandbox())
-    for number, one in enumerate(found):
-        said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([one.variances]))
+    for number, result in enumerate(results):
+        said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([result.variances]))
         columns.append((variances_column(number), "VARCHAR"))
         rows = rows.append_column(variances_column(number), said)
     shown = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in analysis.cells)
@@ -128,12 +128,12 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
 
 
 def _table(request: Request, answers: Sequence[Answer], box: Sandbox) -> tuple[list[tuple[str, str]], pa.Table]:
-    """Returns the columns and rows of a released table, with the ends of intervals and what the answers rest on."""
+    """Returns the columns and rows of a released table, with ends of intervals and the releases behind the answers."""
     whole = [False] * len(answers)
     columns = [(name, kind) for name, kind in released_columns(request, whole) if kind != "DOUBLE[]"]
-    rows = released_rows(request, [AnswerColumn(_plain(one.estimates), one.stderrs) for one in answers], whole, box)
-    for number, one in enumerate(answers):
-        for name, ends in ((low_column(number), one.low), (high_column(number), one.high)):
+    rows = released_rows(request, [AnswerColumn(_plain(item.estimates), item.stderrs) for item in answers], whole, box)
+    for number, item in enumerate(answers):
+        for name, ends in ((low_column(number), item.low), (high_column(number), item.high)):
             columns.append((name, "DOUBLE"))
             rows = rows.append_column(name, pa.array(ends, from_pandas=True))
     columns.append((KNOWN_FROM, "VARCHAR"))
@@ -142,39 +142,39 @@ def _table(request: Request, answers: Sequence[Answer], box: Sandbox) -> tuple[l
 
 
 def _plain(estimates: FloatArray) -> FloatArray:
-    """Returns twelve digits of the largest: 6632 for 6632.000000000002."""
+    """Rounds estimates to twelve digits of the largest one: 6632.000000000002 becomes 6632."""
     largest = float(np.nanmax(np.abs(estimates), initial=1.0))
     return np.round(estimates, max(0, 12 - ceil(log10(largest)))) if largest < LARGEST_ROUNDED else estimates
 
 
 def _said(answers: Sequence[Answer]) -> str:
-    """Returns what answers rest on, and which rows are not in them."""
-    names = list(dict.fromkeys(name for one in answers for name in one.releases))
+    """Describes the releases behind answers, and the rows that the answers leave out."""
+    names = list(dict.fromkeys(name for answer in answers for name in answer.releases))
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    told = [shown]
-    alone = next((one.alone for one in answers if one.alone), "")
+    parts = [shown]
+    alone = next((answer.alone for answer in answers if answer.alone), "")
     if alone:
-        told.append(f"of {alone[:19]}, about the rows of then")
-    told += _other_rows(answers)
-    return "; ".join(told)
+        parts.append(f"of {alone[:19]}, about the rows of then")
+    parts += _other_rows(answers)
+    return "; ".join(parts)
 
 
 def _other_rows(answers: Sequence[Answer]) -> list[str]:
-    """Describes the rows of the question that the answers leave out, and how MAX ROWS was applied to other rows."""
-    told = []
-    left = sorted(set().union(*(one.left_out for one in answers)))
+    """Describes the question's rows that the answers leave out, and how MAX ROWS was applied to other rows, if so."""
+    lines = []
+    left = sorted(set().union(*(answer.left_out for answer in answers)))
     if left:
         columns = [column.split(".")[-1].strip('"') for column in left]
         shown = " or ".join(columns[:8]) + (f" or one of {len(columns) - 8} more" if len(columns) > 8 else "")
-        told.append(f"without rows whose {shown} is outside of its domain")
-    return [*told, *dict.fromkeys(one.bounded for one in answers if one.bounded)]
+        lines.append(f"without rows whose {shown} is outside of its domain")
+    return [*lines, *dict.fromkeys(answer.bounded for answer in answers if answer.bounded)]
 
 
-def _unknown(request: Request, number: int, kept: Sequence[Kept], text: str) -> Refusal:
-    """Returns one line that says that it is not known, and what would determine it."""
+def _unknown(request: Request, number: int, releases: Sequence[Kept], text: str) -> Refusal:
+    """Returns the refusal of an aggregate that is not known, with a statement that would determine it."""
     aggregate = request.question.aggregates[number]
     what = f"no release that you may read determines {aggregate.text[:60]}"
-    if not kept:
+    if not releases:
         what = "nothing was measured of this table that you may read, apart from releases with a norm or with groups"
     try:
         plan = planned(request)
@@ -201,7 +201,7 @@ def _error(plan: CubePlan, number: int) -> str:
 
 
 def paying(text: str, price: str) -> str:
-    """Returns the statement with the clause that pays, where it begins with SELECT; else what to write."""
+    """Returns the statement with the clause that pays, or only its beginning if it is no single short SELECT."""
     start = text.strip().rstrip(";").rstrip()
     if start[:6].upper() == "SELECT" and start.upper().count("SELECT") == 1 and len(start) <= 300 and "\n" not in start:
         return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}){start[6:]}"

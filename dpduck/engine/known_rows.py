@@ -1,7 +1,7 @@
 """Known tables over a private table's columns, to which rows are fitted: SAMPLE n FROM KNOWN table (columns).
 
 Releases determine some tables over these columns. The largest ones are computed in the same way as by dp_known. Their
-margins are added where releases ask for them. A distribution is fitted to all tables at once. Each table counts with
+margins are added if releases ask for them. A distribution is fitted to all tables at once. Each table counts with
 the precision that it adds to larger tables. Nothing is charged, because only released tables are read.
 """
 
@@ -31,13 +31,13 @@ from dpduck.values.quoting import fold, quote_identifier
 
 MOST_COLUMNS, MOST_TRIED = 64, 400
 MOST_CELLS = 1 << 22
-"""Cells of one known table that rows are fitted to."""
+"""Most cells of one known table that rows are fitted to."""
 
 MOST_MARGINS = 1000
-"""The most known tables about the same rows that are fitted with their margins. More are fitted without margins."""
+"""Most known tables about the same rows that are fitted with their margins. More are fitted without margins."""
 
 LEAST_VARIANCE = 1 / 12
-"""The least variance of a cell. Made rows are whole numbers, and a fit to more digits takes many steps."""
+"""The least variance of a cell. Counts of drawn rows are whole, and a fit to more digits takes many steps."""
 
 Members = tuple[int, ...]
 Ask = Callable[[KnownArguments], KnownQuestion]
@@ -46,7 +46,7 @@ AnswersOf = Callable[[KnownQuestion, Same | None], Sequence[Answer | None]]
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """A requested column. question: its own counts. sql: its name in releases."""
+    """A requested column. question: asks for its counts. sql: its name in releases."""
 
     name: str
     question: KnownQuestion
@@ -65,26 +65,26 @@ def known_margins(
 
     measured: returns the releases about the table of a question.
     ask: reads a plain SELECT.
-    answers_of: returns the known answers to a question, about some rows alone where these are named.
+    answers_of: returns the known answers to a question. If a Same is given, they are about its rows.
     """
     if len({fold(name) for name in names}) < len(names) or len(names) > MOST_COLUMNS:
         raise Refusal("a column is named twice, or there are too many", accepted=f"at most {MOST_COLUMNS} columns")
     columns = [_column(table, name, ask) for name in names]
-    found: dict[Members, Answer] = {}
+    answers: dict[Members, Answer] = {}
     candidates = _candidates(columns, measured(columns[0].question))
     left, tried = set(candidates), set[Members]()
     while left and len(tried) < MOST_TRIED:
-        members = max(left, key=lambda one: (len(one), [-place for place in one]))
+        members = max(left, key=lambda subset: (len(subset), [-place for place in subset]))
         left.discard(members)
-        if members in tried or any(set(members) <= set(other) for other in found):
+        if members in tried or any(set(members) <= set(other) for other in answers):
             continue
         tried.add(members)
         answer = _answer(table, [columns[place] for place in members], ask, answers_of, None)
         if answer is not None:
-            found[members] = answer
+            answers[members] = answer
         elif len(members) > 1:
             left |= set(combinations(members, len(members) - 1))
-    missing = [column.name for place, column in enumerate(columns) if not any(place in one for one in found)]
+    missing = [column.name for place, column in enumerate(columns) if not any(place in subset for subset in answers)]
     if missing:
         counts = f"SELECT {quote_identifier(missing[0])}, count(*) AS n FROM {table.sql} GROUP BY ALL"
         raise Refusal(
@@ -95,13 +95,13 @@ def known_margins(
     def margin(members: Members, same: Same) -> Answer | None:
         return _answer(table, [columns[place] for place in members], ask, answers_of, same)
 
-    return _together(columns, _with_margins(found, candidates, margin), store)
+    return _together(columns, _with_margins(answers, candidates, margin), store)
 
 
 def _column(table: TableName, name: str, ask: Ask) -> _Column:
     try:
         question = ask(_counts(table, [name]))
-    except Refusal as refused:  # without its place, which is in a statement that nobody wrote
+    except Refusal as refused:  # without its position, which is in a statement that nobody wrote
         raise type(refused)(refused.what, accepted=refused.accepted) from None
     sources = question.analysis.request.question.sources
     if len(sources) != 1:
@@ -110,22 +110,22 @@ def _column(table: TableName, name: str, ask: Ask) -> _Column:
 
 
 def _counts(table: TableName, names: Sequence[str]) -> KnownArguments:
-    """Writes the counts by some columns, or the count of all rows where there is no column."""
+    """Writes the counts by some columns, or the count of all rows if there is no column."""
     listed = ", ".join(quote_identifier(name) for name in names)
     text = f"SELECT {listed}, count(*) AS n FROM {table.sql} GROUP BY {listed}"
     return KnownArguments(text if names else f"SELECT count(*) AS n FROM {table.sql}", Fraction(19, 20), None)
 
 
-def _candidates(columns: Sequence[_Column], kept: Sequence[Kept]) -> set[Members]:
-    """Returns what queries of releases ask of these columns together, and each column by itself."""
+def _candidates(columns: Sequence[_Column], releases: Sequence[Kept]) -> set[Members]:
+    """Returns the sets of these columns that queries of releases ask for together, and each column by itself."""
     places = {column.sql: place for place, column in enumerate(columns)}
     return {(place,) for place in places.values()} | {
-        members for one in kept for members in _asked(one, places) if members
+        members for release in releases for members in _asked(release, places) if members
     }
 
 
-def _asked(one: Kept, places: dict[str, int]) -> Iterator[Members]:
-    measured = one.measured
+def _asked(release: Kept, places: dict[str, int]) -> Iterator[Members]:
+    measured = release.measured
     for group in measured.queries:
         for query in group:
             named = (measured.columns[place].sql for key in query.keys for place in measured.keys[key].columns)
@@ -135,7 +135,7 @@ def _asked(one: Kept, places: dict[str, int]) -> Iterator[Members]:
 def _answer(
     table: TableName, columns: Sequence[_Column], ask: Ask, answers_of: AnswersOf, same: Same | None
 ) -> Answer | None:
-    """Returns the known counts by some columns. same: the rows of other tables, to which the counts must refer."""
+    """Returns the known counts by some columns. same: other tables' rows, if the counts must be about them."""
     cells = np.prod([float(len(column.question.analysis.request.question.keys[0].labels)) for column in columns])
     if cells > MOST_CELLS:
         return None
@@ -146,31 +146,31 @@ def _answer(
 def _with_margins(
     largest: dict[Members, Answer], asked: set[Members], margin: Callable[[Members, Same], Answer | None]
 ) -> list[tuple[Members, Answer, float]]:
-    """Returns the largest tables and their margins, each with the precision that it adds to the larger ones.
+    """Returns the largest tables and their margins, each with the precision that it adds to larger tables.
 
     Tables that add no precision are left out. A table's margins are about the same rows as the table. Tables about
     other rows come with their own margins.
     """
-    found: list[tuple[Members, Answer, float]] = []
+    results: list[tuple[Members, Answer, float]] = []
     for same in dict.fromkeys(answer.same for answer in largest.values()):
         answers = {members: answer for members, answer in largest.items() if answer.same == same}
-        inside = {one for one in asked if any(set(one) < set(members) for members in answers)}
+        inside = {group for group in asked if any(set(group) < set(members) for members in answers)}
         for members in sorted(closed(inside.union(answers), MOST_MARGINS) or ()):
             answer = answers.get(members) or margin(members, same)
             if answer is not None:
                 answers[members] = answer
-        variances = {one: max(float(np.mean(answer.stderrs**2)), LEAST_VARIANCE) for one, answer in answers.items()}
-        cells = {one: len(answer.estimates) for one, answer in answers.items()}
+        variances = {group: max(float(np.mean(answer.stderrs**2)), LEAST_VARIANCE) for group, answer in answers.items()}
+        cells = {group: len(answer.estimates) for group, answer in answers.items()}
         precisions = independent_precisions(cells, variances)
-        found += [(one, answers[one], precision) for one, precision in precisions.items() if precision]
-    return found
+        results += [(group, answers[group], precision) for group, precision in precisions.items() if precision]
+    return results
 
 
 def _together(
-    columns: Sequence[_Column], found: Sequence[tuple[Members, Answer, float]], store: ReleaseStore
+    columns: Sequence[_Column], tables: Sequence[tuple[Members, Answer, float]], store: ReleaseStore
 ) -> KnownMargins:
-    """Returns the margins with all that they rest on; Refusal where they are about rows of several moments."""
-    answers = [answer for _, answer, _ in found]
+    """Returns the margins with all releases behind them. Refuses margins about rows of several moments."""
+    answers = [answer for _, answer, _ in tables]
     if len({answer.alone for answer in answers}) > 1:
         raise Refusal(
             "what is known of these columns is about rows of several moments",
@@ -179,7 +179,7 @@ def _together(
     keys = tuple(column.question.analysis.request.question.keys[0] for column in columns)
     observations = tuple(
         Observation(members, answer.estimates.reshape([len(keys[place].labels) for place in members]), 1 / precision)
-        for members, answer, precision in found
+        for members, answer, precision in tables
     )
     names = sorted({name for answer in answers for name in answer.releases})
     first = store.named(names[0])

@@ -1,4 +1,4 @@
-"""Statements that are answered from what is known: dp_known, REFRESH PRIVATE VIEW, and reuse = TRUE."""
+"""Statements that are answered from earlier releases: dp_known, REFRESH PRIVATE VIEW, and reuse = TRUE."""
 
 from __future__ import annotations
 
@@ -46,54 +46,54 @@ if TYPE_CHECKING:
     from dpduck.mechanisms.synthetic.recover import KnownMargins
 
 MOST_KNOWN = 64
-"""Sets of measurements whose combination is remembered."""
+"""Most sets of measurements that are remembered with their combination."""
 
 NOBODY = ""
-"""A reader who released nothing, and knows what every private view shows."""
+"""A reader who released nothing, and knows the contents of every private view."""
 
 MOST_READ = 50_000
-"""Conditions and tables of the same rows that are remembered as read."""
+"""Most conditions and tables of the same rows that are remembered with their readings."""
 
 LONGEST_KEPT, MOST_LABELS = 4096, 2000
-"""Characters and labels of a statement that is remembered with what it asks for."""
+"""Most characters and labels of a statement that is remembered with its analysis."""
 
 
 class KnownStatements:
-    """Answers from releases alone; what pays is the engine's."""
+    """Answers to statements from stored releases. The engine makes the releases that must be paid for."""
 
     def __init__(
         self, open_cursor: OpenCursor, policies: PolicyStore, releases: ReleaseStore, measured: MeasuredStore,
         copies: ReleaseCopies, views: PrivateViews, answered: SandboxAnswers, analysed: SandboxAnswers,
         place_of: Callable[[Rows], Place],
     ) -> None:  # fmt: skip
-        """place_of: where the rows of a request are counted."""
+        """Takes the parts of an engine that it needs. place_of: returns the place where rows are counted."""
         self._open_cursor, self._policies, self._releases, self._measured = open_cursor, policies, releases, measured
         self._copies, self._views, self._answered, self._analysed = copies, views, answered, analysed
         self._place_of = place_of
         self._known, self._readings = SandboxAnswers(MOST_KNOWN), SandboxAnswers(MOST_KNOWN)
 
     def known(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with the answer to a plain SELECT over private tables from what was released of them, free of
-        charge.
+        """Answers a plain SELECT over private tables from their earlier releases, free of charge. Returns SQL with the
+        answer.
         """
-        asked = known_arguments(argument)
+        inputs = known_arguments(argument)
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self._policies, box, caller)
-            found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
-            if found is not None and catalog.holds(found[1]):
-                question = replace(found[0], facts=catalog)
+            remembered: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
+            if remembered is not None and catalog.holds(remembered[1]):
+                question = replace(remembered[0], facts=catalog)
             else:
                 catalog = Catalog(cursor, self._policies, box, caller)
-                question = self._read_before(analyse_known(asked, catalog))
+                question = self._read_before(analyse_known(inputs, catalog))
             moment = self._moment(question.analysis.request.rows, cursor)
-            sql, _ = known_table(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
+            sql, _ = known_table(question, self._measured, caller, self._copies, self._known, box, inputs.text, moment)
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((argument, caller, "known"), (question, catalog.known))
             return sql
 
     def refresh(self, name: str, caller: Caller) -> str:
-        """Puts what is known now under the name of a private view, free of charge."""
+        """Puts the answers that are known now under the name of a private view, free of charge."""
         view = self._views.own(name, caller)
         ask = parse_statement(view.statement)
         if not isinstance(ask, AskStatement) or ask.view is None:
@@ -115,7 +115,7 @@ class KnownStatements:
         return self._views.renew(refreshed(view, question, answers, self._releases), caller, sql)
 
     def margins(self, statement: SampleRelease, caller: Caller) -> KnownMargins:
-        """Returns what is known of columns of a private table, for rows that are fitted to it; free of charge."""
+        """Returns the known margins of a private table's columns, which rows are fitted to. This is free of charge."""
         from dpduck.engine.known_rows import known_margins  # noqa: PLC0415
 
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
@@ -131,23 +131,23 @@ class KnownStatements:
                 moment = self._moment(question.analysis.request.rows, cursor)
                 return answers_of(question, kept(question), self._known, moment, same=same)
 
-            def ask(asked: KnownArguments) -> KnownQuestion:
-                return self._read_before(analyse_known(asked, catalog))
+            def ask(arguments: KnownArguments) -> KnownQuestion:
+                return self._read_before(analyse_known(arguments, catalog))
 
             return known_margins(statement.source, statement.columns, kept, ask, answers, self._releases)
 
     def _read_before(self, question: KnownQuestion) -> KnownQuestion:
-        """Returns a question with what was read of the same rows for others."""
+        """Returns a question with the readings that other questions made of the same rows."""
         rows = question.analysis.request.rows
         name = rows_digest(rows), rows.revision, rows.shapes
-        found: Readings | None = self._readings.get(name)
-        if found is None or len(found.parts) + len(found.tables) > MOST_READ:
-            found = question.readings
-            self._readings.put(name, found)
-        return replace(question, readings=found)
+        readings: Readings | None = self._readings.get(name)
+        if readings is None or len(readings.parts) + len(readings.tables) > MOST_READ:
+            readings = question.readings
+            self._readings.put(name, readings)
+        return replace(question, readings=readings)
 
     def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
-        """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""
+        """Names the moment of the rows that would be counted now. It is "" if they may change, or cannot be counted."""
         try:
             place = self._place_of(rows)
         except Refusal:
@@ -157,16 +157,16 @@ class KnownStatements:
         return self._measured.moment(rows, place if place.moment else None, cursor)
 
     def reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
-        """Returns what a statement with reuse = TRUE is combined with; None for statements without it."""
+        """Returns a statement with reuse = TRUE and the releases to combine with it. None for any other statement."""
         if "reuse" not in text.lower():
             return None
         question = self._read_before(analyse_combined(parse_ask(text), catalog, own_options()))
         if not question.analysis.reuse:
             return None
         rows = question.analysis.request.rows
-        kept = self._measured.of(rows.table.sql, None if caller.owner else caller.name)
-        common = kept if caller.owner else self._measured.of(rows.table.sql, NOBODY)
-        return Reuse(question, kept, self._moment(rows, cursor), common)
+        releases = self._measured.of(rows.table.sql, None if caller.owner else caller.name)
+        common = releases if caller.owner else self._measured.of(rows.table.sql, NOBODY)
+        return Reuse(question, releases, self._moment(rows, cursor), common)
 
     def reused(
         self,
@@ -179,10 +179,10 @@ class KnownStatements:
         shown: Callable[[StoredRelease, Analysis, Sandbox], str],
         terms: Terms | None = None,
     ) -> str:
-        """Returns SQL with the answer to a statement with reuse = TRUE: stored, or made from its release and all
-        before.
+        """Answers a statement with reuse = TRUE, by its stored answer, or from its own release and all earlier ones.
 
-        pay: makes the release of a request. shown: the SQL around a stored answer. terms: under which it was answered.
+        pay: makes the release of a request. shown: writes the SQL around a stored answer.
+        terms: the terms that the statement was answered under.
         """
         digest = analysis.request.digest()
         if statement.view is not None and analysis.request.price.target is not None:
@@ -199,7 +199,7 @@ class KnownStatements:
             release = self._releases.by_digest(reuse_digest(analysis.request, caller))
             if release is None:
 
-                def paid(request: Request) -> StoredRelease:  # no SQL of the analyst's stands around it
+                def paid(request: Request) -> StoredRelease:  # without the analyst's SQL around it
                     return pay(request, request, request.digest(), caller.with_room_for_a_view(), text)
 
                 release = self._combine(reuse, caller, analysis, box, paid)
@@ -209,8 +209,8 @@ class KnownStatements:
             return select_sql
         notes = notes_of(outer, replace(release, laws=()))
         scope, caption = f"{scope_of(outer.request)}; {release.scope}", analysis.caption.text
-        made = replace(release, digest=digest, scope=scope, notes=notes, caption=caption)
-        return listings.status(self._views.put(statement, text, caller, made, select_sql, columns))
+        record = replace(release, digest=digest, scope=scope, notes=notes, caption=caption)
+        return listings.status(self._views.put(statement, text, caller, record, select_sql, columns))
 
     def _combine(
         self,
@@ -220,17 +220,17 @@ class KnownStatements:
         box: Sandbox,
         release_of: Callable[[Request], StoredRelease],
     ) -> StoredRelease:
-        """Pays for a release, and stores what is known by then as the answer of whoever asks."""
+        """Pays for a release, and stores the caller's answer from all releases that are known by then."""
         reuse.require_one_moment()
         release = release_of(reuse.chosen(analysis.request).request)
         answers, columns, rows = reused(reuse, release, self._measured.one(release.name), box)
         digest = reuse_digest(analysis.request, caller)
         name = f"{release.name}_{int(digest[:12], 16)}"
-        made = replace(resting_on(release, answers, self._releases), name=name, digest=digest, principal=caller.name,
+        record = replace(resting_on(release, answers, self._releases), name=name, digest=digest, principal=caller.name,
                        laws=((),) * len(answers), rows=rows.num_rows, source=release.name)  # fmt: skip
         with self._views.naming():
-            found = self._releases.by_digest(digest)
-            if found is None:
-                self._releases.put_table(made, columns, rows)
+            stored = self._releases.by_digest(digest)
+            if stored is None:
+                self._releases.put_table(record, columns, rows)
                 self._copies.add(name, self._releases.table_sql(name), rows.num_rows)
-        return found or made
+        return stored or record

@@ -23,10 +23,10 @@ class Listings:
     ledger: Ledger
 
     def budget(self, caller: Caller) -> str:
-        """Returns SQL that lists budgets, what was spent and what remains."""
+        """Returns SQL that lists budgets, with the spent and the remaining amounts."""
         dropped = self.policies.dropped() if caller.owner else []
         return tables.budgets(self.policies.policies(), dropped, self.ledger, caller)
 
     def ledger_entries(self, caller: Caller) -> str:
-        """Returns SQL that lists charges: all for the owner, their own for others."""
+        """Returns SQL that lists all charges for the owner, and for anybody else their own charges."""
         return tables.entries(self.ledger.entries(None if caller.owner else caller.name))

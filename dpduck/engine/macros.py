@@ -1,6 +1,6 @@
-"""What dpduck's SQL functions are called, what they take, and the SQL of those that any DuckDB runs.
+"""Names and parameters of dpduck's SQL functions, and the SQL of the functions that any DuckDB runs.
 
-It imports no engine: what a server shows its clients needs these names in a process that plans and counts nothing.
+This module imports no engine. A server's process for clients needs these names, and plans and counts nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SEVERAL_ARGUMENTS = {
     "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
     "dp_ratio_of": "CAST(json_array(release, confidence, aggregate, numerator, denominator) AS VARCHAR)",
 }
-"""The scalar function takes one text: several arguments travel as JSON; an argument that may be left out is NULL."""
+"""The scalar function takes one text. Several arguments travel as JSON. An argument that is left out is NULL."""
 
 
 def raising_sql(message: str) -> str:
@@ -64,11 +64,11 @@ def raising_sql(message: str) -> str:
 
 
 def shipped_texts() -> list[str]:
-    """Returns the files of sql/macros: beside the modules in a wheel, beside the package in a checkout."""
+    """Reads the files of sql/macros, which lie beside the modules in a wheel, and beside the package in a checkout."""
     installed = files("dpduck").joinpath("sql/macros")
     folder = installed if installed.is_dir() else Path(__file__).parents[2] / "sql" / "macros"
-    found = sorted((item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda item: item.name)
-    return [item.read_text(encoding="utf-8") for item in found]
+    paths = sorted((path for path in folder.iterdir() if path.name.endswith(".sql")), key=lambda path: path.name)
+    return [path.read_text(encoding="utf-8") for path in paths]
 
 
 def shipped_names() -> list[str]:
@@ -77,9 +77,9 @@ def shipped_names() -> list[str]:
 
 
 def shipped_kinds() -> list[tuple[str, str]]:
-    """Returns the names of the shipped macros, and "TABLE " for those that are tables."""
-    found = [one for text in shipped_texts() for one in re.findall(rf"{MARK} (\w+)\([^)]*\) AS\s+(TABLE\b)?", text)]
-    return [(name, "TABLE " if table else "") for name, table in found]
+    """Returns the names of the shipped macros, each with "TABLE " for a table macro, else with ""."""
+    macros = [pair for text in shipped_texts() for pair in re.findall(rf"{MARK} (\w+)\([^)]*\) AS\s+(TABLE\b)?", text)]
+    return [(name, "TABLE " if table else "") for name, table in macros]
 
 
 # The SQL macros for analysts, as they ship in sql/macros.sql.
@@ -88,13 +88,13 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def macros_sql() -> str:
-    """Returns the file's text: dpduck/sql in a wheel, sql/ beside the package in a checkout."""
+    """Reads macros.sql from dpduck/sql in a wheel, or from sql/ beside the package in a checkout."""
     shipped = PACKAGE / "sql" / "macros.sql"
     return (shipped if shipped.is_file() else PACKAGE.parent / "sql" / "macros.sql").read_text(encoding="utf-8")
 
 
 def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str) -> None:
-    """Creates the macros, and those of sql/macros, in an attached database; the current database stays what it was."""
+    """Creates the macros of macros.sql and sql/macros in an attached database. The current database stays the same."""
     row = connection.execute("SELECT current_database(), current_schema()").fetchone()
     connection.execute(f"USE {quote_identifier(database)}")
     try:

@@ -1,6 +1,6 @@
-"""Signs of life: on a terminal or in a notebook, a line that says what a long statement does and since when.
+"""Progress line on a terminal or in a notebook: the present step of a long statement, and its time so far.
 
-Its words are fixed, and it is for whoever holds the database: clients of a server see none of it. A pipe has none.
+The words are fixed. The line is for the holder of the database: no client of a server sees it. There is none on a pipe.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 FIRST, EVERY = 2.0, 0.5
-"""Seconds after which the line appears, and after which it is written anew."""
+"""Seconds until the line appears, and seconds between its updates."""
 
 WORDS = {
     "before the charge": "charging",
@@ -32,14 +32,14 @@ WORDS = {
     "counting again": "counting again",
     "closing the file": "closing the file",
 }
-"""What follows a step of a release or of a preparation, in the words of the line."""
+"""The line's words for the work that follows a step of a release or of a preparation."""
 
 ROUND, COUNTED = "a round", "after the count"
-"""A round of synthetic data, which chooses, measures and fits; and when the private rows were counted."""
+"""Two steps: a round of synthetic data (it chooses, measures and fits), and the end of the count of private rows."""
 
 
 class Progress:
-    """Notes the steps of what is at work, and shows them from FIRST seconds on."""
+    """Line with the steps of the present work. It appears after FIRST seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -51,20 +51,20 @@ class Progress:
         self._busy = threading.Lock()
 
     def note(self, step: str) -> None:
-        """Notes that a step was reached."""
+        """Records that a step was reached."""
         self._rounds += step == ROUND
         self._word = f"measuring and fitting, round {self._rounds}" if step == ROUND else WORDS.get(step, self._word)
         if step == COUNTED:
             self._since = time.monotonic()
 
     def expect(self, seconds: float | None, *, counted: bool) -> None:
-        """Notes how long the rest will take, as public facts have it; None where nothing is known. counted: whether
-        that begins now, or with the end of the count, of which nobody knows how long it takes.
+        """Sets the expected time of the remaining work, from public facts. None if it is unknown. counted: whether
+        that time begins now. Otherwise it begins with the end of the count, which takes an unknown time.
         """
         self._seconds, self._since = seconds, time.monotonic() if counted else None
 
     def text(self) -> str:
-        """Returns the line as it is now."""
+        """Returns the present line."""
         line = f"dpduck: {self._word}, {time.monotonic() - self._began:.0f} s"
         if self._seconds is not None and self._since is not None:
             line += f" of about {max(1, self._since - self._began + self._seconds):.0f} s"
@@ -76,7 +76,7 @@ class Progress:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Shows the line while the block runs; one line at a time, whoever else is at work."""
+        """Shows the line while the block runs, unless another thread shows one already."""
         if not self._busy.acquire(blocking=False):
             yield
             return
@@ -112,14 +112,14 @@ class Progress:
 
 
 def progress_here() -> Progress | None:
-    """Returns a line on standard error where somebody looks at it: a terminal, or a notebook's cell."""
+    """Returns a line on standard error if somebody sees it, on a terminal or in a notebook's cell. Otherwise None."""
     stream = sys.stderr
     looked_at = stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
     return Progress(stream) if looked_at else None
 
 
 def with_notes(progress: Progress | None, steps: Callable[[str], None]) -> Callable[[str], None]:
-    """Returns `steps`, which are noted on the way."""
+    """Wraps `steps`, so that the progress line records each step first."""
     if progress is None:
         return steps
 

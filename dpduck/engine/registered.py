@@ -1,4 +1,4 @@
-"""Puts dp's SQL functions on a connection: table macros over one scalar function, and the macros of sql/macros."""
+"""dp's SQL functions on a connection: table macros over one scalar function, and the macros of sql/macros."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from dpduck.values.quoting import quote_text
 
 FUNCTION = "dpduck_call"
 CALLED = "query(coalesce(" + FUNCTION + "({}, {}), 'SELECT NULL AS {}'))"
-"""What a macro reads: the SQL that the function answers, or, where it answers NULL, a column with the macros' version.
+"""Source of a macro: the SQL that the function returns, or a column with the macros' version if it returns NULL.
 
-The function answers NULL to the thread that creates or compares macros, which DuckDB binds meanwhile. Of a text that a
-function answers DuckDB's client asks whether it is a value of pandas, and imports pandas for that.
+The function returns NULL to the thread that creates or compares macros, since DuckDB binds them meanwhile. If it
+returned a text, DuckDB's client would check whether that is a pandas value, and import pandas for the check.
 """
 
 IDENTITY = "identity"
@@ -42,16 +42,16 @@ _STARTING: dict[str, int] = {}
 """The thread that puts macros on a database, by the database's identity."""
 
 _SAID: dict[str, str] = {}
-"""Identities, by the questions that asked for them."""
+"""Identities of databases, by the question that asked for the identity."""
 
 _KEPT: list[Callable[[str, str | None], str | None]] = []
 
 
-# The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
+# The macros of sql/macros, which any DuckDB runs over released tables, on a connection where dpduck is loaded.
 
 
 def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store: str) -> None:
-    """Creates them in the current database. A released table without a database's name is the store's."""
+    """Creates these macros in the current database. A released table without a database's name is the store's."""
     for text in shipped_texts():
         connection.execute(text.replace(MARK, f"CREATE OR REPLACE {temporary}MACRO"))
     connection.execute(
@@ -60,23 +60,23 @@ def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store
     )
 
 
-def _foreign_shipped(found: set[tuple[str, str]], store: str) -> str | None:
-    """Returns the first of these macros, names and bodies, that has a shipped name and another body."""
+def _foreign_shipped(macros: set[tuple[str, str]], store: str) -> str | None:
+    """Returns the name of the first macro that has a shipped name and another body. macros: names and bodies."""
     names = shipped_names()
-    found = {(name, body) for name, body in found if name in names}
-    if not found:
+    macros = {(name, body) for name, body in macros if name in names}
+    if not macros:
         return None
     with duckdb.connect() as fresh:
-        for text in shipped_texts():  # read by hand, before dpduck was ever loaded
+        for text in shipped_texts():  # as if a user had run these files before dpduck was ever loaded
             fresh.execute(text)
         ours = _bodies(fresh, names)
         install_shipped(fresh, "", store)
         ours |= _bodies(fresh, names)
-    return next((name for name, body in sorted(found) if (name, body) not in ours), None)
+    return next((name for name, body in sorted(macros) if (name, body) not in ours), None)
 
 
 def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[tuple[str, str]]:
-    listed = ", ".join(map(quote_text, names))  # a parameter costs 0.1 ms where pandas is not installed
+    listed = ", ".join(map(quote_text, names))  # a parameter costs 0.1 ms if pandas is not installed
     rows = connection.execute(
         "SELECT function_name, coalesce(macro_definition, '') FROM duckdb_functions() WHERE NOT internal AND "
         f"database_name = current_database() AND function_name IN ({listed})"
@@ -85,15 +85,15 @@ def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[
 
 
 def started_of(connection: duckdb.DuckDBPyConnection) -> Started | None:
-    """Returns the open parts of this connection's database, None where dpduck was not loaded on it."""
+    """Returns the open parts of this connection's database. None if dpduck was not loaded on it."""
     identity = _identity(connection)
     return None if identity is None else _ENGINES.get(identity)
 
 
 def serve(connection: duckdb.DuckDBPyConnection, engine: Started, *, kept: bool) -> None:
-    """Lets an engine answer for this connection's database, through macros that are put there.
+    """Lets an engine answer for this connection's database, through macros in the database.
 
-    kept: whether macros of all names are there: where one look finds all of this version, nothing is written.
+    kept: whether macros of all names are there. If one check finds that all have this version, nothing is written.
     """
     for ended in [identity for identity, served in _ENGINES.items() if not served.connections.any_open()]:
         del _ENGINES[ended]
@@ -110,9 +110,9 @@ def serve(connection: duckdb.DuckDBPyConnection, engine: Started, *, kept: bool)
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Returns the identity of a database: its function says it aside, since pandas may be imported for an answer."""
+    """Returns a database's identity. Its function leaves it in _SAID, since DuckDB may import pandas for a result."""
     question = secrets.token_hex(16)
-    with connection.cursor() as cursor:  # to call it takes a hundredth of the time of looking for it among functions
+    with connection.cursor() as cursor:  # a call takes a hundredth of the time of a search among functions
         try:
             cursor.execute(f"SELECT {FUNCTION}({quote_text(IDENTITY)}, {quote_text(question)})").fetchall()
         except duckdb.CatalogException:
@@ -121,10 +121,10 @@ def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
 
 
 def _register(connection: duckdb.DuckDBPyConnection) -> str:
-    """Registers the scalar function; side_effects, so that DuckDB neither folds nor caches it.
+    """Registers the scalar function. It has side_effects, so that DuckDB neither folds nor caches it.
 
-    DuckDB calls it as long as the database is open, but its Python object is freed with the connection that
-    registered it (a crash, in 1.5 and 2.0): so it is kept for ever, and holds nothing.
+    DuckDB calls it while the database is open, but frees its Python object with the connection that registered it.
+    That is a crash in 1.5 and 2.0. So the object is kept forever, and holds nothing.
     """
     identity = secrets.token_hex(16)
 
@@ -148,12 +148,12 @@ def _register(connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def _install_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Creates the macros in the current database, or for this connection alone where it is read-only."""
+    """Creates the macros in the current database, or for this connection alone if the database is read-only."""
     row = connection.execute(
         "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
     ).fetchone()
     temporary = "TEMP " if row is not None and row[0] else ""
-    with _transaction(connection):  # one takes two thirds of the time of one for each macro
+    with _transaction(connection):  # one transaction takes two thirds of the time of one per macro
         for name, (parameter, _) in MACROS.items():
             body = f"FROM {CALLED.format(*_call(name), _version())}"
             connection.execute(f"CREATE OR REPLACE {temporary}MACRO {name}({parameter}) AS TABLE {body}")
@@ -168,13 +168,13 @@ def _call(name: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1)
 def _version() -> str:
-    """Returns a name that tells all macros of this version from those of others."""
+    """Returns a name for this version of all macros, which no other version has."""
     texts = [*((name, MACROS[name][0], *_call(name)) for name in MACROS), CALLED, STORE_NAME, *shipped_texts()]
     return f"dpduck_{hashlib.sha256(repr(texts).encode()).hexdigest()[:32]}"
 
 
 def are_kept(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Tells whether macros of all names are in the current database: dropping all of them, taken back, finds them."""
+    """Tells whether macros of all names are in the current database. It drops them all and rolls the drop back."""
     dropped = [*(f"DROP MACRO TABLE {name}" for name in MACROS), *map(_drop_sql, shipped_kinds())]
     return _taken_back(connection, "; ".join(dropped))
 
@@ -185,7 +185,7 @@ def _drop_sql(macro: tuple[str, str]) -> str:
 
 
 def _are_ours(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Tells whether every macro is that of this version: each one, bound, says its version."""
+    """Tells whether every macro is of this version. A bound macro has a column named by its version."""
     calls = (f"{name}({', '.join('NULL' for _ in _required(parameter))})" for name, (parameter, _) in MACROS.items())
     listed = ", ".join(f"{call} AS m{number}" for number, call in enumerate(calls))
     columns = ", ".join(f"m{number}.{_version()} AS c{number}" for number in range(len(MACROS)))
@@ -198,12 +198,12 @@ def _are_ours(connection: duckdb.DuckDBPyConnection) -> bool:
 
 def _required(parameters: str) -> list[str]:
     """Returns the parameters that have no default."""
-    return [one for one in parameters.split(", ") if one and ":=" not in one]
+    return [parameter for parameter in parameters.split(", ") if parameter and ":=" not in parameter]
 
 
 @contextmanager
 def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Begins a transaction and commits it, where the user has not begun one."""
+    """Runs the block in a transaction and commits it, unless the user has begun one."""
     try:
         connection.begin()
     except duckdb.TransactionException:
@@ -218,16 +218,16 @@ def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def _are_new(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> bool:
-    """Tells whether no macro has one of these names; False where that takes longer to find out.
+    """Returns True if no macro has one of these names. False means that only a slower search can tell.
 
-    Creating all of them, of both kinds, and taking it back takes a third of the time of listing what is there.
+    It creates macros of all names, of both kinds, and rolls back. This takes a third of the time of a list of macros.
     """
     kinds = "; ".join(f"CREATE MACRO {name}() AS {body}" for name in names for body in ("NULL", "TABLE SELECT NULL"))
     return _taken_back(connection, kinds)
 
 
 def _taken_back(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
-    """Runs statements and takes them back. Returns False if one fails, or if the user's own transaction is open."""
+    """Runs statements and rolls them back. Returns False if one fails, or if the user's own transaction is open."""
     try:
         connection.begin()
     except duckdb.TransactionException:
@@ -242,17 +242,17 @@ def _taken_back(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
 
 
 def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:
-    """Refuses to replace anything of the user's: a macro of one of our names that is not ours is refused.
+    """Refuses a database with a macro that has one of our names and is the user's, so that none is replaced.
 
-    Where dp() is ours the others are taken to be, of whatever version: each load puts its own in their place.
+    If dp() is ours, the shipped macros count as ours too, in any version. Each load replaces them with its own.
     """
     names = [*MACROS, *shipped_names()]
     if _are_new(connection, names):
         return
-    found = _bodies(connection, names)
-    ours = {name for name, body in found if name in MACROS and FUNCTION in body}
-    foreign = next((name for name, _ in sorted(found) if name in MACROS and name not in ours), None)
+    bodies = _bodies(connection, names)
+    ours = {name for name, body in bodies if name in MACROS and FUNCTION in body}
+    foreign = next((name for name, _ in sorted(bodies) if name in MACROS and name not in ours), None)
     if foreign is None and "dp" not in ours:
-        foreign = _foreign_shipped(found, STORE_NAME)
+        foreign = _foreign_shipped(bodies, STORE_NAME)
     if foreign is not None:
         raise Refusal(f"this database has a function {foreign} of its own", accepted="dropping or renaming it")

@@ -1,7 +1,7 @@
-"""Statements with reuse = TRUE: what they measure is combined with what is known, and the answer is stored.
+"""Statements with reuse = TRUE: their measurements are combined with earlier releases, and the answer is stored.
 
-The release is that of the same statement without the option, at the same price. Beside it lies the answer of each who
-asks: it rests on what they may read, and never changes.
+The release is the statement's own without the option, at the same price, unless marginals help more. Beside it lies an
+answer for each principal who asks. It is computed from the releases that they may read, and never changes.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_text
 
 STEPS = 1024
-"""Of the price of a target alone: how finely the price of what is missing is looked for."""
+"""Steps up to the price of a target without earlier releases, in the search for the price with earlier releases."""
 
 ALIKE = Fraction(1, 1000)
-"""Plans this close, relative to the price or the variance, are alike."""
+"""Largest difference between plans that are alike, relative to the price or the variance."""
 
 RAISED = 4
-"""How often a price by formula is raised until the combination reaches its target."""
+"""Most times that a price by formula is raised until the combination reaches its target."""
 
 UNLIMITED = 10**6
-"""Times the most that a statement may cost: what is known may bring a price down to it."""
+"""Factor on the limit of a statement's price in planning: earlier releases may bring the price below the limit."""
 
 NOT_KEPT = "what this statement measures is not kept, or cannot be combined"
 WITHOUT = "the same statement without reuse"
 
 At = Callable[[Fraction], Request | None]
-"""Requests that differ in their price."""
+"""Function from a price to the request at that price."""
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The errors of a combination: largest standard error, summed variance (Answer.spread); and which rows the answers
-    are about.
+    """Errors of a combination. worst: the largest standard error. total: the summed variance (Answer.spread).
+    about: left_out, bounded and alone of each Answer, which identify the rows of the answer.
     """
 
     worst: float
@@ -67,10 +67,10 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What will be measured, and the statement as it is written at the same price.
+    """Request that will be measured, and the statement as it is written at the same price.
 
-    alone, together: largest standard errors of the statement's answers by itself, and of what is measured with all that
-    is known.
+    alone: the largest standard error of the written statement by itself. together: the largest standard error of the
+    measured request with all earlier releases.
     """
 
     request: Request
@@ -81,10 +81,10 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Reuse:
-    """A question with what its reader knows already. moment: of the rows of now.
+    """A question with the releases that its reader may read. moment: the moment of the current rows.
 
-    common: what everybody who may ask knows, too. What a price buys is planned by it, so that one statement is one
-    release, whoever asks.
+    common: the releases that everybody who may ask knows as well. A release at a price is planned from these, so that
+    one statement is one release for all principals.
     """
 
     question: KnownQuestion
@@ -93,7 +93,7 @@ class Reuse:
     common: Sequence[Kept]
 
     def require_one_moment(self) -> None:
-        """Refuses rows that may change between two releases: nothing is combined then."""
+        """Refuses rows that may change between two releases, since such releases are not combined."""
         if not self.moment:
             raise Refusal(
                 "reuse combines releases of rows that cannot change meanwhile",
@@ -101,8 +101,8 @@ class Reuse:
             )
 
     def chosen(self, request: Request) -> Chosen:
-        """Returns what to measure given what is known: at a price what leaves the least error, for a target what
-        costs least. Whatever could fail after the charge fails here.
+        """Chooses the request to measure beside earlier releases: the least error at a price, or the least price for a
+        target. Everything that could fail after the charge fails here.
         """
         target = request.price.target
         written, measured = self._at_price(request) if target is None else self._at_target(request, target)
@@ -111,40 +111,40 @@ class Reuse:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         return Chosen(measured, written, alone.worst, together.worst)
 
-    def _foreseen(self, request: Request, kept: Sequence[Kept]) -> Foreseen | None:
-        """Returns the errors of a request's measurements together with others; None where they do not determine the
-        answer.
+    def _foreseen(self, request: Request, releases: Sequence[Kept]) -> Foreseen | None:
+        """Returns the errors of a request's measurements together with other releases. None if they do not determine
+        the answer.
         """
         blank = blank_measured(propose_cube(request))
         if blank is None:
             return None
-        return self._errors([*kept, Kept(PLANNED, "", self.moment, blank)], PLANNED)
+        return self._errors([*releases, Kept(PLANNED, "", self.moment, blank)], PLANNED)
 
-    def _errors(self, kept: Sequence[Kept], about: str = "") -> Foreseen | None:
-        answers = answers_of(self.question, kept, SandboxAnswers(4), self.moment, about)
-        found = [one for one in answers if one is not None]
-        if len(found) < len(answers):
+    def _errors(self, releases: Sequence[Kept], about: str = "") -> Foreseen | None:
+        answers = answers_of(self.question, releases, SandboxAnswers(4), self.moment, about)
+        results = [answer for answer in answers if answer is not None]
+        if len(results) < len(answers):
             return None
-        worst = max(float(one.stderrs.max()) for one in found)
-        total = sum(one.spread for one in found)
-        return Foreseen(worst, total, tuple((one.left_out, one.bounded, one.alone) for one in found))
+        worst = max(float(answer.stderrs.max()) for answer in results)
+        total = sum(answer.spread for answer in results)
+        return Foreseen(worst, total, tuple((answer.left_out, answer.bounded, answer.alone) for answer in results))
 
     def _at_price(self, request: Request) -> tuple[Request, Request]:
-        """Returns the request, and what to measure: something else where that helps more."""
+        """Returns the request, and the request to measure: marginals in its place if they help more."""
         written = self._foreseen(request, self.common)
         if written is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         amount = amount_of(request)
         given = self._given(request, amount, self.common)
         other = None if given is None else given.at(amount)
-        found = None if other is None else self._foreseen(other, self.common)
-        if given is None or other is None or found is None or found.about != written.about:
+        errors = None if other is None else self._foreseen(other, self.common)
+        if given is None or other is None or errors is None or errors.about != written.about:
             return request, request
         most = written.total * float(1 + ALIKE if given.finer else 1 - ALIKE)
-        return request, other if found.total <= most else request
+        return request, other if errors.total <= most else request
 
     def _at_target(self, request: Request, target: Target) -> tuple[Request, Request]:
-        """Returns the request at the least price that reaches its target, and what to measure."""
+        """Returns the request at the least price that reaches its target, and the request to measure."""
         unlimited = replace(request.price, target=replace(target, limit=target.limit * UNLIMITED))
         whole = amount_of(planned(replace(request, price=unlimited)).request)
         written = partial(priced_at, request)
@@ -152,13 +152,13 @@ class Reuse:
         if first is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         if first.worst <= float(target.stderr):
-            known = self._errors(self.kept)
-            if known is not None and known.about == first.about and known.worst <= float(target.stderr):
+            errors = self._errors(self.kept)
+            if errors is not None and errors.about == first.about and errors.worst <= float(target.stderr):
                 raise Refusal(
                     f"a standard error of {float(target.stderr):g} is known already",
                     accepted=f"FROM dp_known('SELECT ..'), which is free, or {WITHOUT}",
                 )
-            least = written(max(target.least, whole / STEPS))  # nearly
+            least = written(max(target.least, whole / STEPS))  # nearly the least
             return least, least
         if (ahead := self._ahead(request, target, whole, first.about)) is not None:
             return written(ahead[1]), ahead[0]
@@ -175,8 +175,8 @@ class Reuse:
     def _ahead(
         self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
     ) -> tuple[Request, Fraction] | None:
-        """Returns marginals that leave the answer's variance smaller by as many times as may be paid ahead, and their
-        price; None where nothing is paid ahead, or not enough for that.
+        """Returns marginals that divide the answer's variance by the factor that is paid ahead, and their price.
+        None if nothing is paid ahead, or if the price limit allows no such marginals.
         """
         times = self.question.analysis.ahead
         finer = replace(target, stderr=target.stderr / Fraction(float(times) ** 0.5))
@@ -184,13 +184,13 @@ class Reuse:
         chosen = None if given is None or amount > target.limit else given.at(amount)
         return None if chosen is None else (chosen, amount)
 
-    def _given(self, request: Request, amount: Fraction, kept: Sequence[Kept]) -> Given | None:
-        return given_known(self.question, request, kept, SandboxAnswers(4), self.moment, amount)
+    def _given(self, request: Request, amount: Fraction, releases: Sequence[Kept]) -> Given | None:
+        return given_known(self.question, request, releases, SandboxAnswers(4), self.moment, amount)
 
     def _by_formula(
         self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
     ) -> tuple[Given | None, Fraction]:
-        """Returns what to measure in place of the request where that costs no more than the price, and its price."""
+        """Returns marginals in place of the request, and their price. None and the whole price if they cost more."""
         given = self._given(request, whole, self.kept)
         if given is None:
             return None, whole
@@ -200,55 +200,55 @@ class Reuse:
         amount = most if least is None else rounded_up(least)
         for _ in range(RAISED if least is not None else 0):
             other = given.at(amount)
-            found = None if other is None else self._foreseen(other, self.kept)
-            if found is None or found.about != about or amount > most:
+            errors = None if other is None else self._foreseen(other, self.kept)
+            if errors is None or errors.about != about or amount > most:
                 break
-            if found.worst <= float(target.stderr):
+            if errors.worst <= float(target.stderr):
                 return given, amount
-            amount = raised(amount, found.worst / float(target.stderr), given.noise)
+            amount = raised(amount, errors.worst / float(target.stderr), given.noise)
         return None, whole
 
     def _precision(self, at: At, amount: Fraction) -> float:
-        """Returns that of the answer's worst cell, 0 where it is not determined."""
+        """Returns the precision of the answer's worst cell. It is 0 if the answer is not determined."""
         request = at(amount)
-        found = None if request is None else self._foreseen(request, self.kept)
-        return 0.0 if found is None else found.worst**-2
+        errors = None if request is None else self._foreseen(request, self.kept)
+        return 0.0 if errors is None else errors.worst**-2
 
     def _least_step(self, at: At, whole: Fraction, wanted: float, below: float, high: int) -> int:
-        """Returns the least number of steps at which a precision is reached, as it is at `high`. below: that of one.
+        """Returns the least number of steps that reaches a precision, as `high` does. below: the precision of one step.
 
-        Precisions grow nearly in proportion to what is paid, so that the next guess is on the line between two.
+        Precisions grow nearly in proportion to the price, so the next guess is on the line between two known points.
         """
         low, above = 1, self._precision(at, whole * high / STEPS)
         while high - low > 1 and above > below:
             guess = low + ceil((wanted - below) / (above - below) * (high - low))
             guess = min(max(guess, low + 1), high - 1)
-            found = self._precision(at, whole * guess / STEPS)
-            if found < wanted:
-                low, below = guess, found
+            precision = self._precision(at, whole * guess / STEPS)
+            if precision < wanted:
+                low, below = guess, precision
                 continue
-            high, above = guess, found
-            if guess - 1 > low and (found := self._precision(at, whole * (guess - 1) / STEPS)) < wanted:
+            high, above = guess, precision
+            if guess - 1 > low and (precision := self._precision(at, whole * (guess - 1) / STEPS)) < wanted:
                 return guess
         return high
 
 
 def reuse_digest(request: Request, caller: Caller) -> str:
-    """Names the answer of one who asks."""
+    """Names the stored answer to a request by one caller."""
     facts = ["reuse", request.digest(), caller.owner, caller.name]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def reuse_columns(request: Request) -> tuple[tuple[str, str], ...]:
-    """Returns the columns of the stored answer: those of a release, with the ends of all intervals."""
-    plain = [one for one in released_columns(request, [False] * len(request.question.aggregates)) if "[]" not in one[1]]
+    """Returns the columns of the stored answer: the columns of a release, and the ends of all intervals."""
+    plain = [col for col in released_columns(request, [False] * len(request.question.aggregates)) if "[]" not in col[1]]
     for number in range(len(request.question.aggregates)):
         plain += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
     return tuple(plain)
 
 
 def nothing_sql(question: KnownQuestion) -> str:
-    """Returns the whole statement over an answer without rows."""
+    """Writes the SQL of the whole statement over an answer without rows."""
     request = question.analysis.request
     columns = [Column(name, type_name) for name, type_name in reuse_columns(request)]
     return empty_release_sql(columns, ((),) * len(request.question.aggregates), question.analysis)
@@ -257,25 +257,25 @@ def nothing_sql(question: KnownQuestion) -> str:
 def reused(
     reuse: Reuse, release: StoredRelease, own: Kept | None, box: Sandbox
 ) -> tuple[list[Answer], tuple[tuple[str, str], ...], pa.Table]:
-    """Returns the answers about the rows that a release counted, from all that is known, as columns and rows to be
-    stored.
+    """Computes the answers about the rows that a release counted, from all known releases. Also returns the columns and
+    rows to be stored.
     """
-    kept = [*(one for one in reuse.kept if one.name != release.name), *([] if own is None else [own])]
-    found = answers_of(reuse.question, kept, SandboxAnswers(4), reuse.moment, release.name)
-    answers = [one for one in found if one is not None]
-    if own is None or len(answers) < len(found):
+    releases = [*(item for item in reuse.kept if item.name != release.name), *([] if own is None else [own])]
+    candidates = answers_of(reuse.question, releases, SandboxAnswers(4), reuse.moment, release.name)
+    answers = [item for item in candidates if item is not None]
+    if own is None or len(answers) < len(candidates):
         raise Refusal(NOT_KEPT, accepted=f"{WITHOUT}, which is free by now")
     request = reuse.question.analysis.request
-    shown = [AnswerColumn(one.estimates, one.stderrs, *one.ends()) for one in answers]
+    shown = [AnswerColumn(item.estimates, item.stderrs, *item.ends()) for item in answers]
     columns = reuse_columns(request)
     rows = released_rows(request, shown, [False] * len(shown), box)
     return answers, columns, rows.select([name for name, _ in columns])
 
 
 def explained_sql(chosen: Chosen, explained: Callable[[Request], str]) -> str:
-    """dp_explain with the largest standard errors of the answers, without what is known and with it.
+    """Writes dp_explain with the largest standard errors of the answers, both without and with earlier releases.
 
-    Where something else is measured than the statement says, a row for it comes first.
+    If other marginals are measured than the statement's own, the first row is about these marginals.
     """
     sql = explained(chosen.written)
     if chosen.request is not chosen.written:

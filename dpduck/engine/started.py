@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Started:
-    """A database that dpduck is loaded on. beside: the store's file, None where rows are in no file.
+    """A database that dpduck is loaded on. beside: the store's file. None for a database in memory.
 
-    progress: shown to whoever sits at a terminal or notebook; None where nobody does.
+    progress: the line that a person at a terminal or notebook sees. None if nobody is there.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Started:
             return self._listings
 
     def whole(self) -> Engine:
-        """Returns the engine, which is imported and built once, whichever thread asks first."""
+        """Returns the engine. The first thread that asks for it imports and builds it, once."""
         with self._lock:
             if self._engine is None:
                 from dpduck.engine.engine import Engine  # noqa: PLC0415

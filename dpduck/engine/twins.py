@@ -1,4 +1,4 @@
-"""Makes a database of made-up tables under the policies of another: from policies and schemas, and public tables."""
+"""Database of made-up tables under the policies of another database, from its policies, schemas and public tables."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from dpduck.values.quoting import quote_identifier
 
 def twin_database(
     source: duckdb.DuckDBPyConnection,
-    made: duckdb.DuckDBPyConnection,
+    target: duckdb.DuckDBPyConnection,
     rows: int,
     reworded: Callable[[str], str] = lambda ddl: ddl,
 ) -> Iterator[str]:
-    """Fills a new database with twins of all tables that have a policy, and says of which.
+    """Fills a new database with all public tables, and twins of all tables that have a policy. Yields a line per twin.
 
-    reworded: what a policy is there, from the statement that makes it here.
+    reworded: rewrites the statement of a policy for the new database.
     """
     (home,) = source.execute("SELECT current_database()").fetchall()[0]
     public = [row[0] for row in source.execute("SELECT table_name FROM private.dpduck.public_tables").fetchall()]
     for table in public:
-        _copied(source.sql(f"FROM {table}").to_arrow_table(), _within(table, home), made)
-        made.execute("FROM dp(?)", [f"DECLARE PUBLIC TABLE {_within(table, home)}"]).fetchall()
+        _copied(source.sql(f"FROM {table}").to_arrow_table(), _within(table, home), target)
+        target.execute("FROM dp(?)", [f"DECLARE PUBLIC TABLE {_within(table, home)}"]).fetchall()
     listed = source.execute("SELECT table_name, ddl FROM dp_policies()").fetchall()
     waiting = {in_sql(name): ddl for name, ddl in listed}
     for table in waiting:
         rows_of = source.sql("FROM dp_twin($1, $2)", params=[table, rows]).to_arrow_table()
-        _copied(rows_of, _within(table, home), made, source.execute(f"DESCRIBE {table}").fetchall())
+        _copied(rows_of, _within(table, home), target, source.execute(f"DESCRIBE {table}").fetchall())
         for column in _keys(source, table):
-            made.execute(f"ALTER TABLE {_within(table, home)} ADD PRIMARY KEY ({quote_identifier(column)})")
+            target.execute(f"ALTER TABLE {_within(table, home)} ADD PRIMARY KEY ({quote_identifier(column)})")
     for table, ddl in _parents_first(waiting):
         if ddl:
-            made.execute("FROM dp(?)", [reworded(ddl)]).fetchall()
+            target.execute("FROM dp(?)", [reworded(ddl)]).fetchall()
         yield f"{_within(table, home)}: {rows} made-up rows" if ddl else f"{table}: no statement says its policy"
 
 
-def prepare_alike(source: duckdb.DuckDBPyConnection, made: duckdb.DuckDBPyConnection) -> None:
-    """Prepares the twins of tables that are prepared: some statements are for these alone."""
+def prepare_alike(source: duckdb.DuckDBPyConnection, target: duckdb.DuckDBPyConnection) -> None:
+    """Prepares the twins of prepared tables, since some statements are for prepared tables alone."""
     ((home,),) = source.execute("SELECT current_database()").fetchall()
     listed = "SELECT table_name FROM dp_policies() WHERE prepared_at IS NOT NULL"
     for (table,) in source.execute(listed).fetchall():
-        made.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {_within(in_sql(table), home)} PREPARE"]).fetchall()
+        target.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {_within(in_sql(table), home)} PREPARE"]).fetchall()
 
 
 def _within(table: str, home: str) -> str:
@@ -55,19 +55,19 @@ def _within(table: str, home: str) -> str:
 
 
 def _copied(
-    rows: pa.Table, name: str, made: duckdb.DuckDBPyConnection, columns: Sequence[tuple[str, ...]] = ()
+    rows: pa.Table, name: str, target: duckdb.DuckDBPyConnection, columns: Sequence[tuple[str, ...]] = ()
 ) -> None:
-    """Creates a table of these rows; columns: with their types, where Arrow's say less."""
+    """Creates a table of these rows. columns: names with DuckDB's types, if Arrow's types say less."""
     if "." in name:
-        made.execute(f"CREATE SCHEMA IF NOT EXISTS {name.rpartition('.')[0]}")
-    made.register("dpduck_rows", rows)
-    casts = [f"CAST({quote_identifier(one[0])} AS {one[1]}) AS {quote_identifier(one[0])}" for one in columns]
-    made.execute(f"CREATE TABLE {name} AS SELECT {', '.join(casts) or '*'} FROM dpduck_rows")
-    made.unregister("dpduck_rows")
+        target.execute(f"CREATE SCHEMA IF NOT EXISTS {name.rpartition('.')[0]}")
+    target.register("dpduck_rows", rows)
+    casts = [f"CAST({quote_identifier(field[0])} AS {field[1]}) AS {quote_identifier(field[0])}" for field in columns]
+    target.execute(f"CREATE TABLE {name} AS SELECT {', '.join(casts) or '*'} FROM dpduck_rows")
+    target.unregister("dpduck_rows")
 
 
 def _keys(source: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """Returns the column of a table's primary key, or of its first unique one, where it is one column."""
+    """Returns the column of a table's one-column primary key, or else of a UNIQUE constraint of one column."""
     rows = source.execute(
         "SELECT constraint_column_names[1] FROM duckdb_constraints() WHERE len(constraint_column_names) = 1 "
         "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND "
@@ -79,7 +79,7 @@ def _keys(source: duckdb.DuckDBPyConnection, table: str) -> list[str]:
 
 
 def _parents_first(waiting: dict[str, str | None]) -> Iterator[tuple[str, str | None]]:
-    """Yields policies, those first that others refer to: a unit that is found through a parent is the parent's."""
+    """Yields policies in an order where a parent comes before the tables that find their units through it."""
     left = dict(waiting)
     while left:
         names = {table.rpartition(".")[2].strip('"').lower() for table in left}

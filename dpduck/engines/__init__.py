@@ -1,1 +1,1 @@
-"""Tables whose rows lie in an engine: what is known of them, and who counts them there."""
+"""Tables with rows in an engine: their records, and the tasks that count the rows there."""

@@ -1,4 +1,4 @@
-"""Whether anything listens at an engine's address."""
+"""Check that a server listens at an engine's address."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 from dpduck.values.errors import Refusal
 
 PORT = 15002
-"""Of Spark Connect, where an address names none."""
+"""Port of Spark Connect, if an address names no other."""
 
 LISTENS_SECONDS = 5.0
 
 
 def require_listener(address: str) -> None:
-    """Refuses an address where nothing listens: the client would try for minutes. Other failures are left to it."""
+    """Refuses an address where no server listens, since the client would try for minutes. Lets other failures pass."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port or PORT

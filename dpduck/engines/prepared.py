@@ -1,7 +1,7 @@
 """Prepared tables of an engine: they lie packed in a table of the engine's own, as pieces of whole privacy units.
 
-Tables that share their units are packed into one table, and are of one moment. A statement reads the columns that it
-needs of each piece; nothing is grouped, or sent from task to task.
+Tables that share their units are packed into one table, at one moment. A statement reads only the columns that it needs
+from each piece. No rows are grouped, or sent from task to task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpduck.values.quoting import fold, quote_identifier
 
 @dataclass(frozen=True)
 class Placed:
-    """Tables of one engine, as they lie there now. there: the name of the first. buckets: of their units."""
+    """Tables of one engine in their present state. there: the first table's name. buckets: the number of buckets."""
 
     name: str
     engine: SparkEngine
@@ -37,7 +37,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Tables of an engine that lie packed. facts: the column of the units of each, and the epoch. at: when, in UTC."""
+    """Packed tables of an engine. facts: the unit column and epoch of each table. at: the time of packing, in UTC."""
 
     engine: str
     packed: Packed
@@ -46,22 +46,22 @@ class Prepared:
 
     @property
     def tables(self) -> list[str]:
-        """Returns their names in SQL."""
+        """Returns the names of the tables in SQL."""
         return [name for name, _ in self.packed.tables]
 
     def is_of(self, policy: Policy) -> bool:
-        """Tells whether rows are those of a policy's epoch, and lie by its units."""
+        """Tells whether the packed rows have a policy's epoch, and are packed by its units."""
         place = self.tables.index(policy.table.sql)
         return self.facts[place] == (unit_column(policy, self.packed.tables[place][1]), policy.epoch)
 
     def require_same(
         self, engine: SparkEngine, policies: Sequence[Policy], shapes: Mapping[TableName, Columns]
     ) -> None:
-        """Refuses rows that lie elsewhere than they were written, or not by the policies and columns in force."""
+        """Refuses packed rows that are not where they were written, or do not fit the present policies and columns."""
         columns = dict(self.packed.tables)
-        same = all(self.is_of(one) and columns[one.table.sql] == shapes[one.table] for one in policies)
+        same = all(self.is_of(policy) and columns[policy.table.sql] == shapes[policy.table] for policy in policies)
         if not same or not engine.is_packed(self.packed):
-            names = ", ".join(str(one.table) for one in policies)
+            names = ", ".join(str(policy.table) for policy in policies)
             raise Refusal(
                 f"{names}, or what was prepared of it, changed since then",
                 accepted=f"ALTER PRIVACY POLICY ON {names} PREPARE, which reads its rows anew, or UNPREPARE",
@@ -69,7 +69,7 @@ class Prepared:
 
 
 class PreparedThere:
-    """What is prepared in engines, as the store says. placed: looks at tables. engine: one that is attached."""
+    """Prepared tables of engines, by the store's records. placed: looks at tables. engine: finds an attached engine."""
 
     def __init__(
         self,
@@ -91,36 +91,36 @@ class PreparedThere:
             self._known = [_read(*json.loads(facts)) for (facts,) in rows]
 
     def at(self) -> dict[str, str]:
-        """Tells when each table was prepared, by its name in SQL."""
-        return {table: one.at for one in self._known for table in one.tables}
+        """Returns the time when each table was prepared, by its name in SQL."""
+        return {table: record.at for record in self._known for table in record.tables}
 
     def rows(self, table: TableName) -> float | None:
-        """Returns how many rows were prepared, for their owner alone; None where none were, or none can be read."""
-        known = self.of([table])
-        engine = None if known is None else self._engine(known.engine)
-        if known is None or engine is None or not engine.is_packed(known.packed):
+        """Returns the number of prepared rows, for the owner alone. None if there are none, or they cannot be read."""
+        record = self.of([table])
+        engine = None if record is None else self._engine(record.engine)
+        if record is None or engine is None or not engine.is_packed(record.packed):
             return None
-        return float(engine.packed_rows(known.packed, table.sql))
+        return float(engine.packed_rows(record.packed, table.sql))
 
     def of(self, private: Sequence[TableName]) -> Prepared | None:
-        """Returns where the rows of tables lie packed; a Refusal where they are not of one moment."""
-        found = [next((one for one in self._known if table.sql in one.tables), None) for table in private]
-        if any(one != found[0] for one in found):
+        """Returns the packed tables with these tables' rows, if there are any. Refuses tables of several moments."""
+        records = [next((record for record in self._known if table.sql in record.tables), None) for table in private]
+        if any(record != records[0] for record in records):
             names = ", ".join(map(str, private))
             raise Refusal(f"{names} are not of one moment", accepted=f"ALTER PRIVACY POLICY ON {names} PREPARE")
-        return found[0]
+        return records[0]
 
     def prepare(self, policies: Sequence[Policy], bounding_key: bytes, anew: bool = False) -> str:
-        """Prepares tables, in one moment; unless anew, only where they are not prepared as their policies say."""
+        """Prepares tables at one moment. Without `anew`, it does so only if one is not prepared as its policy says."""
         if anew or not all(map(self._is_prepared, policies)):
             self._take(self._written(policies, bounding_key))
         return self._done(policies)
 
     @contextmanager
     def changing(self, policies: Sequence[Policy], bounding_key: bytes) -> Iterator[list[str]]:
-        """Prepares anew for policies that will be in force after this, of other units or epochs; says so."""
-        known = {table: one for one in self._known for table in one.tables}
-        changed = [one for one in policies if one.table.sql in known and not known[one.table.sql].is_of(one)]
+        """Prepares tables anew for policies with new units or epochs, in force after the block. Yields the messages."""
+        packs = {table: entry for entry in self._known for table in entry.tables}
+        changed = [entry for entry in policies if entry.table.sql in packs and not packs[entry.table.sql].is_of(entry)]
         written, said = self._written(changed, bounding_key) if changed else [], list[str]()
         try:
             yield said
@@ -131,69 +131,69 @@ class PreparedThere:
         said.extend(["; " + self._done(changed)] if changed else [])
 
     def unprepare(self, table: TableName) -> None:
-        """Goes back to a table itself, and to those that were prepared with it: they are of one moment."""
+        """Goes back to the live rows of a table, and of all tables packed with it, since they are of one moment."""
         if table.sql in self.at():
-            self._keep([one for one in self._known if table.sql not in one.tables])
+            self._keep([record for record in self._known if table.sql not in record.tables])
 
     def clear(self, name: str) -> None:
-        """Deletes what lies packed in an engine and is not in use: it was replaced, or never finished."""
+        """Deletes packed tables of an engine that are not in use, since they were replaced or never finished."""
         engine = self._engine(name)
         if engine is None:
             return
         with self._open_cursor() as cursor:
             left = cursor.execute(f"SELECT there FROM {self._table} WHERE engine = ? AND facts IS NULL", [name])
             for (there,) in left.fetchall():
-                with suppress(Exception):  # what is left is deleted when the engine is attached next
+                with suppress(Exception):  # the rest is deleted when the engine is attached next
                     engine.unpack(str(there))
                     cursor.execute(f"DELETE FROM {self._table} WHERE there = ?", [there])
 
     def _is_prepared(self, policy: Policy) -> bool:
-        known = next((one for one in self._known if policy.table.sql in one.tables), None)
-        engine = None if known is None else self._engine(known.engine)
-        return known is not None and known.is_of(policy) and engine is not None and engine.is_packed(known.packed)
+        record = next((pack for pack in self._known if policy.table.sql in pack.tables), None)
+        engine = None if record is None else self._engine(record.engine)
+        return record is not None and record.is_of(policy) and engine is not None and engine.is_packed(record.packed)
 
     def _done(self, policies: Sequence[Policy]) -> str:
         at = self.at()
-        told = (f"{one.table} is prepared: new questions are about its rows of {at[one.table.sql]}" for one in policies)
-        return "; ".join(told) + ", until NEW EPOCH or UNPREPARE"
+        text = (f"{one.table} is prepared: new questions are about its rows of {at[one.table.sql]}" for one in policies)
+        return "; ".join(text) + ", until NEW EPOCH or UNPREPARE"
 
     def _written(self, policies: Sequence[Policy], bounding_key: bytes) -> list[Prepared]:
-        """Packs tables, and anew those that share their units and are packed; none is in use yet."""
-        units, named = {policy.unit.key for policy in policies}, {one.table.sql for one in policies}
+        """Packs tables, and repacks the packed tables that share their units. No new table is in use yet."""
+        units, named = {policy.unit.key for policy in policies}, {entry.table.sql for entry in policies}
         beside = (self._policies.policy(named_in_sql(name)) for name in self.at() if name not in named)
-        every = [*policies, *(one for one in beside if one is not None and one.unit.key in units)]
-        shared = ([one for one in every if one.unit.key == unit] for unit in sorted(units))
-        return [self._pack(one, key_integer(bounding_key)) for one in shared]
+        every = [*policies, *(entry for entry in beside if entry is not None and entry.unit.key in units)]
+        shared = ([entry for entry in every if entry.unit.key == unit] for unit in sorted(units))
+        return [self._pack(entry, key_integer(bounding_key)) for entry in shared]
 
     def _pack(self, policies: Sequence[Policy], key: int) -> Prepared:
-        """Packs tables that share their units into one table, beside the first of them."""
-        found, nonce, packed = self._placed(policies), secrets.token_hex(16), None
-        there, at = f"{found.there.rpartition('.')[0]}.dpduck_packed_{nonce}", datetime.now(UTC)
+        """Packs tables that share their units into one table, beside the first table."""
+        placed, nonce, packed = self._placed(policies), secrets.token_hex(16), None
+        there, at = f"{placed.there.rpartition('.')[0]}.dpduck_packed_{nonce}", datetime.now(UTC)
         with self._open_cursor() as cursor:
-            cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, NULL)", [found.name, there])
-        with suppress(Exception):  # whatever it says could quote data
-            packed = found.engine.pack(found.places, found.buckets, there, nonce, key)
+            cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, NULL)", [placed.name, there])
+        with suppress(Exception):  # its error could quote data
+            packed = placed.engine.pack(placed.places, placed.buckets, there, nonce, key)
         if packed is None:
-            self.clear(found.name)
+            self.clear(placed.name)
             raise StoreError(
-                f"{', '.join(str(one.table) for one in policies)} cannot be prepared: the engine could not write a "
-                f"table beside {found.there}; accepted: a schema in which its session may create tables"
+                f"{', '.join(str(owned.table) for owned in policies)} cannot be prepared: the engine could not write a "
+                f"table beside {placed.there}; accepted: a schema in which its session may create tables"
             )
-        facts = tuple((found.places[one.table.sql].unit, one.epoch) for one in policies)
-        return Prepared(found.name, packed, facts, f"{at:%Y-%m-%d %H:%M:%S}")
+        facts = tuple((placed.places[owned.table.sql].unit, owned.epoch) for owned in policies)
+        return Prepared(placed.name, packed, facts, f"{at:%Y-%m-%d %H:%M:%S}")
 
     def _take(self, written: Sequence[Prepared]) -> None:
-        """Puts packed tables into use, all at once, and deletes those that they replace."""
-        replaced = {table for one in written for table in one.tables}
-        self._keep([*(one for one in self._known if not replaced & set(one.tables)), *written])
+        """Puts packed tables into use, all at once, and deletes the tables that they replace."""
+        replaced = {table for record in written for table in record.tables}
+        self._keep([*(record for record in self._known if not replaced & set(record.tables)), *written])
 
     def _keep(self, prepared: Sequence[Prepared]) -> None:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute(f"UPDATE {self._table} SET facts = NULL")
-            for one in prepared:
-                facts = json.dumps(astuple(one))
-                cursor.execute(f"UPDATE {self._table} SET facts = ? WHERE there = ?", [facts, one.packed.there])
+            for record in prepared:
+                facts = json.dumps(astuple(record))
+                cursor.execute(f"UPDATE {self._table} SET facts = ? WHERE there = ?", [facts, record.packed.there])
             left = cursor.execute(f"SELECT DISTINCT engine FROM {self._table} WHERE facts IS NULL").fetchall()
             cursor.execute("COMMIT")
         self._known = list(prepared)
@@ -202,13 +202,13 @@ class PreparedThere:
 
 
 def unit_column(policy: Policy, columns: Columns) -> str | None:
-    """Returns the column that holds the unit, as the table writes it; None where each row is one."""
+    """Returns the column that holds the unit, as the table writes it. None if each row is a unit."""
     names = {fold(name): name for name, _ in columns}
     return None if policy.unit.column is None else names.get(fold(policy.unit.column))
 
 
 def _read(engine: str, packed: Sequence[Any], facts: Sequence[Sequence[Any]], at: str) -> Prepared:
     there, identity, mark, pieces, tables = packed
-    read = tuple((str(name), tuple((str(one), str(of)) for one, of in columns)) for name, columns in tables)
+    read = tuple((str(name), tuple((str(column), str(of)) for column, of in columns)) for name, columns in tables)
     place = Packed(str(there), str(identity), str(mark), int(pieces), read)
     return Prepared(engine, place, tuple((unit, int(epoch)) for unit, epoch in facts), at)

@@ -1,7 +1,7 @@
-"""Asks an engine, when it is attached, to count public rows that are made up: what it must do, or it is not attached.
+"""Probe of an engine: before it is attached, it must count public made-up rows correctly.
 
-A unit that is scattered over files and partitions counts as often as one that is not, awkward values are what DuckDB
-takes them for, a worker can be started, and what fails says one fixed text.
+A unit that is scattered over files and partitions counts as often as any other. Awkward values mean the same as in
+DuckDB. A worker can be started. Every failure has one fixed text.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ ACCEPTED = "Spark 4 or Sail, whose workers have this DuckDB, pyarrow and this Py
 
 
 def probed(engine: SparkEngine, workers: Workers) -> SparkEngine:
-    """Returns the engine, once it has counted as it must; a Refusal says what it did instead."""
+    """Returns the engine after it has counted correctly. Otherwise a Refusal names the failure."""
     table = Sent(("dpduck_probe", "main", "probe"), COLUMNS)
     crowd = tuple((6, number % 7, 0.5, Decimal("1.00"), "x", None, None, True) for number in range(ROWS_OF_ONE))
     by_column = zip(COLUMNS, zip(*_ROWS, *crowd, strict=True), strict=True)
     rows = pa.table({name: pa.array(values) for (name, _), values in by_column})  # of the types of COLUMNS
     order = _order(table)
-    nothing, expected = (carried_out(order, [one], workers) for one in (rows.slice(0, 0), rows))
+    nothing, expected = (carried_out(order, [part], workers) for part in (rows.slice(0, 0), rows))
     place = Place("", COLUMNS, "unit")
     scattered = {table.sql: engine.made_up(rows, PARTITIONS)}
     try:
-        found = list(engine.carried(scattered, {table.sql: place}, BUCKETS, order))
+        partials = list(engine.carried(scattered, {table.sql: place}, BUCKETS, order))
     except Exception:
         raise Refusal("the engine cannot run a task", accepted=ACCEPTED) from None
-    if _sums(nothing, found) != _sums(nothing, [expected]):
+    if _sums(nothing, partials) != _sums(nothing, [expected]):
         raise Refusal("the engine does not count whole units as DuckDB does", accepted=ACCEPTED)
     _require_one_text(engine, scattered, table, place, order)
     return engine
 
 
 def _order(table: Sent) -> Order:
-    """Counts by every column, three rows of a unit at most, with a flag that a worker's process computes."""
+    """Returns an order that counts by every column, with at most three rows of a unit, and a flag from a worker."""
     names = [name for name, _ in COLUMNS[1:]]
     listed = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in names)
     program = Program(
         "SELECT try(ln(CAST(x AS DOUBLE))) > 2 AS rare FROM dpduck_batch", pa.schema([("rare", pa.bool_())])
     )
     asking = Asking(f"SELECT unit, text AS x, {listed} FROM {table.sql}", ("x",), program, 4)
-    kept = f"SELECT * FROM ({asking.answered_sql}) WHERE unit IS NOT NULL"
+    valid = f"SELECT * FROM ({asking.answered_sql}) WHERE unit IS NOT NULL"
     bounded = (
-        f"SELECT * FROM ({kept}) QUALIFY row_number() OVER (PARTITION BY unit ORDER BY hash({', '.join(names)})) <= 3"
+        f"SELECT * FROM ({valid}) QUALIFY row_number() OVER (PARTITION BY unit ORDER BY hash({', '.join(names)})) <= 3"
     )
     stage = f"SELECT {', '.join(names)}, rare, count(*) AS dpduck_total_0 FROM ({bounded}) GROUP BY ALL"
     with duckdb.connect() as connection:
@@ -77,14 +77,14 @@ def _order(table: Sent) -> Order:
         return Order((table,), (), asking, stage, {}, passes_that_are_off(connection), least_room())
 
 
-def _sums(nothing: pa.Table, found: list[pa.Table]) -> list[dict[str, Any]]:
-    with duckdb.connect() as connection, added(connection, nothing, found) as (sql, second):
+def _sums(nothing: pa.Table, partials: list[pa.Table]) -> list[dict[str, Any]]:
+    with duckdb.connect() as connection, added(connection, nothing, partials) as (sql, second):
         rows = second.execute(f"SELECT * FROM ({sql}) ORDER BY ALL").to_arrow_table().to_pylist()
     return list(rows)
 
 
 def _require_one_text(engine: SparkEngine, rows: dict[str, Any], table: Sent, place: Place, order: Order) -> None:
-    """Refuses an engine that quotes rows where a task fails."""
+    """Refuses an engine that quotes rows when a task fails."""
     failing = replace(
         order, asking=Asking("SELECT 1"), stage_sql="SELECT CAST('dpduck canary' AS BIGINT) AS dpduck_total_0"
     )

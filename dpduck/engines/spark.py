@@ -1,6 +1,6 @@
-"""Spark Connect: what an engine says of its tables, and orders carried out over rows that it groups by whole units.
+"""Spark Connect: an engine's descriptions of its tables, and orders over rows that it groups by whole units.
 
-Spark 4, Databricks and Sail speak this protocol. pyspark is imported here alone, when an engine is attached.
+Spark 4, Databricks and Sail speak this protocol. Only this module imports pyspark, when an engine is attached.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TYPES = {
     "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT",
     "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
 }  # fmt: skip
-"""DuckDB's types of what travels through Arrow as it is. A timestamp of a session's time zone, char(n), texts under a
-collation and nested values do not."""
+"""DuckDB's types of the values that travel through Arrow unchanged. Timestamps of a session's time zone, char(n), texts
+under a collation and nested values do not."""
 
 Columns = tuple[tuple[str, str], ...]
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
@@ -39,7 +39,7 @@ ACCEPTED = "a table with rows of its own (MANAGED or EXTERNAL), named as schema.
 
 @dataclass(frozen=True)
 class Described:
-    """What an engine says of a table. columns: names and DuckDB's types. identity: what tells it from every other."""
+    """An engine's description of a table. columns: names and DuckDB types. identity: a text that no other table has."""
 
     columns: Columns
     identity: str
@@ -47,9 +47,9 @@ class Described:
 
 @dataclass(frozen=True)
 class Place:
-    """A table in an engine. unit: the column that says whose a row is; None where each row is a unit.
+    """A table in an engine. unit: the column with the unit of a row. None if each row is a unit.
 
-    every: whether rows without a unit are read, too, for the owner's eyes.
+    every: whether rows without a unit are read as well, for the owner's eyes.
     """
 
     there: str
@@ -60,9 +60,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Packed:
-    """Tables that lie in an engine as pieces of whole units. there: where, in one table of so many pieces.
+    """Tables that lie in one table of an engine, as pieces of whole units. there: its name. pieces: their number.
 
-    identity: of that table. mark: with which names of pieces begin. tables: names in SQL, with all of their columns.
+    identity: its identity. mark: the start of all names of pieces. tables: names in SQL, with all columns.
     """
 
     there: str
@@ -73,9 +73,9 @@ class Packed:
 
 
 def connected(address: str) -> Any:
-    """Returns a session of a Spark Connect server."""
+    """Opens a session of a Spark Connect server."""
     main = sys.modules["__main__"]
-    if not hasattr(main, "__file__"):  # as of python -c: pyspark takes that for its own doctests, and ends the process
+    if not hasattr(main, "__file__"):  # as in python -c: pyspark would take this for its doctests, and end the process
         main.__file__ = ""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra, which the core does without
@@ -83,18 +83,18 @@ def connected(address: str) -> Any:
         raise Refusal("there is no client of Spark Connect", accepted="pip install '.[engines]'") from None
     try:
         return SparkSession.builder.remote(address).create()
-    except Exception:  # what it says may hold a token
+    except Exception:  # its error may hold a token
         raise Refusal("the engine does not answer", accepted="sc://host:15002/;use_ssl=true;token=..") from None
 
 
 class SparkEngine:
-    """A session of Spark Connect."""
+    """Engine behind a session of Spark Connect."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     def described(self, there: str) -> Described:
-        """Returns what a table is; Refusal where it is no table of its own rows, or has types that do not travel."""
+        """Describes a table. Refuses anything but a table with rows of its own, and types that do not travel."""
         if not _NAME.fullmatch(there):
             raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)
         try:
@@ -107,10 +107,10 @@ class SparkEngine:
             raise Refusal(f"{there} is a {str(kind.tableType).lower()}, not a table", accepted=ACCEPTED)
         if any(word in name for name in facts for word in _NOT_ALL_ROWS):
             raise Refusal(f"{there} has row filters or masks: its rows depend on who reads", accepted=ACCEPTED)
-        return Described(tuple(_column(there, one) for one in fields), self._identity(there, facts))
+        return Described(tuple(_column(there, column) for column in fields), self._identity(there, facts))
 
     def _identity(self, there: str, facts: dict[str, str]) -> str:
-        """Returns Delta's id or Iceberg's uuid, else where its files lie."""
+        """Returns a table's identity: Delta's id, Iceberg's uuid, or else the location of its files."""
         uuid = re.search(r"\buuid=([0-9a-f-]{36})", facts.get("table properties", ""))
         if uuid is not None:
             return f"iceberg {uuid[1]}"
@@ -131,48 +131,48 @@ class SparkEngine:
         return list(self._session.sql(sql).collect())
 
     def carry(self, places: dict[str, Place], buckets: int, order: Order) -> Iterator[pa.Table]:
-        """Has an order carried out in so many tasks, and yields what each says.
+        """Runs an order over tables in one task for each bucket, and yields the tasks' results.
 
-        groupBy promises that a bucket's rows are in one call, whatever the engine does; a partitioning is a hint.
+        groupBy promises that a bucket's rows are in one call, whatever the engine does. A partitioning is a mere hint.
         """
         frames = {name: self._session.table(place.there) for name, place in places.items()}
         return self.carried(frames, places, buckets, order)
 
     def pack(self, places: Mapping[str, Place], buckets: int, there: str, mark: str, key: int) -> Packed:
-        """Writes tables as pieces of whole units, in a new table that the engine keeps."""
+        """Writes tables as pieces of whole units, into a new table that the engine keeps."""
         sent = [Sent((name,), place.columns, unit=place.unit) for name, place in places.items()]
         bundles = [self._bundled(sent, number, place, buckets, key) for number, place in enumerate(places.values())]
-        columns = [f"{column_name(t, c)} binary" for t, one in enumerate(sent) for c in range(len(one.columns))]
+        columns = [f"{column_name(t, c)} binary" for t, table in enumerate(sent) for c in range(len(table.columns))]
         columns += [f"{BUCKET} bigint", f"{PIECE} string", *(f"{rows_name(t)} bigint" for t in range(len(sent)))]
-        grouped = reduce(lambda whole, one: whole.unionByName(one), bundles).groupBy(BUCKET)
+        grouped = reduce(lambda whole, table: whole.unionByName(table), bundles).groupBy(BUCKET)
         pieces = grouped.applyInArrow(task_of(packing(sent, key), "pack_task", PIECES), ", ".join(columns))
         named = (f"concat('{mark}.', {PIECE}) AS {PIECE}" if name == PIECE else name for name in pieces.columns)
         pieces.selectExpr(*named).write.partitionBy(BUCKET).saveAsTable(there)
         count = int(self._rows(f"SELECT count(*) FROM {there}")[0][0])
-        tables = tuple((name, one.columns) for name, one in places.items())
+        tables = tuple((name, table.columns) for name, table in places.items())
         return Packed(there, self._identity(there, self._facts(there)), mark, count, tables)
 
     def _bundled(self, sent: Sequence[Sent], number: int, place: Place, buckets: int, key: int) -> Any:
-        """Returns the rows of one of several tables in bundles, as they go from task to task."""
+        """Returns the rows of one of several tables as bundles, which go from task to task."""
         columns = [f"{_quoted(name)} AS {column_name(0, n)}" for n, (name, _) in enumerate(place.columns)]
         bucket = f"{_bucket(replace(place, every=True), buckets)} AS {BUCKET}"
         rows = self._session.table(place.there).selectExpr(*columns, bucket)
-        listed = [f"{column_name(0, n)} binary" for n in range(max(len(one.columns) for one in sent))]
+        listed = [f"{column_name(0, n)} binary" for n in range(max(len(table.columns) for table in sent))]
         schema = [f"{BUCKET} bigint, {TABLE} bigint, {OTHERS} bigint", *listed]
         return rows.mapInArrow(task_of(packing(sent, key, number), "bundle_task", PIECES), ", ".join(schema))
 
     def is_packed(self, packed: Packed) -> bool:
-        """Tells whether a packed table is where it was written, with all of its pieces, each once."""
+        """Tells whether a packed table is where it was written, with every piece exactly once."""
         marked = f"count(DISTINCT CASE WHEN {PIECE} LIKE '{packed.mark}.%' THEN {PIECE} END)"
         try:
-            (found,) = self._rows(f"SELECT count(*), {marked} FROM {packed.there}")
+            (row,) = self._rows(f"SELECT count(*), {marked} FROM {packed.there}")
             identity = self._identity(packed.there, self._facts(packed.there))
-            return identity == packed.identity and set(found) == {packed.pieces}
+            return identity == packed.identity and set(row) == {packed.pieces}
         except Exception:
             return False
 
     def packed_rows(self, packed: Packed, table: str) -> int:
-        """Returns how many rows of a table were packed, for its owner's eyes."""
+        """Counts the rows of a table when it was packed, for its owner's eyes."""
         number = [name for name, _ in packed.tables].index(table)
         return int(self._rows(f"SELECT sum({rows_name(number)}) FROM {packed.there}")[0][0] or 0)
 
@@ -181,7 +181,7 @@ class SparkEngine:
         self._session.sql(f"DROP TABLE IF EXISTS {there}").collect()
 
     def carry_packed(self, packed: Packed, order: Order) -> Iterator[pa.Table]:
-        """Has an order carried out over pieces, wherever the engine reads them: each piece once, or it fails."""
+        """Runs an order over pieces, wherever the engine reads them. Fails unless each piece is read exactly once."""
         listed, tables = [PIECE], dict(packed.tables)
         for number, table in enumerate(table for table in order.tables if table.rows is None):
             place, names = list(tables).index(table.sql), [name for name, _ in tables[table.sql]]
@@ -191,47 +191,47 @@ class SparkEngine:
                 for n, (name, _) in enumerate(table.columns)
             ]
         rows = self._session.table(packed.there).selectExpr(*listed)
-        found, seen = (
+        results, seen = (
             rows.mapInArrow(task_of(order, "answer_packed", PIECES), f"{PIECE} string, {PARTIAL} binary"),
             list[str](),
         )
-        for pieces, body in self._said(found):
+        for pieces, body in self._said(results):
             seen += str(pieces).split()
             if body is not None:
                 yield pa.ipc.open_stream(body).read_all()
-        named = {one for one in seen if one.startswith(f"{packed.mark}.")}
+        named = {piece for piece in seen if piece.startswith(f"{packed.mark}.")}
         if not packed.pieces == len(seen) == len(named):
             raise InternalError(reader.FAILED)
 
     def made_up(self, rows: pa.Table, partitions: int) -> Any:
-        """Returns public rows that are scattered over partitions."""
+        """Returns public rows as a frame that is scattered over partitions."""
         return self._session.createDataFrame(rows).repartition(partitions)
 
     def carried(
         self, frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order
     ) -> Iterator[pa.Table]:
-        """Yields the same over rows that are at hand."""
+        """Yields the results of an order over the given frames, one frame for each table."""
         whole = _cut(frames, places, buckets, order)
-        found = whole.groupBy(BUCKET).applyInArrow(task_of(order, "answer_task"), f"{PARTIAL} binary")
-        for (body,) in self._said(found):
+        results = whole.groupBy(BUCKET).applyInArrow(task_of(order, "answer_task"), f"{PARTIAL} binary")
+        for (body,) in self._said(results):
             yield pa.ipc.open_stream(body).read_all()
 
-    def _said(self, found: Any) -> Iterator[Sequence[Any]]:
-        """Yields what tasks say as it comes; at once where the engine is in this process: it would run them in turn."""
+    def _said(self, results: Any) -> Iterator[Sequence[Any]]:
+        """Yields results as tasks end. An engine in this process gives all at once: it would run tasks in turn."""
         if ".connect." in type(self._session).__module__:
-            yield from found.toLocalIterator()
+            yield from results.toLocalIterator()
         else:
-            for batch in found.toArrow().to_batches(max_chunksize=1):
+            for batch in results.toArrow().to_batches(max_chunksize=1):
                 yield [column[0].as_py() for column in batch.columns]
 
 
 def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order) -> Any:
-    """Returns the rows that a job groups: those of its tables, or integers that were made of parts of them."""
+    """Returns the rows that a job groups: the rows of its tables, or integers computed from parts of the rows."""
     first = order.before or order
-    named = [(places[one.sql], one, frames[one.sql]) for one in first.tables if one.rows is None]
+    named = [(places[item.sql], item, frames[item.sql]) for item in first.tables if item.rows is None]
     if order.before is None:
-        return _whole([_chosen(number, *one, order) for number, one in enumerate(named)], buckets)
-    rows = _whole([_chosen(number, *one, first) for number, one in enumerate(named)], 1).drop(
+        return _whole([_chosen(number, *item, order) for number, item in enumerate(named)], buckets)
+    rows = _whole([_chosen(number, *item, first) for number, item in enumerate(named)], 1).drop(
         BUCKET, *([TABLE] if len(named) == 1 else [])
     )
     if first.crowds is None:
@@ -239,17 +239,17 @@ def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: 
     alike = f"hash({UNIT}) % {GROUPS}"
     columns = f"*, CAST({alike} AS INTEGER) AS {ALIKE}, CAST({alike} % {buckets} AS BIGINT) AS {BUCKET}"
     first, crowds = (
-        replace(one, stage_sql=f"SELECT {columns} FROM ({one.stage_sql})") for one in (first, first.crowds)
+        replace(item, stage_sql=f"SELECT {columns} FROM ({item.stage_sql})") for item in (first, first.crowds)
     )
     task = task_of(replace(first, crowds=crowds), "made_task")
     return rows.mapInArrow(task, f"{BUCKET} bigint, {PARTIAL} binary")
 
 
 def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) -> tuple[Place, Any]:
-    """Returns the columns of a table that an order names, by number; of crowded units, the first rows of each part."""
+    """Returns the columns of a table that an order names, by number. Keeps each part's first rows of crowded units."""
     own = table.columns
-    kept = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
-    rows = kept.selectExpr(*(f"{_quoted(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
+    own_rows = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
+    rows = own_rows.selectExpr(*(f"{_quoted(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
     columns = tuple((column_name(number, n), of) for n, (_, of) in enumerate(own))
     unit = next((column_name(number, n) for n, (name, _) in enumerate(own) if name == place.unit), None)
     if order.key is not None and unit is not None:
@@ -259,7 +259,7 @@ def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) ->
 
 
 def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
-    """Returns the rows of all tables as one frame, with the columns of all, their bucket and their table's number."""
+    """Returns the rows of all tables as one frame, with all columns, the bucket and the table's number."""
     whole = None
     for number, (place, rows) in enumerate(named):
         columns = [name for name, _ in place.columns]
@@ -273,7 +273,7 @@ def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
 
 
 def _bucket(place: Place, buckets: int) -> str:
-    """Returns the bucket of a row: that of its unit, or any where rows are units, or have none."""
+    """Writes the bucket of a row: its unit's bucket, or any bucket if the row is a unit or has no unit."""
     anywhere = f"pmod(xxhash64({', '.join(_quoted(name) for name, _ in place.columns)}), {buckets})"
     if place.unit is None:
         return anywhere
@@ -286,18 +286,18 @@ def _bucket(place: Place, buckets: int) -> str:
 def _column(there: str, described: Any) -> tuple[str, str]:
     name, type_name = described.name, described.dataType.simpleString()
     padded = str((described.metadata or {}).get(_PADDED, "")).lower().startswith("char")
-    known = type_name.upper() if _DECIMAL.fullmatch(type_name) else TYPES.get(type_name)
-    if known is None or padded:
+    own_type = type_name.upper() if _DECIMAL.fullmatch(type_name) else TYPES.get(type_name)
+    if own_type is None or padded:
         raise Refusal(
             f"{there}.{name} is {'char' if padded else type_name.partition('<')[0]}, which does not travel",
             accepted=f"columns of {', '.join(TYPES)} and decimal; or a table without it",
         )
-    return name, known
+    return name, own_type
 
 
 def _spark_type(type_name: str) -> str:
-    known = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "bigint", "BLOB": "binary"}
-    return known.get(type_name, type_name)
+    types = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "bigint", "BLOB": "binary"}
+    return types.get(type_name, type_name)
 
 
 def _quoted(name: str) -> str:

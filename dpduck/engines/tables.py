@@ -1,4 +1,4 @@
-"""Tables of engines as a database knows them: empty twins in its catalog, records in its store, and who counts them."""
+"""Tables of engines in a database: empty twins in its catalog, records in its store, and the places that count them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from dpduck.values.sqltypes import sql_type
 
 ROWS_OF_BUCKET = 1_000_000
 FEWEST, USUAL, MOST = 8, 64, 4096
-"""Buckets: by EXPECT ROWS, which is public; so many where nothing is said."""
+"""Numbers of buckets: the least, the number without EXPECT ROWS, and the most. EXPECT ROWS is public."""
 
 LARGEST_PUBLIC = 64 << 20
-"""Bytes of a public table, which every task gets whole."""
+"""Most bytes of a public table, since every task gets the whole table."""
 
 ATTACHED = "dpduck.attach_spark(con, 'sc://host:15002', name={name!r}, tables=[..])"
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A table that is an engine's, as the store says. there: its name in the engine."""
+    """Record of an engine's table in the store. there: its name in the engine."""
 
     table: str
     engine: str
@@ -48,7 +48,7 @@ class Recorded:
 
 
 class EngineTables:
-    """What is attached to one database; and what ever was, by the store."""
+    """Engines that are attached to one database, and the store's records of all tables that ever were attached."""
 
     def __init__(self, open_cursor: OpenCursor, store: str, policies: PolicyStore, workers: Workers) -> None:
         self._open_cursor, self._policies, self._workers = open_cursor, policies, workers
@@ -59,31 +59,31 @@ class EngineTables:
         self.prepared.read_records()
 
     def attach(self, name: str, engine: SparkEngine, tables: Sequence[str], buckets: int | None) -> list[str]:
-        """Puts empty twins of an engine's tables into the catalog, as name.schema.table; their names."""
+        """Puts empty twins of an engine's tables into the catalog, as name.schema.table. Returns their names."""
         require_plain_names(name)
         probed(engine, self._workers)
-        found = {there: engine.described(there) for there in tables}
+        descriptions = {there: engine.described(there) for there in tables}
         named = {there: TableName((name, *there.split(".")[-2:])) for there in tables}
-        if len({one.sql for one in named.values()}) < len(found):
+        if len({table.sql for table in named.values()}) < len(descriptions):
             raise Refusal("two tables have one schema and name", accepted="one of them, or two names of engines")
         with self._open_cursor() as cursor:
-            for there, described in found.items():
+            for there, described in descriptions.items():
                 self._require_same(named[there], described)
             try:
                 cursor.execute(f"ATTACH ':memory:' AS {quote_identifier(name)} (READ_WRITE)")
             except duckdb.Error:
                 raise Refusal(f"{name!r} cannot be attached", accepted="a name that no database has") from None
             cursor.execute(f"CREATE SCHEMA {quote_identifier(name)}.{TWINS}")
-            for there, described in found.items():
+            for there, described in descriptions.items():
                 self._put(cursor, named[there], name, there, described)
         self._engines[name] = engine, buckets
         self.prepared.clear(name)
-        return [str(one) for one in named.values()]
+        return [str(table) for table in named.values()]
 
     def _require_same(self, table: TableName, described: Described) -> None:
-        """Refuses another table under the name of one with a policy: its budget is not that one's."""
-        known = self._recorded().get(table.sql)
-        if self._policies.last_revision(table)[0] and (known is None or known.identity != described.identity):
+        """Refuses a new table under the name of a table with a policy, since the budget is the old table's."""
+        record = self._recorded().get(table.sql)
+        if self._policies.last_revision(table)[0] and (record is None or record.identity != described.identity):
             raise Refusal(f"{table} has a policy, of another table", accepted="another name for this engine")
 
     def _put(
@@ -106,20 +106,20 @@ class EngineTables:
         return self._held
 
     def known(self, name: str) -> list[str]:
-        """Returns the tables that were ever attached of an engine of this name, as it calls them."""
-        return sorted(one.there for one in self._recorded().values() if one.engine == name)
+        """Returns the engine's names of all tables that were ever attached from an engine of this name."""
+        return sorted(record.there for record in self._recorded().values() if record.engine == name)
 
     def has(self, table: TableName) -> bool:
-        """Tells whether a table is an engine's: as the store says, or by the engines that are attached."""
+        """Tells whether a table is an engine's, by the store's records or by the attached engines."""
         return table.parts[0] in self._engines or table.sql in self._recorded()
 
     def require_here(self, table: TableName, what: str, accepted: str) -> None:
-        """Refuses what is not done with an engine's table."""
+        """Refuses an operation that an engine's tables do not allow. what: the operation, for the message."""
         if self.has(table):
             raise Refusal(f"{table} is an engine's table, and cannot be {what}", accepted=accepted)
 
     def require_policy(self, table: TableName, unit_type: str | None) -> None:
-        """Refuses a second budget for one table, and units that an engine may group apart."""
+        """Refuses a second budget for one table, and units with equal values that an engine may group apart."""
         recorded = self._recorded()
         own = recorded.get(table.sql)
         if own is None:
@@ -135,13 +135,13 @@ class EngineTables:
             )
 
     def place(self, rows: Rows) -> EnginePlace | None:
-        """Tells who counts the rows of a statement; None where all of its tables are here."""
-        private = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads)]))
+        """Returns the engine's place that counts a statement's rows. None if all tables of the statement are here."""
+        private = list(dict.fromkeys([rows.table, *(item.table for item in rows.reads)]))
         for table, _ in rows.public_digests:  # declared when a DuckDB of this name was attached
             self.require_here(table, "read as a public table", "a public copy in DuckDB")
         if not any(map(self.has, private)):
             return None
-        shapes = {table: tuple((one.name, one.type_name) for one in columns) for table, columns, _ in rows.shapes}
+        shapes = {table: tuple((item.name, item.type_name) for item in columns) for table, columns, _ in rows.shapes}
         name = self.engine_of(private)
         prepared, public = self.prepared.of(private), [table for table, _ in rows.public_digests]
         moment = "" if prepared is None else prepared.packed.mark
@@ -150,15 +150,15 @@ class EngineTables:
     def columns(
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[Column]
     ) -> Callable[[str, Mapping[str, object]], list[Any]]:
-        """Returns what reads sums over a table's rows by SQL and parameters (SUMS), for its owner's eyes."""
+        """Returns a function that reads sums (SUMS) over a table's rows by SQL and parameters, for its owner's eyes."""
         if not self.has(table):
             return partial(reader.columns, cursor)
-        shapes = {table: tuple((one.name, one.type_name) for one in listed)}
+        shapes = {table: tuple((column.name, column.type_name) for column in listed)}
         rows = self._opened(self.engine_of([table]), [table], [], shapes, cursor, every=True)
         return partial(columns_in_engine, cursor, rows, self._workers)
 
     def engine_of(self, private: Sequence[TableName]) -> str:
-        """Returns the one engine that has these tables; a Refusal where there is none."""
+        """Returns the name of the engine that has all these tables. Refuses if there is no such engine."""
         name, recorded = next(table.parts[0] for table in private if self.has(table)), self._recorded()
         if any(table.parts[0] != name for table in private):
             raise Refusal(
@@ -178,7 +178,7 @@ class EngineTables:
         every: bool = False,
         prepared: Prepared | None = None,
     ) -> EngineRows:
-        """Returns the engine for one statement, once its tables are what they were."""
+        """Returns an engine's rows for one statement, after a check that its tables are unchanged."""
         (engine, buckets), policies = self._engines[name], list(map(self._policies.required_policy, private))
         if not every and prepared != self.prepared.of(private):
             raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again")
@@ -193,24 +193,24 @@ class EngineTables:
     def _places(
         self, name: str, policies: Sequence[Policy], shapes: Mapping[TableName, Columns], every: bool = False
     ) -> dict[str, Place]:
-        """Returns where tables lie in their engine, once they are what they were."""
+        """Returns the places of tables in their engine, after a check that the tables are unchanged."""
         recorded, places = self._recorded(), dict[str, Place]()
-        for table, policy in ((one.table, one) for one in policies):
-            known, unit = recorded[table.sql], unit_column(policy, shapes[table])
-            if self._engines[name][0].described(known.there) != Described(shapes[table], known.identity):
+        for table, policy in ((entry.table, entry) for entry in policies):
+            record, unit = recorded[table.sql], unit_column(policy, shapes[table])
+            if self._engines[name][0].described(record.there) != Described(shapes[table], record.identity):
                 raise Refusal(f"{table} changed in its engine", accepted=ATTACHED.format(name=name) + " again")
-            places[table.sql] = Place(known.there, shapes[table], unit, every)
+            places[table.sql] = Place(record.there, shapes[table], unit, every)
             self.require_policy(table, None if unit is None else dict(shapes[table])[unit])
         _require_one_type(places.values())
         return places
 
     def _placed(self, policies: Sequence[Policy]) -> Placed:
-        """Returns tables of one engine as they lie there now, with the columns of their twins."""
-        name, shapes = self.engine_of([one.table for one in policies]), dict[TableName, Columns]()
+        """Returns tables of one engine in their present state, with the columns of their twins."""
+        name, shapes = self.engine_of([policy.table for policy in policies]), dict[TableName, Columns]()
         with self._open_cursor() as cursor:
-            for one in policies:
-                rows = cursor.execute(f"DESCRIBE {one.table.sql}").fetchall()
-                shapes[one.table] = tuple((str(row[0]), str(row[1])) for row in rows)
+            for policy in policies:
+                rows = cursor.execute(f"DESCRIBE {policy.table.sql}").fetchall()
+                shapes[policy.table] = tuple((str(row[0]), str(row[1])) for row in rows)
         engine, buckets = self._engines[name]
         there = self._recorded()[policies[0].table.sql].there
         return Placed(name, engine, there, self._places(name, policies, shapes), buckets or _buckets(policies))
@@ -225,7 +225,7 @@ def _buckets(policies: Sequence[Policy]) -> int:
 
 
 def _require_one_type(places: Iterable[Place]) -> None:
-    """Refuses tables whose units are of types that an engine hashes apart."""
+    """Refuses tables with units of types that an engine hashes apart."""
     types = {dict(place.columns)[place.unit] for place in places if place.unit is not None}
     kinds = {"BIGINT" if sql_type(type_name).is_integer else type_name for type_name in types}
     if len(kinds) > 1:

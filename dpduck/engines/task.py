@@ -1,7 +1,7 @@
-"""Makes the function that an engine runs over the rows of whole units: by value, with all that it needs of dpduck.
+"""Function that an engine runs over rows of whole units. It travels by value, with the files of dpduck that it needs.
 
-A task has duckdb and pyarrow, and no dpduck. What it runs are the very files that count here, sent as texts, under a
-name that no installed dpduck has. Whatever fails there says one fixed text.
+A task has duckdb and pyarrow, and no dpduck. It runs the same files that count here. They are sent as texts, under a
+name that no installed dpduck has. Every failure there has one fixed text.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ SENT = (
     *("values.errors", "values.quoting", "kernel.worker.worker", "kernel.worker.workers"),
     *("kernel.rows.reader", "kernel.worker.answered", "kernel.places.orders", "engines.pieces"),
 )
-"""In an order in which each imports only from those before it."""
+"""Files to send, in an order where each imports only from earlier ones."""
 
 ORDERS, PIECES = "kernel.places.orders", "engines.pieces"
 STREAMS = ("cut_task", "made_task", "bundle_task", "answer_packed")
 FAILED = "counting failed"
 TASKS = 8
-"""Worker processes that one process of an engine keeps: it may run so many tasks beside each other."""
+"""Most idle worker processes that one process of an engine keeps. It may run as many tasks side by side."""
 
 
 def _loader() -> Callable[[], Any]:
-    """Returns the function that puts dpduck's files into a process, once, and gives their root, with its workers."""
+    """Returns a function that loads dpduck's files into a process once, and returns their root with its workers."""
     texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
     mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
     sent = {
@@ -68,22 +68,22 @@ def _loader() -> Callable[[], Any]:
 
 
 def task_of(order: Order, name: str, module: str = ORDERS) -> Callable[[Any], Any]:
-    """Returns a function of a module that is sent, as a client sends it by value: it names the standard library alone.
+    """Wraps a function of a sent module, so that a client sends it by value. It names only the standard library.
 
-    Of those in STREAMS, it takes and gives batch after batch.
+    For a function in STREAMS, the wrapper takes and yields batch after batch.
     """
     loaded, plain, failed = _loader(), order.plain(), FAILED
 
     def answering(given: Any) -> Any:
-        found = None
+        result = None
         try:
             root = loaded()
-            found = root.function(module, name)(plain, given, root.workers)
+            result = root.function(module, name)(plain, given, root.workers)
         except Exception:  # noqa: S110  # whatever it says could quote data
             pass
-        if found is None:
+        if result is None:
             raise RuntimeError(failed)
-        return found
+        return result
 
     def streaming(given: Any) -> Any:
         done = False

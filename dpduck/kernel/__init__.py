@@ -1,1 +1,1 @@
-"""Rows that carry their privacy unit, and expressions over one row: what a referee of dpduck reads first."""
+"""Rows that carry their privacy unit, and expressions over one row. A referee of dpduck begins here."""

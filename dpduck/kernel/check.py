@@ -1,8 +1,8 @@
-"""Verifies that the rows of a statement carry their privacy unit, by facts about their tables.
+"""Check that the rows of a statement carry their privacy unit, from facts about the stored tables alone.
 
-docs/privacy.md, section 3, has the theorem, a rule for each node, and the proof. A function here is named by its node.
-Everything that no rule covers is refused: rows of SQL, other joins, tables without facts, and columns of other types
-than they are stored with. Tables are named as facts name them, and columns and aliases are plain or quoted names. So no
+docs/privacy.md, section 3, has the theorem, a rule for each node, and the proof. Functions are named after their nodes.
+Everything that no rule covers is refused: rows of SQL, other joins, tables without facts, and columns under another
+type than their stored type. Tables are named as in the facts. Columns and aliases are plain or quoted names. So no
 other text of a statement is in the kernel's SQL.
 """
 
@@ -68,35 +68,35 @@ _PUBLIC = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
 _PRIVATE = (*_PUBLIC, "RIGHT JOIN", "FULL JOIN")
 
 _NO_VALUES = (Coded, Referenced, Together, FirstOf, InPeriod, Numbered, SamePeriod)
-"""Nodes that the kernel alone puts where they belong."""
+"""Nodes of units, periods and codes. They have rules of their own, and are refused in any other value or condition."""
 
 _FIELDS = (Expression, tuple, str, int, Fraction, NoneType)
-"""What a field of a node holds: nodes_of looks into nodes and tuples alone."""
+"""Allowed types of a node's fields. nodes_of looks into nodes and tuples alone, so other types could hide a node."""
 
 Named = tuple[str, str]
-"""A column of a relation: its alias, and its folded name."""
+"""A column: the alias of its relation, and its folded name."""
 
 Choice = tuple[Expression, ...]
-"""Units of which the first that is not NULL is the unit of a row."""
+"""Units in order. The first that is not NULL is the unit of a row."""
 
 
 class NotVerified(InternalError):
-    """Refuses rows that are not shown to carry their unit."""
+    """Refusal of rows without proof that they carry their unit."""
 
 
 def verified(holds: bool, what: str) -> None:
-    """Refuses rows that break a rule."""
+    """Refuses rows unless a rule holds."""
     if not holds:
         raise NotVerified(f"{what}; nothing was charged")
 
 
 @dataclass(frozen=True)
 class Carried:
-    """The privacy unit of the rows of a source. key: its name in the ledger, "" of a source of public rows alone.
+    """Privacy unit of a source's rows. key: its name in the ledger, "" if all rows are public.
 
-    choices: each of them is the unit of a row; () where rows are units. links: columns, and names under which
-    equal values tell one unit. types: of all columns. word: of PER, "" where units are for all time.
-    collated: whether a collation compares some text. aliases: of all relations, also of those that are looked at alone.
+    choices: alternative forms of a row's unit, () if rows are units. links: link names of columns. Equal values under
+    one link name belong to one unit. types: types of all columns. word: PER's word, "" for units of all time. collated:
+    whether a collation compares some text. aliases: aliases of all relations, also in SEMI and ANTI joins.
     """
 
     key: str
@@ -109,12 +109,12 @@ class Carried:
 
     @property
     def units(self) -> tuple[Expression, ...]:
-        """Returns the expressions that a job may have for its unit."""
+        """Lists the expressions that a job may name as its unit."""
         return tuple(map(first_of, self.choices))
 
     @property
     def periods(self) -> tuple[Expression, ...]:
-        """Returns what tells the period of a row: numbers that are equal in each row."""
+        """Lists expressions for the number of a row's period. All are equal in each row."""
         return tuple(number for number in map(period_of, self.units) if number is not None)
 
 
@@ -126,16 +126,16 @@ def require_carried(
     facts: Facts,
     conditions: Iterable[Expression] = (),
 ) -> str:
-    """Refuses rows that do not carry this unit, and returns its name in the ledger.
+    """Refuses rows that do not carry this unit. Returns the unit's name in the ledger.
 
-    read, conditions: values and conditions that a job reads of a row.
+    read, conditions: values and conditions that a job reads from a row.
     """
     deepest = max(level for _, level in every_source(source))
     verified(deepest <= MOST_LEVELS, f"more than {MOST_LEVELS} relations inside of each other")
     carried = carried_by(source, facts)
     verified(carried.key != "", "rows of no privacy unit")
-    held = unit is None and not carried.choices
-    verified(held or unit in carried.units, "rows of another privacy unit than their policies say")
+    rows_are_units = unit is None and not carried.choices
+    verified(rows_are_units or unit in carried.units, "rows of another privacy unit than their policies say")
     _require_columns(read, carried)
     _require_conditions(conditions, carried)
     _require_free(unit, carried)
@@ -145,7 +145,7 @@ def require_carried(
 
 
 def _require_free(unit: Expression | None, carried: Carried) -> None:
-    """Refuses other relations and columns under the names of the tables that a reference leads through."""
+    """Refuses, for a unit behind references, relations with the aliases of its references and reserved column names."""
     person = person_of(unit)
     if isinstance(person, Referenced):
         steps = {fold(step.key.relation) for step in person.steps}
@@ -154,13 +154,13 @@ def _require_free(unit: Expression | None, carried: Carried) -> None:
 
 
 def carried_by(source: Source, facts: Facts) -> Carried:
-    """Returns the unit of a source's rows, from facts alone."""
+    """Computes the unit of a source's rows from facts alone."""
     verified(not source.cuts, "columns that no stored table holds")
-    found = _first(source, facts)
+    carried = _first(source, facts)
     for join in source.joins:
-        found = _joined(found, join, source.first, facts)
-    _require_conditions(source.filters, found)
-    return found
+        carried = _joined(carried, join, source.first, facts)
+    _require_conditions(source.filters, carried)
+    return carried
 
 
 def _first(source: Source, facts: Facts) -> Carried:
@@ -175,48 +175,48 @@ def _first(source: Source, facts: Facts) -> Carried:
 
 
 def _stored(stored: Stored, facts: Facts) -> Carried:
-    known = facts.get(stored.table)
-    if known is None:
+    table = facts.get(stored.table)
+    if table is None:
         raise NotVerified("a table without facts; nothing was charged")
-    verified(known.is_table, "a view in place of a table")
-    numbered = known.is_numbered and not stored.selected
+    verified(table.is_table, "a view in place of a table")
+    numbered = table.is_numbered and not stored.selected
     verified(numbered or not stored.numbered, "numbers of rows that have none")
-    names = stored.selected or tuple((name, name) for name in known.types)
-    types = {(stored.alias, fold(shown)): known.types.get(fold(own), "") for shown, own in names}
+    names = stored.selected or tuple((name, name) for name in table.types)
+    types = {(stored.alias, fold(shown)): table.types.get(fold(own), "") for shown, own in names}
     verified(len(types) == len(names) and "" not in types.values(), "a selection of no columns, or of two of one name")
-    unit = known.unit
-    moment = None if unit is None or unit.period is None else _column(stored.alias, unit.period[1], known)
+    unit = table.unit
+    moment = None if unit is None or unit.period is None else _column(stored.alias, unit.period[1], table)
     verified(stored.moment == moment, "periods of another column than their policies say")
     if unit is None:
-        return Carried("", (), {}, types, collated=known.collated, aliases=_alias(stored.alias))
+        return Carried("", (), {}, types, collated=table.collated, aliases=_alias(stored.alias))
     verified(not (stored.selected or stored.distinct), "a selection of private columns")
-    links = {(stored.alias, key): f"{stored.table}.{key}" for key in known.keys}
+    links = {(stored.alias, key): f"{stored.table}.{key}" for key in table.keys}
     if unit.reference is not None:
         own, parent, key = unit.reference
         links[stored.alias, fold(own)] = f"{parent}.{fold(key)}"
     elif len(unit.columns) == 1:
         links[stored.alias, fold(unit.columns[0])] = unit.key
-    held = _unit_of(stored.alias, unit, known, facts)
+    own_unit = _unit_of(stored.alias, unit, table, facts)
     word = "" if unit.period is None else unit.period[0]
     if moment is not None:
         verified(sql_type(moment.type_name).is_moment, "periods of a column that is no moment")
         verified(unit.reference is None, "periods of rows that refer to those of another period")
-    if held is not None and moment is not None:
-        verified(sql_type(unit_type(held)).is_unit_part, "a unit that pairs do not tell apart")
-        held = InPeriod(held, Numbered(moment, word))
-    choices = () if held is None else ((held,),)
-    return Carried(unit.key, choices, links, types, word, known.collated, _alias(stored.alias))
+    if own_unit is not None and moment is not None:
+        verified(sql_type(unit_type(own_unit)).is_unit_part, "a unit that pairs do not tell apart")
+        own_unit = InPeriod(own_unit, Numbered(moment, word))
+    choices = () if own_unit is None else ((own_unit,),)
+    return Carried(unit.key, choices, links, types, word, table.collated, _alias(stored.alias))
 
 
 def _is_reserved(column: Named) -> bool:
-    """Tells whether a name could hide a column that the kernel adds beside: dpduck_0 and so on are the language's."""
+    """Tells whether a name could hide a column that the kernel adds. Names such as dpduck_0 are the language's own."""
     _, name = column
     own = name in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP) or name[len(RESERVED) :].isdigit()
     return is_reserved(name) and not own
 
 
 def _alias(alias: str) -> frozenset[str]:
-    """Returns the name of a relation, which is written between quotes."""
+    """Returns the folded alias of a relation. Refuses a quote in it, since it is written between quotes."""
     verified('"' not in alias, "a name of a relation that is more than a name")
     return frozenset((fold(alias),))
 
@@ -228,35 +228,35 @@ def _column(alias: str, name: str, table: TableFacts) -> Column:
 
 
 def _unit_of(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expression | None:
-    """Returns the unit of a row, as it or the last of the tables that its references lead to holds it."""
-    steps, reference, own, known = list[Step](), None, alias, table
+    """Returns the unit of a row, from its own table or from the last table of its references. None: rows are units."""
+    steps, reference, own, last = list[Step](), None, alias, table
     key = unit.key
     while unit.reference is not None:
         column, parent, parent_key = unit.reference
-        start = _column(own, column, known)
+        start = _column(own, column, last)
         reference = start if reference is None else reference
         if steps:
             steps[-1] = replace(steps[-1], reference=start)
         verified(parent in facts, "a reference to a table without facts")
-        own, child, known = f"{alias}_{len(steps) + 1}", known, facts[parent]
-        verified(known.is_table, "a reference to a view")
-        verified(known.unit is not None and known.unit.key == key, "a reference to rows of another unit")
-        verified(known.unit is None or known.unit.period is None, "a reference to rows by periods")
-        verified(fold(parent_key) in known.keys, "a reference that leads to no key")
-        verified(not (child.collated or known.collated), "a reference that a collation compares")
-        steps.append(Step(parent, _column(own, parent_key, known)))
+        own, child, last = f"{alias}_{len(steps) + 1}", last, facts[parent]
+        verified(last.is_table, "a reference to a view")
+        verified(last.unit is not None and last.unit.key == key, "a reference to rows of another unit")
+        verified(last.unit is None or last.unit.period is None, "a reference to rows by periods")
+        verified(fold(parent_key) in last.keys, "a reference that leads to no key")
+        verified(not (child.collated or last.collated), "a reference that a collation compares")
+        steps.append(Step(parent, _column(own, parent_key, last)))
         verified(_are_keys(start, steps[-1].key), "a reference of another type than its key")
-        verified(len(steps) < 64 and known.unit is not None, "references in a circle")
-        unit = known.unit or unit
-    columns = tuple(_column(own, name, known) for name in unit.columns)
-    verified(not (known.collated and any(one.type_name == "VARCHAR" for one in columns)), "units under a collation")
-    verified(all(sql_type(one.type_name).is_unit for one in columns), "a unit of a type with two forms of one value")
-    verified(len(columns) < 2 or all(sql_type(one.type_name).has_one_form for one in columns), "a part of a unit")
+        verified(len(steps) < 64 and last.unit is not None, "references in a circle")
+        unit = last.unit or unit
+    columns = tuple(_column(own, name, last) for name in unit.columns)
+    verified(not (last.collated and any(part.type_name == "VARCHAR" for part in columns)), "units under a collation")
+    verified(all(sql_type(part.type_name).is_unit for part in columns), "a unit of a type with two forms of one value")
+    verified(len(columns) < 2 or all(sql_type(part.type_name).has_one_form for part in columns), "a part of a unit")
     if not columns:
         verified(not steps, "a reference to rows that are units")
         return None
-    held = Together(columns) if len(columns) > 1 else columns[0]
-    return held if reference is None else Referenced(reference, tuple(steps), held)
+    stored_unit = Together(columns) if len(columns) > 1 else columns[0]
+    return stored_unit if reference is None else Referenced(reference, tuple(steps), stored_unit)
 
 
 def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
@@ -268,8 +268,8 @@ def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
     verified(not any(map(_is_reserved, types)), "a join of columns with names of the kernel's own")
     if not right.key:
         verified(left.key != "" and join.kind in _PUBLIC, "a join that keeps rows of a public table")
-        _require_conditions([one for one in join.on if not isinstance(one, Lookup)], both)
-        _require_columns([one for one in join.on if isinstance(one, Lookup)], both)
+        _require_conditions([term for term in join.on if not isinstance(term, Lookup)], both)
+        _require_columns([term for term in join.on if isinstance(term, Lookup)], both)
         verified(not (join.content or join.first), "a private table that is cut by keys of a public one")
         _require_columns(join.keys, right)
         verified(not (collated and join.keys), "keys of a public table that a collation compares")
@@ -278,130 +278,130 @@ def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
     verified(bool(left.choices and right.choices) and not collated, "a join of rows that are units, or of collations")
     verified(left.word == right.word, "a join of rows by periods and of others")
     both = replace(both, choices=(), links={**left.links, **right.links})
-    same = [one for one in join.on if isinstance(one, SamePeriod)]
-    verified(all(_of_both(one, left, right) for one in same), "an equality of other periods than those of the rows")
+    same = [term for term in join.on if isinstance(term, SamePeriod)]
+    verified(all(_of_both(term, left, right) for term in same), "an equality of other periods than those of the rows")
     verified(bool(same) or not left.word, "rows of two periods")
-    _require_conditions([one for one in join.on if not isinstance(one, SamePeriod)], both)
-    linked = any(_is_link(one, left, right) for one in join.on) or _are_linked(join, left, right)
+    _require_conditions([term for term in join.on if not isinstance(term, SamePeriod)], both)
+    linked = any(_is_link(term, left, right) for term in join.on) or _are_linked(join, left, right)
     verified(linked, "rows of two units")
     _require_cut(join, *((left, first) if join.first else (right, join.right.first)))
     return _kept(join.kind, left, right, both)
 
 
 def _require_cut(join: Join, side: Carried, first: First) -> None:
-    """Refuses a cut of a private table by columns that do not tell one unit, or not all of its rows apart."""
+    """Refuses a cut of a private table unless the cut's keys tell one unit, and all columns of the table order it."""
     alias, cut = "" if isinstance(first, Grouped) else fold(first.alias), (*join.keys, *join.content)
-    verified(all(fold(one.relation) == alias for one in cut), "a cut by another table's columns")
+    verified(all(fold(column.relation) == alias for column in cut), "a cut by another table's columns")
     alone = bool(join.copies) == bool(join.content) >= bool(join.keys)
     verified(alone, "a cut of private rows by nothing of their own")
-    own = any(named(one) in side.links for one in join.keys) or any(
-        {named(part) for part in unit.parts} <= {named(one) for one in join.keys} for unit in _held_together(side)
+    own = any(named(column) in side.links for column in join.keys) or any(
+        {named(part) for part in unit.parts} <= {named(column) for column in join.keys} for unit in _held_together(side)
     )
     verified(own or not join.content, "a table that is cut by columns of several units")
     beside = (UNIT_COLUMN, PERIOD_COLUMN)
-    _require_columns([one for one in cut if fold(one.name) not in beside], side)
+    _require_columns([column for column in cut if fold(column.name) not in beside], side)
     every = {name for relation, name in side.types if fold(relation) == alias} - set(beside)
-    whole = not join.content or every <= {fold(one.name) for one in join.content}
+    whole = not join.content or every <= {fold(column.name) for column in join.content}
     verified(whole, "a cut by less than all columns of a table")
 
 
 def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
-    """Returns the rows of a join: an outer one keeps those of one side alone, with the unit of that side."""
+    """Returns the unit of a join's rows. Rows of one side alone, in an outer join, have the unit of that side."""
     if kind in LOOKING:
         return replace(both, choices=left.choices, links=left.links, types=left.types)
     if kind == "JOIN":
         return replace(both, choices=left.choices + right.choices)
     if kind != "FULL JOIN":
         return replace(both, choices=right.choices if kind == "RIGHT JOIN" else left.choices)
-    pairs = [one + other for one in left.choices for other in right.choices]
-    direct = [one for one in pairs if not any(isinstance(person_of(unit), Referenced) for unit in one)]
-    types = [{sql_type(unit_type(unit)) for unit in one} for one in direct]
-    alike = [one for one, own in zip(direct, types, strict=True) if len(own) == 1 or all(t.is_integer for t in own)]
+    pairs = [units + other for units in left.choices for other in right.choices]
+    direct = [units for units in pairs if not any(isinstance(person_of(unit), Referenced) for unit in units)]
+    types = [{sql_type(unit_type(unit)) for unit in units} for units in direct]
+    alike = [units for units, own in zip(direct, types, strict=True) if len(own) == 1 or all(t.is_integer for t in own)]
     verified(bool(alike), "a FULL JOIN of units that cannot be compared")
     return replace(both, choices=tuple(alike))
 
 
 def _of_both(same: SamePeriod, left: Carried, right: Carried) -> bool:
-    """Tells whether an equality of periods is of those of both sides."""
+    """Tells whether an equality compares a period of the left rows with a period of the right rows."""
     return same.ours in left.periods and same.theirs in right.periods
 
 
 def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
-    """Tells whether a condition is an equality of two columns by which rows of both sides are of one unit."""
+    """Tells whether a condition equates columns of both sides with one link name. Then joined rows are of one unit."""
     if not isinstance(condition, Comparison) or condition.sign != "=" or not isinstance(condition.other, Column):
         return False
-    for one, other in ((condition.column, condition.other), (condition.other, condition.column)):
-        link = left.links.get(named(one))
-        if link is not None and link == right.links.get(named(other)) and _are_keys(one, other):
+    for ours, theirs in ((condition.column, condition.other), (condition.other, condition.column)):
+        link = left.links.get(named(ours))
+        if link is not None and link == right.links.get(named(theirs)) and _are_keys(ours, theirs):
             return True
     return False
 
 
-def _are_keys(one: Column, other: Column) -> bool:
-    """Tells whether values of two columns are compared without a cast, and equality is that of keys."""
-    own, theirs = sql_type(one.type_name), sql_type(other.type_name)
+def _are_keys(left: Column, right: Column) -> bool:
+    """Tells whether two columns compare as keys without a cast: two integers, or one type of keys and units."""
+    own, theirs = sql_type(left.type_name), sql_type(right.type_name)
     return (own == theirs and own.is_key and own.is_unit) or (own.is_integer and theirs.is_integer)
 
 
 def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
-    """Tells whether ON has equalities of all columns that hold a unit together on both sides."""
-    said = {frozenset(one.columns) for one in join.on if isinstance(one, Comparison) and one.sign == "="}
+    """Tells whether ON equates all columns of a unit of several columns, each with its counterpart."""
+    pairs = {frozenset(node.columns) for node in join.on if isinstance(node, Comparison) and node.sign == "="}
     ours, theirs = map(_held_together, (left, right))
     return any(
-        [column.name for column in one.parts] == [column.name for column in other.parts]
-        and all(frozenset(pair) in said and _are_keys(*pair) for pair in zip(one.parts, other.parts, strict=True))
-        for one in ours
+        [column.name for column in node.parts] == [column.name for column in other.parts]
+        and all(frozenset(pair) in pairs and _are_keys(*pair) for pair in zip(node.parts, other.parts, strict=True))
+        for node in ours
         for other in theirs
     )
 
 
 def _held_together(side: Carried) -> list[Together]:
-    """Lists the units of a side that several columns hold together."""
-    found = (person_of(unit) for (unit, *_) in side.choices)
-    return [unit for unit in found if isinstance(unit, Together)]
+    """Lists the units of several columns on one side."""
+    units = (person_of(unit) for (unit, *_) in side.choices)
+    return [unit for unit in units if isinstance(unit, Together)]
 
 
 def _united(union: Union, facts: Facts) -> Carried:
-    found = [_branch(branch, facts) for branch in union.branches]
-    keys, kinds = {one.key for one in found}, {unit_type(branch.unit) for branch in union.branches}
+    branches = [_branch(branch, facts) for branch in union.branches]
+    keys, kinds = {item.key for item in branches}, {unit_type(branch.unit) for branch in union.branches}
     verified(len(keys) == 1 and "" not in keys, "a UNION ALL of two kinds of units")
-    verified(len(kinds) == 1 or all(sql_type(one).is_integer for one in kinds), "a UNION ALL of units of two types")
+    verified(len(kinds) == 1 or all(sql_type(item).is_integer for item in kinds), "a UNION ALL of units of two types")
     verified(len({_together(branch.unit) for branch in union.branches}) == 1, "a UNION ALL of units of other columns")
     verified(len({len(branch.outputs) for branch in union.branches}) == 1, "a UNION ALL of columns that differ")
-    _require_names([name for _, name in union.branches[0].outputs], found[0].word)
+    _require_names([name for _, name in union.branches[0].outputs], branches[0].word)
     types, links = dict[Named, str](), dict[Named, str]()
     for place, (_, name) in enumerate(union.branches[0].outputs):
         outputs = [branch.outputs[place] for branch in union.branches]
-        shown = {_shown_type(one) for one, _ in outputs}
+        shown = {_shown_type(item) for item, _ in outputs}
         verified(len(shown) == 1 and all(of == name for _, of in outputs), "a UNION ALL of columns that differ")
         column = Column(union.alias, unquoted(name), shown.pop())
         types[named(column)] = column.type_name
-        told = {
-            one.links.get(named(output)) if isinstance(output, Column) else None
-            for one, (output, _) in zip(found, outputs, strict=True)
+        link_names = {
+            item.links.get(named(output)) if isinstance(output, Column) else None
+            for item, (output, _) in zip(branches, outputs, strict=True)
         }
-        link = told.pop()
-        if not told and link is not None:
+        link = link_names.pop()
+        if not link_names and link is not None:
             links[named(column)] = link
     unit = Column(union.alias, UNIT_COLUMN, unit_type(union.branches[0].unit))
-    if len(kinds) == 1:  # DuckDB has the wider of two types, of which no expression is made
+    if len(kinds) == 1:  # else DuckDB's column has the wider type, and no expression reads it
         types[named(unit)] = unit.type_name
-    verified(len({one.word for one in found}) == 1, "a UNION ALL of rows by periods and of others")
-    collated = any(one.collated for one in found)
-    every, word = {**links, named(unit): found[0].key}, found[0].word
+    verified(len({item.word for item in branches}) == 1, "a UNION ALL of rows by periods and of others")
+    collated = any(item.collated for item in branches)
+    every, word = {**links, named(unit): branches[0].key}, branches[0].word
     return Carried(keys.pop(), ((_of_relation(unit, word),),), every, types, word, collated, _alias(union.alias))
 
 
 def _of_relation(unit: Column, word: str) -> Expression:
-    """Returns the unit of a relation's rows, which stands beside them: by periods with the number of the period."""
+    """Returns the unit that stands beside a relation's rows. By periods, it includes the number of the period."""
     return InPeriod(unit, Column(unit.relation, PERIOD_COLUMN, NUMBER_TYPE)) if word else unit
 
 
 def _together(unit: Expression) -> tuple[tuple[str, str], ...]:
-    """Returns the columns that hold a unit together, by names and types, () of other units. Integers are alike."""
-    held = held_in(unit)
-    parts = held.parts if isinstance(held, Together) else ()
-    return tuple((fold(one.name), "" if sql_type(one.type_name).is_integer else one.type_name) for one in parts)
+    """Returns names and types of a unit's several columns, () for other units. All integer types count as one type."""
+    person = held_in(unit)
+    parts = person.parts if isinstance(person, Together) else ()
+    return tuple((fold(part.name), "" if sql_type(part.type_name).is_integer else part.type_name) for part in parts)
 
 
 def _shown_type(output: Expression) -> str:
@@ -413,7 +413,7 @@ def _shown_type(output: Expression) -> str:
 
 
 def _require_names(names: Iterable[str], word: str) -> None:
-    """Refuses names that are more than names, that are there twice, or that are the unit's. word: of its period."""
+    """Refuses reserved names, duplicates, the unit's own names, and text that is no name. word: PER's word or ""."""
     folded = [fold(UNIT_COLUMN), *([fold(PERIOD_COLUMN)] if word else [])]
     for name in names:
         bare = unquoted(name)
@@ -425,47 +425,47 @@ def _require_names(names: Iterable[str], word: str) -> None:
 
 
 def _branch(branch: Branch, facts: Facts) -> Carried:
-    found = carried_by(branch.source, facts)
-    verified(branch.unit in found.units, "a UNION ALL without the unit of its rows")
-    _require_free(branch.unit, found)
-    _require_columns([one for one, _ in branch.outputs], found)
-    return found
+    carried = carried_by(branch.source, facts)
+    verified(branch.unit in carried.units, "a UNION ALL without the unit of its rows")
+    _require_free(branch.unit, carried)
+    _require_columns([output for output, _ in branch.outputs], carried)
+    return carried
 
 
 def _of_units(units: Units, facts: Facts) -> Carried:
-    found = carried_by(units.source, facts)
-    verified(units.unit in found.units, "rows grouped by something else than their unit")
-    _require_free(units.unit, found)
-    verified(not any(map(_is_reserved, found.types)), "rows of units with names of the kernel's own")
-    _require_conditions(units.conditions, found)
-    _require_columns([*(one for one, _ in units.outputs), *(one.value for one in units.operands)], found)
-    texts = any(one.type_name == "VARCHAR" for one in units.operands)
-    verified(not (found.collated and texts), "features of texts that a collation compares")
-    names = [name for _, name in (*units.outputs, *units.counts)] + [one.name for one in units.features]
-    _require_names(names, found.word)
+    carried = carried_by(units.source, facts)
+    verified(units.unit in carried.units, "rows grouped by something else than their unit")
+    _require_free(units.unit, carried)
+    verified(not any(map(_is_reserved, carried.types)), "rows of units with names of the kernel's own")
+    _require_conditions(units.conditions, carried)
+    _require_columns([*(item for item, _ in units.outputs), *(item.value for item in units.operands)], carried)
+    texts = any(item.type_name == "VARCHAR" for item in units.operands)
+    verified(not (carried.collated and texts), "features of texts that a collation compares")
+    names = [name for _, name in (*units.outputs, *units.counts)] + [item.name for item in units.features]
+    _require_names(names, carried.word)
     unit = Column(units.alias, UNIT_COLUMN, unit_type(units.unit))
-    made = {Column(units.alias, unquoted(name), "BIGINT") for _, name in units.counts}
-    made |= {Column(units.alias, unquoted(one.name), _made_type(one)) for one in units.features}
-    links = {named(unit): found.key}
-    persons = list(map(person_of, found.units))
+    columns = {Column(units.alias, unquoted(name), "BIGINT") for _, name in units.counts}
+    columns |= {Column(units.alias, unquoted(item.name), _made_type(item)) for item in units.features}
+    links = {named(unit): carried.key}
+    persons = list(map(person_of, carried.units))
     for output, name in units.outputs:
         verified(isinstance(output, Column), "an output that nobody stored")
         if isinstance(output, Column):
             column = Column(units.alias, unquoted(name), output.type_name)
-            made.add(column)
-            link = found.links.get(named(output)) if units.windowed else None
-            link = found.key if output in persons else link
+            columns.add(column)
+            link = carried.links.get(named(output)) if units.windowed else None
+            link = carried.key if output in persons else link
             verified(units.windowed or link is not None, "a column of single rows beside a unit")
             links |= {named(column): link} if link is not None else {}
-    types = {named(column): column.type_name for column in (*made, *(() if _is_mixed(units.unit) else (unit,)))}
-    own = _of_relation(unit, found.word)
-    return Carried(found.key, ((own,),), links, types, found.word, found.collated, _alias(units.alias))
+    types = {named(column): column.type_name for column in (*columns, *(() if _is_mixed(units.unit) else (unit,)))}
+    own = _of_relation(unit, carried.word)
+    return Carried(carried.key, ((own,),), links, types, carried.word, carried.collated, _alias(units.alias))
 
 
 def _is_mixed(unit: Expression) -> bool:
-    """Tells whether a unit is the first of several of two types. DuckDB has the wider, which no expression reads."""
+    """Tells whether a unit is the first of units of two types. No expression reads a column of the wider type."""
     unit = person_of(unit) or unit
-    return isinstance(unit, FirstOf) and len({unit_type(one) for one in unit.choices}) > 1
+    return isinstance(unit, FirstOf) and len({unit_type(choice) for choice in unit.choices}) > 1
 
 
 def _made_type(feature: Feature) -> str:
@@ -481,24 +481,24 @@ def _made_type(feature: Feature) -> str:
 
 
 def _require_conditions(conditions: Iterable[Expression], carried: Carried) -> None:
-    """Refuses all but the database's conditions and the worker's programs."""
+    """Refuses all but conditions of the database and programs of the worker."""
     listed = list(conditions)
-    verified(all(isinstance(one, Condition | Program) for one in listed), "a condition that is none")
+    verified(all(isinstance(condition, Condition | Program) for condition in listed), "a condition that is none")
     _require_columns(listed, carried)
 
 
 def _require_columns(expressions: Iterable[Expression], carried: Carried) -> None:
-    """Refuses columns of no relation, or of another type than they have there, and SQL that is not a program's."""
+    """Refuses unknown columns, wrong types, SQL outside of a program, and nodes that are too deep or not allowed."""
     for expression in expressions:
         nodes = [*nodes_of(expression)]
         height = max(level for _, level in nodes)
         verified(height <= MOST_HEIGHT + 1, f"more than {MOST_HEIGHT} nodes of an expression inside of each other")
-        for part, _ in nodes:
-            verified(isinstance(part, Program) or not isinstance(part, Own), "SQL that nobody checked")
-            verified(not isinstance(part, _NO_VALUES), "a node that is no expression here")
-            plain = all(isinstance(value, _FIELDS) for value in vars(part).values())
+        for node, _ in nodes:
+            verified(isinstance(node, Program) or not isinstance(node, Own), "SQL that nobody checked")
+            verified(not isinstance(node, _NO_VALUES), "a node that is no expression here")
+            plain = all(isinstance(value, _FIELDS) for value in vars(node).values())
             verified(plain, "a node that hides others")
-            for column in part.columns:
+            for column in node.columns:
                 verified(
                     carried.types.get(named(column)) == column.type_name,
                     "a column of another type than it is stored with",
@@ -506,5 +506,5 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
 
 
 def named(column: Column) -> Named:
-    """Returns a column as DuckDB tells it from others."""
+    """Returns the identity of a column in DuckDB."""
     return column.relation, fold(column.name)

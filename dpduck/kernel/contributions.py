@@ -1,19 +1,19 @@
-"""What one row adds to tables of integers, and how much one privacy unit can add at most: public, exact, checked.
+"""Contribution of one row to tables of integers, and bounds for one privacy unit: public, exact, checked.
 
-A value is clamped to [low, high] and rounded to one of `steps` equal steps: k = 0 .. K. From the cell's sums of 1, k
-and k^2, which are exact, come the tables that are measured:
+A value is clamped to [low, high] and rounded to one of `steps` equal steps: k = 0 .. K. The exact sums of 1, k and k^2
+in a cell give the measured tables:
 
 * `count`: 1 for every row that contributes;
-* `sum`: the value itself in integer units u, the largest number that divides both low and the step: (low + k step)/u,
-  or its distance from a public centre;
+* `sum`: the value (low + k step)/u, or its distance from a public centre. Here u is the largest number that divides
+  both the step and low, or the step and the distance of low from the centre;
 * `squares`: the square of that distance;
 * `valued`: 1 for every row with a value;
 * `moments` of degree d: the Bernstein basis C(d, i) k^i (K - k)^(d - i), i = 0 .. d. Its members are not negative and
-  add up to K^d for every row, so that all d + 1 tables together cost no more than one. Their combinations give the
-  number of rows, the sum and, for d = 2, the sum of squares. `rest`: one more table, K^d for rows without a value.
+  add up to K^d for every row. So all d + 1 tables together cost no more than one. Their combinations give the number
+  of rows, the sum and, for d = 2, the sum of squares. `rest`: one more table, K^d for rows without a value.
 
 Sums are taken in 128-bit integers, which no number of rows can overflow, and then modulo 2^64. All later arithmetic
-is modulo 2^64 too, where it commutes with adding noise: wrapping is post-processing of the noisy answer.
+is modulo 2^64, too. It commutes with adding noise, so wrapping is post-processing of the noisy answer.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from dpduck.values.errors import InternalError
 
 MOST_STEPS = 1 << 40
 LARGEST_BOUND = 1 << 45
-SMALLEST_STEP = Fraction(1, 1 << 900)  # the arithmetic of steps stays far from what doubles round to 0
+SMALLEST_STEP = Fraction(1, 1 << 900)  # keeps the arithmetic of steps far above doubles that round to 0
 FULL = 1 << 10
 """The weight of a unit that is counted whole, where units are weighed."""
 
-MOST_SQUARED_STEPS = 1 << 15  # squares of more would leave little room for rows in 64 bits
+MOST_SQUARED_STEPS = 1 << 15  # squares of larger numbers would leave few of the 64 bits for rows
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What every row adds; a plain Contribution(condition) counts the rows for which the condition is true.
+    """Contribution of every row. A plain Contribution(condition) counts the rows for which the condition is true.
 
-    condition: None for every row. form: 'count', 'valued', 'sum', 'squares' or 'moments'.
-    value: of a row, a DOUBLE; NULL, NaN and infinities do not contribute.
-    low, high, steps: the value's public bounds and K. degree, rest: of moments.
-    reach: how far from 0 the value is at most, where that is known. stepped: whether the value is in steps already.
-    per_group: '' for rows; 'sum' or 'average': a unit's rows in a cell are first made one, whose value is clamped.
-    norm: a unit's largest squared L2 norm over all cells, 0 for any. A unit above it is weighed down
-        (loss.py), and all is counted in parts of 1/FULL.
-    centre: of a sum or of squares, is subtracted from each value.
-    shared: whether a unit has one weight for this and the next one.
+    condition: predicate of a row, None for every row. form: 'count', 'valued', 'sum', 'squares' or 'moments'.
+    value: DOUBLE of a row. NULL, NaN and infinities do not contribute.
+    low, high, steps: public bounds of the value, and K. degree, rest: parameters of moments.
+    reach: largest distance of the value from 0, if known. stepped: whether the value is a number of steps already.
+    per_group: '' to add up rows. 'sum' or 'average' merge a unit's rows in a cell first, and clamp the merged value.
+    norm: largest squared L2 norm of a unit over all cells, 0 for no limit. A unit above it is weighed down
+        (loss.py), and everything is counted in parts of 1/FULL.
+    centre: number that is subtracted from each value of a sum, or of squares.
+    shared: whether a unit has one weight for this and the next aggregate.
     """
 
     condition: Expression | None = None
@@ -71,8 +71,8 @@ class Contribution:
         most = MOST_SQUARED_STEPS if self.degree == 2 or self.form == "squares" else MOST_STEPS
         if not (self.low < self.high and 1 <= self.steps <= most):
             raise InternalError("a contribution without bounds")
-        known = self.form in ("count", "valued", "sum", "squares", "moments")
-        if not known or (self.form == "moments") != (self.degree in (1, 2)):
+        has_form = self.form in ("count", "valued", "sum", "squares", "moments")
+        if not has_form or (self.form == "moments") != (self.degree in (1, 2)):
             raise InternalError("a contribution of no known form")
         summed = self.form in ("sum", "squares") and self.value is not None
         if self.centre and not (summed and self.low <= self.centre <= self.high):
@@ -93,19 +93,19 @@ class Contribution:
 
     @property
     def unit(self) -> Fraction:
-        """Returns the worth of one integer of the tables: 1 of counts, u of sums, 1/K^d of moments."""
+        """Returns the value of one integer: 1 in tables of counts, u of sums, u^2 of squares, 1/K^d of moments."""
         if self.form in ("sum", "squares"):
             return common_divisor(self.low - self.centre, self.step) ** self._power
         return Fraction(1, self.steps**self.degree)
 
     @property
     def tables(self) -> int:
-        """Tells how many tables of integers it fills."""
+        """Returns the number of integer tables."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
     @property
     def bound(self) -> int:
-        """Returns the most that one row, or one unit in one cell, adds to all tables together."""
+        """Bounds the contribution of one row to all tables together. By group, it bounds one unit in one cell."""
         if self.form in ("sum", "squares"):
             farthest = max(abs(self.low - self.centre), abs(self.high - self.centre))
             return int(farthest**self._power / self.unit)
@@ -113,12 +113,12 @@ class Contribution:
 
     @property
     def has_squares(self) -> bool:
-        """Tells whether squares of steps are added up, too."""
+        """Tells whether squares of steps are summed, too."""
         return self.form == "squares" or self.degree == 2
 
     @property
     def of_steps(self) -> tuple[int, int]:
-        """Returns a and b, where a + b k is a row's distance from the centre in integers."""
+        """Returns integers a and b, where a + b k is a row's distance from the centre in units u."""
         divisor = common_divisor(self.low - self.centre, self.step)
         return int((self.low - self.centre) / divisor), int(self.step / divisor)
 
@@ -127,18 +127,18 @@ class Contribution:
         return 2 if self.form == "squares" else 1
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Returns the most that a unit with so many rows in a table of so many cells adds to all tables together (L1).
+        """Bounds the L1 norm of a unit with `rows` rows over all tables of `cells` cells.
 
-        By group, it is once in every cell where it has rows. A number of rows between bounds about 0 is no farther
-        from 0 than it was, so that the rows bound it too.
+        By group, a unit adds once in every cell where it has rows. A number of rows that is clamped to bounds around 0
+        is no farther from 0 than before. So the rows bound it, too.
         """
         if not self.norm:
             return self._whole_bound(rows, cells)
-        squared = FULL * FULL * self.norm  # integers add up to no more than their squares do
+        squared = FULL * FULL * self.norm  # integers add up to no more than their squares
         return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
 
     def squared_bound(self, rows: int, cells: int, cell_rows: int) -> int:
-        """Returns the largest squared L2 norm of a unit over so many cells, with at most cell_rows rows in each.
+        """Bounds the squared L2 norm of a unit over `cells` cells, with at most `cell_rows` rows in each.
 
         Squares add up to no more than the sum of all numbers times the largest number.
         """
@@ -146,7 +146,7 @@ class Contribution:
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
 
     def together_bound(self, rows: int, cells: int) -> int:
-        """Returns the most that a unit adds to the sum of all cells, where its norm is that of this sum."""
+        """Bounds the contribution of a unit to the sum of all cells, if the norm bounds this sum."""
         whole = self._whole_bound(rows, cells)
         return min(FULL * whole, isqrt(FULL * FULL * self.norm)) if self.norm else whole
 
@@ -160,9 +160,7 @@ class Contribution:
     def tables_of(
         self, rows: IntegerArray, valued: IntegerArray, sums: IntegerArray, squares: IntegerArray
     ) -> list[IntegerArray]:
-        """Returns tables from a cell's rows that meet the condition, those with a value, and sums of k and k^2, modulo
-        2^64.
-        """
+        """Computes tables modulo 2^64 from sums by cell: rows that meet the condition, rows with a value, k and k^2."""
         if self.form == "count":
             return [rows]
         if self.form == "valued":
@@ -174,14 +172,14 @@ class Contribution:
             return [valued * first**2 + sums * (2 * first * step) + squares * step**2]
         most = self.steps
         if self.degree == 1:
-            found = [most * valued - sums, sums]
+            tables = [most * valued - sums, sums]
         else:
-            found = [most * most * valued - 2 * most * sums + squares, 2 * (most * sums - squares), squares]
-        return [*found, most**self.degree * (rows - valued)] if self.rest else found
+            tables = [most * most * valued - 2 * most * sums + squares, 2 * (most * sums - squares), squares]
+        return [*tables, most**self.degree * (rows - valued)] if self.rest else tables
 
 
 def common_divisor(first: Fraction, second: Fraction) -> Fraction:
-    """Returns the largest number of which both are whole multiples.
+    """Returns the largest number that divides both into integers.
 
     >>> common_divisor(Fraction(1, 2), Fraction(3))
     Fraction(1, 2)
@@ -190,36 +188,36 @@ def common_divisor(first: Fraction, second: Fraction) -> Fraction:
     return Fraction(numerator, first.denominator * second.denominator)
 
 
-# Contribution bounding in SQL: a unit's first m rows in the order of a keyed hash of the row's own content.
+# Contribution bounding in SQL keeps a unit's first m rows in the order of a keyed hash of the row's own content.
 #
-# Neighbouring databases differ by one unit's rows, at most m of which are kept, and what is kept of a unit
-# depends on that unit's rows alone: not on other units, physical order, threads or chance. Rows are narrowed
-# to their cell, unit and hash, and each unit's are ranked by a window. Most tables have few units with more
-# rows than m. Where rows can be read twice, those units are looked for first (rows/crowds.py), and only their
-# rows are ranked. Where rows are read once, each unit's rows are counted first if m is large: most units then
-# have fewer rows, and there are few units to count. Top-m aggregates for each unit, and counting each unit's
-# rows with GROUP BY for small m, were slower (benchmarks/speed/counting.py).
+# Neighbouring databases differ by one unit's rows, and at most m of its rows are kept. The kept rows of a unit depend
+# on that unit's rows alone: not on other units, physical order, threads or chance. Rows are narrowed to their cell,
+# unit and hash, and a window ranks each unit's rows. Most tables have few units with more rows than m. If rows can be
+# read twice, these units are listed first (rows/crowds.py), and only their rows are ranked. If rows are read once and
+# m is large, each unit's rows are counted first: most units then have fewer rows, and there are few units to count.
+# Top-m aggregates for each unit were slower, and so was GROUP BY to count each unit's rows for small m
+# (benchmarks/speed/counting.py).
 
 COUNTED_FIRST = 32
-"""From so many rows a unit on, each unit's rows are counted first where they can be read only once.
+"""Smallest m at which each unit's rows are counted first, if they can be read only once.
 
-Of 6 M rows of 100,000 units (TPC-H query 1): 1.9 times faster at 128 rows a unit, which few exceed; at 32, which half
-of them exceed, 1.1 times slower.
+For 6 M rows of 100,000 units (TPC-H query 1), this was 1.9 times faster at m = 128, which few units exceed. At m = 32,
+which half of the units exceed, it was 1.1 times slower.
 """
 
 UNIT, ORDER, KEY, UNIT_HASH = "dpduck_unit", "dpduck_order", "dpduck_bounding_key", "dpduck_unit_hash"
-"""Columns of rows of integers: the privacy unit, and the keyed order of its rows. KEY: the parameter of that order."""
+"""Columns: a row's unit, the keyed order of the unit's rows, and the unit's hash. KEY: parameter of the order."""
 OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
-"""Of prepared rows: how many rows their unit has in all, and how many of these are outside of some domain."""
+"""Columns of prepared rows: the unit's number of rows, and its number of rows outside of some domain."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What rows tell of their units. Prepared ones (places/twin_writer.py): none has more rows than OF_UNIT.
+    """Facts that rows hold about their units. A unit of prepared rows (places/twin_writer.py) has at most OF_UNIT rows.
 
-    once: whether the rows can be read only once. placed: whether no row but those outside of a domain is left out, so
-    that ORDER is the row's number among its unit's rows that take part, from 1, wherever OPEN is 0. crowded: whether
-    most units can be expected to have too many rows, so that none is set apart. counted: whether OF_UNIT is there.
+    once: whether the rows can be read only once. placed: whether only rows outside of a domain are left out. Then ORDER
+    numbers a unit's rows that take part, from 1, wherever OPEN is 0. crowded: whether most units are expected to have
+    too many rows. Then no unit is set apart. counted: whether the column OF_UNIT exists.
     """
 
     once: bool
@@ -229,18 +227,18 @@ class Known:
 
     @property
     def columns(self) -> list[str]:
-        """Returns the columns of the rows besides UNIT and ORDER."""
+        """Lists the columns of the rows besides UNIT and ORDER."""
         if self.crowded or not self.counted:
             return []
         return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
 
     @property
     def of_anybody(self) -> bool:
-        """Tells whether rows of no unit must be left out: of few or many rows, those are not kept."""
+        """Tells whether rows without a unit need a filter. Elsewhere their NULL in OF_UNIT meets no comparison."""
         return self.crowded or not self.counted
 
     def regrouped(self) -> Known:
-        """Returns what is known once rows of further groups are left out."""
+        """Returns the facts that hold after rows of further groups are left out."""
         return replace(self, once=True, placed=False)
 
 
@@ -248,16 +246,16 @@ NOTHING_KNOWN = Known(once=False, placed=False, counted=False)
 
 
 def unit_hash_sql(unit: str) -> str:
-    """Returns SQL of a unit's UNIT_HASH. Numbers of 32 bits are read and sorted in half of the time of 64."""
+    """Writes the UNIT_HASH of a unit. Numbers of 32 bits take half as long to read and sort as numbers of 64 bits."""
     return f"CAST(hash({unit}) >> 32 AS UINTEGER)"
 
 
 @dataclass(frozen=True)
 class Crowds:
-    """The units that may have too many rows: all others have no more than are kept.
+    """List of the units that may have too many rows. All other units have at most as many rows as are kept.
 
-    table: a table with the hashes of these units in its column UNIT_HASH, "" where there are no such units. Equal units
-    have equal hashes. rows_sql: of their rows alone, with the columns of all rows.
+    table: name of a table with the units' hashes in its column UNIT_HASH, "" for an empty list. Equal units
+    have equal hashes. rows_sql: SQL of the listed units' rows alone, with the columns of all rows.
     """
 
     table: str = ""
@@ -265,64 +263,64 @@ class Crowds:
 
 
 def bounded_rows_sql(
-    rows_sql: str, outputs: Sequence[str], max_rows: int, known: Known = NOTHING_KNOWN, crowds: Crowds | None = None
+    rows_sql: str, outputs: Sequence[str], max_rows: int, facts: Known = NOTHING_KNOWN, crowds: Crowds | None = None
 ) -> str:
-    """Keeps at most `max_rows` of each unit's rows from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
+    """Keeps at most `max_rows` rows of each unit from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
 
-    Rows with equal hashes are ordered by their outputs, all that is used of them afterwards: rows that are still
-    tied are interchangeable. known: of prepared rows; only those of units with too many are ranked. Where most have too
-    many, rows are sorted by unit and rank, and the one `max_rows` before a row tells whether that is kept: to sort all
-    takes a tenth less time than to rank each unit's. No unit is NULL then. crowds: of other rows, which are read twice.
+    Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that still tie are
+    interchangeable. facts: facts of prepared rows. Only units with too many rows are ranked. If that is most units, all
+    rows are sorted, and the row `max_rows` places before a row decides whether it is kept. That takes a tenth less time
+    than a rank for each unit. No unit is NULL then. crowds: such units of other rows, which are read twice.
     """
-    kept = ", ".join(outputs) or "1"
+    columns = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))
-    if known.crowded:
+    if facts.crowded:
         before = f"lag({UNIT}, {int(max_rows)}) OVER (ORDER BY {UNIT}, {order})"
-        return f"SELECT {kept} FROM ({rows_sql}) QUALIFY {before} IS DISTINCT FROM {UNIT}"
+        return f"SELECT {columns} FROM ({rows_sql}) QUALIFY {before} IS DISTINCT FROM {UNIT}"
     window = rank_sql([UNIT], [ORDER, *outputs])
-    if known.counted:
+    if facts.counted:
         most = int(max_rows)
         rows, first = (
             (f"({rows_sql})", "")
-            if not known.once
+            if not facts.once
             else ("dpduck_rows", f"WITH dpduck_rows AS MATERIALIZED ({rows_sql}) ")
         )
-        few, many, taken = f"{OF_UNIT} <= {most}", f"{OF_UNIT} > {most}", ""
-        if known.placed:
-            taken = f"SELECT {kept} FROM {rows} WHERE {many} AND {OPEN} = 0 AND {ORDER} <= {most} UNION ALL "
+        few, many, by_order = f"{OF_UNIT} <= {most}", f"{OF_UNIT} > {most}", ""
+        if facts.placed:
+            by_order = f"SELECT {columns} FROM {rows} WHERE {many} AND {OPEN} = 0 AND {ORDER} <= {most} UNION ALL "
             many += f" AND {OPEN} > 0"
         return (
-            f"{first}SELECT {kept} FROM {rows} WHERE {few} UNION ALL {taken}"
-            f"SELECT {kept} FROM (SELECT * FROM {rows} WHERE {many}) QUALIFY {window} <= {most}"
+            f"{first}SELECT {columns} FROM {rows} WHERE {few} UNION ALL {by_order}"
+            f"SELECT {columns} FROM (SELECT * FROM {rows} WHERE {many}) QUALIFY {window} <= {most}"
         )
     if crowds is not None:
-        few = f"SELECT {kept} FROM ({rows_sql})"
+        few = f"SELECT {columns} FROM ({rows_sql})"
         if not crowds.table:
             return few
         few = f"{few} ANTI JOIN {crowds.table} ON {unit_hash_sql(UNIT)} = {UNIT_HASH}"
-        return f"{few} UNION ALL SELECT {kept} FROM ({crowds.rows_sql}) QUALIFY {window} <= {int(max_rows)}"
+        return f"{few} UNION ALL SELECT {columns} FROM ({crowds.rows_sql}) QUALIFY {window} <= {int(max_rows)}"
     if max_rows < COUNTED_FIRST:
-        return f"SELECT {kept} FROM ({rows_sql}) QUALIFY {window} <= {int(max_rows)}"
+        return f"SELECT {columns} FROM ({rows_sql}) QUALIFY {window} <= {int(max_rows)}"
     crowded = f"SELECT {UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(max_rows)}"
     return (
         f"WITH dpduck_rows AS MATERIALIZED ({rows_sql}), dpduck_crowded AS MATERIALIZED ({crowded}) "
-        f"SELECT {kept} FROM dpduck_rows ANTI JOIN dpduck_crowded USING ({UNIT}) UNION ALL "
-        f"SELECT {kept} FROM (FROM dpduck_rows SEMI JOIN dpduck_crowded USING ({UNIT})) "
+        f"SELECT {columns} FROM dpduck_rows ANTI JOIN dpduck_crowded USING ({UNIT}) UNION ALL "
+        f"SELECT {columns} FROM (FROM dpduck_rows SEMI JOIN dpduck_crowded USING ({UNIT})) "
         f"QUALIFY {window} <= {int(max_rows)}"
     )
 
 
 def rank_sql(alike: Sequence[str], order: Sequence[str]) -> str:
-    """Writes the number of a row in an order, from 1, among the rows with equal values of some columns."""
+    """Writes the number of a row, from 1, in an order of the rows that agree in the columns `alike`."""
     parts = [f"{word} BY {', '.join(listed)}" for word, listed in (("PARTITION", alike), ("ORDER", order)) if listed]
     return f"row_number() OVER ({' '.join(parts)})"
 
 
 def order_sql(content_sql: Sequence[str]) -> str:
-    """Returns the keyed hash of a row; the key is a prepared parameter, so that it is in no text, plan or error."""
+    """Writes the keyed hash of a row. The key is a prepared parameter, so no text, plan or error contains it."""
     return f"hash({', '.join((f'CAST(${KEY} AS UBIGINT)', *content_sql))})"
 
 
 def key_integer(bounding_key: bytes) -> int:
-    """Returns the key that DuckDB's hash takes, from a secret of any length."""
+    """Derives the key for DuckDB's hash from a secret of any length."""
     return int.from_bytes(blake2b(bounding_key, digest_size=8, person=b"dpduck bounding").digest(), "big")

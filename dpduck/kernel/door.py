@@ -1,7 +1,7 @@
-"""Lets noisy answers out, and nothing else: prices what is asked, charges for it durably, and only then counts.
+"""Lets only noisy answers out: prices the asks, charges for them durably, and only then counts.
 
-`opened` is the order of a release. Exact counts exist inside a Door alone. They become numbers by `answer`, each ask
-as often as it was declared and paid for; an ask that was not declared, or is used up, is a defect and raises.
+`opened` runs the steps of a release in order. A Door, or a session's gate, hides the exact counts. They leave only as
+noisy answers, for each ask as often as it was declared and paid for. Any other ask is a defect and raises.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ Unchanged = Callable[[duckdb.DuckDBPyConnection], None]
 Steps = Callable[[str], None]
 
 PAID = "paid before"
-"""The step in the place of a charge where an earlier one paid."""
+"""Step in place of the charge, if an earlier charge has paid."""
 
 
 @dataclass(frozen=True)
 class Bill:
-    """Who pays how much from whose budget, and for what: the entry in the ledger.
+    """Entry for the ledger: the budget, the price, the principal who spends it, and the purpose.
 
-    allotment: the share of the unit's budget that this principal may spend in all; None for no limit but the budget.
-    periods: of a unit by periods, those whose rows are read.
+    allotment: share of the unit's budget that this principal may spend in all. None: the budget is the only limit.
+    periods: for a unit by periods, the periods of the rows that are read.
     """
 
     unit_key: str
@@ -66,14 +66,14 @@ class Bill:
 
     @property
     def charged_key(self) -> str:
-        """Returns the key of the unit and its periods, as the ledger has it."""
+        """Returns the ledger's key for the unit and its periods."""
         return charged_key(self.unit_key, self.periods)
 
 
 class Door(Hidden):
-    """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
+    """Hidden exact counts, which only declared asks can read. entry: the ledger's entry that paid.
 
-    count: counts a job when it is asked for, not before. let_go: drops the temporary tables of these counts.
+    count: function that counts a job when it is first needed. let_go: function that drops the counts' temporary tables.
     """
 
     __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_let_go", "_limits", "entry")
@@ -97,18 +97,18 @@ class Door(Hidden):
         self.entry = entry
 
     def count(self) -> None:
-        """Reads the rows of everything that was declared."""
+        """Counts the jobs of all declared asks, except asks with a query that is counted later."""
         for ask in self._asks:
             if not ask.query.is_counted_later():
                 self._counted(ask.scan)
 
     def answer(self, ask: Ask[Answer], chosen: object = None) -> Answer:
-        """Returns the noisy answer of an ask. chosen: what is chosen only now, free (Query.draw)."""
+        """Draws the noisy answer to an ask. chosen: public choice that is made only now, and is free (Query.draw)."""
         self._use(ask)
         return ask.query.draw(self._counted(ask.scan), ask, self._entropy, chosen)
 
     def tables(self, asks: Sequence[Ask[Answer]]) -> list[Answer]:
-        """Returns the answers of many asks of one kind and one scan: tables are rolled up together."""
+        """Draws the answers to many asks of one kind and one scan. Their tables are rolled up together."""
         for ask in asks:
             self._use(ask)
             if type(ask.query) is not type(asks[0].query) or ask.scan is not asks[0].scan:
@@ -116,7 +116,7 @@ class Door(Hidden):
         return asks[0].query.draw_together(self._counted(asks[0].scan), asks, self._entropy) if asks else []
 
     def admit(self, member: Ask[Any], family: Ask[None]) -> None:
-        """Declares an ask that was not known before the charge, within the price of its family."""
+        """Declares an ask after the charge, within the price of its family."""
         paid, left = family.query.admit(member), self._limits.get(id(family))
         if left is None:
             raise InternalError("an ask of no family")
@@ -131,11 +131,11 @@ class Door(Hidden):
         self._left[id(member)] = self._left.get(id(member), 0) + member.times
 
     def left(self, family: Ask[None]) -> Fraction:
-        """Returns the part of a family's price that is not yet declared: a function of the asks, not of the answers."""
+        """Returns the unused part of a family's price. It is a function of the asks, not of the answers."""
         return self._limits[id(family)]
 
     def close(self) -> None:
-        """Ends all asks and lets the counts go."""
+        """Ends all asks and drops the counts."""
         self._left.clear()
         self._limits.clear()
         self._counts.clear()
@@ -148,10 +148,10 @@ class Door(Hidden):
         self._left[id(ask)] -= 1
 
     def _counted(self, scan: Scan) -> Hidden:
-        known = id(scan.job)
-        if known not in self._counts:
-            self._counts[known] = self._count(scan.job)
-        return self._counts[known]
+        key = id(scan.job)
+        if key not in self._counts:
+            self._counts[key] = self._count(scan.job)
+        return self._counts[key]
 
 
 @contextmanager
@@ -168,13 +168,13 @@ def opened(
     note: Note | None = None,
     place: Place = LIVE_PLACE,
 ) -> Iterator[Door]:
-    """Lends the order of a release: price, room, facts, charge, and a door to count and answer by.
+    """Runs the steps of a release in order: price, budget, public facts, charge. Yields the Door.
 
-    unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
-    paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
-    charged again (privacy.md, "Interrupted"). That there is no answer is known outside the store. note: of the charge,
-    see LedgerChain.write. place: where rows are counted. Whoever opened the door lets the answer be
-    seen when Ledger.end has returned, not before.
+    unchanged: function that reads public facts again, in the transaction that will count, and refuses changes.
+    paid: entry that has paid this very bill, for a release that ended before its answer. No part of the answer has
+    left, as records outside the store say, so nothing is charged again (privacy.md, "Interrupted"). note: note of the
+    charge, see LedgerChain.write. place: place where rows are counted. The caller may show the answer only after
+    Ledger.end has returned.
     """
     _require_room(asks, bill, ledger, paid)
     with ExitStack() as stack:
@@ -186,7 +186,7 @@ def opened(
         second, over = stack.enter_context(place.opened(cursor, workers))
         for job in jobs:
             require_cell_key(cursor, job, place)
-            over(job)  # what cannot be counted there is found out before it is paid for
+            over(job)  # a job that cannot be counted there fails before the charge
         drop = partial(drop_unit_cells, second) if any(job.beside for job in jobs) else None
         if paid is None:
             steps("before the charge")
@@ -206,14 +206,14 @@ def opened(
 
 
 def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place: Place) -> None:
-    """Refuses bounds by a key that the rows to be counted lack. cursor: in the transaction that will count."""
+    """Refuses bounds by a key that the rows lack. cursor: connection in the transaction that counts."""
     table = job.source.first.table if isinstance(job.source.first, Stored) else ""
     if job.cell_key and not place.has_key(cursor, table, job.cell_key):
         raise Refusal("a key changed meanwhile", accepted="the same statement again")
 
 
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
-    """Refuses asks that are not those of the bill, and a bill beyond the budget; paid: the entry that it had."""
+    """Refuses asks that do not fit the bill, and a bill beyond the budget. paid: earlier entry of this bill."""
     require_paid(asks, bill.charge)
     for ask in asks:
         require_periods(ask.scan, bill.periods)
@@ -226,9 +226,9 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
 
 
 def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], unit_key: str, store: str) -> None:
-    """Refuses jobs of rows that do not carry the unit that is charged, by facts of this transaction (kernel/check).
+    """Refuses jobs with rows that do not carry the charged unit, by facts of this transaction (kernel/check).
 
-    They are jobs over the tables themselves. A place puts others in their stead, and says what is known of these.
+    The jobs read the tables themselves. A place later replaces them by its own jobs, and states facts about their rows.
     """
     if any(job.place != LIVE for job in jobs):
         raise InternalError("a job that says where its rows lie; nothing was charged")
@@ -239,9 +239,9 @@ def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob]
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
-    """Counts what the asks are about over rows that are made up, and lets the counts go: the very job that will run.
+    """Counts the very jobs of the asks over made-up rows, and drops the counts.
 
-    cursor: of a database that holds nothing else.
+    cursor: connection to a database that holds nothing else.
     """
     count, shared = counting(cursor, bytes(32), workers), False
     for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
@@ -254,9 +254,9 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """Computes what the ledger is charged for a statement of this price: if pure, no more rho than its asks cost.
+    """Computes the charge for a statement with the price `charge`. A pure statement pays the rho that its asks cost.
 
-    least: of rho, and no more than the price, so that MIN EPSILON bounds how often a unit is asked about.
+    least: the least rho to pay, unless `charge` has less. So MIN EPSILON bounds the number of statements about a unit.
     """
     if charge.epsilon is None:
         return charge
@@ -264,7 +264,7 @@ def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge
 
 
 def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], paid: int) -> None:
-    """Refuses an entry that paid for anything else, or for less."""
+    """Refuses an entry that paid for anything else, or paid less than the asks cost."""
     entry = ledger.entry(paid)
     require_paid(asks, Charge(entry.epsilon, entry.rho, entry.delta))
     if (entry.unit_key, entry.table_name, entry.mechanism) != (bill.charged_key, bill.table, bill.mechanism):
@@ -272,7 +272,7 @@ def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], pai
 
 
 def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
-    """Refuses asks that cost more than the charge, or whose bounds are not those of what will be counted."""
+    """Refuses asks that cost more than the charge, or that have other bounds than the jobs that will be counted."""
     for scan in {id(ask.scan): ask.scan for ask in asks}.values():
         if any(bound != scan.l1 for bound in job_bounds(scan)):
             raise InternalError("the asks and the counts disagree about the contribution bound; nothing was charged")
@@ -289,13 +289,13 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
 
 
 def require_periods(scan: Scan, periods: Periods | None) -> None:
-    """Refuses to count rows of other periods than those that are charged."""
+    """Refuses to count rows of other periods than the charged periods."""
     if periods != scan.job.periods:
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
 def _require_same_cells(scan: Scan) -> None:
-    """Refuses a bound of one cell that is not that of what will be counted, or is of cells of other attributes."""
+    """Refuses bounds of cells that differ from the bounds of the job, or that are for cells of other attributes."""
     job = scan.job
     if (scan.most, scan.squared) == (None, None):
         return
@@ -307,30 +307,30 @@ def _require_same_cells(scan: Scan) -> None:
 
 
 def _require_same_but_norms(scan: Scan, family: Scan) -> None:
-    """Refuses an ask about other rows than those of its family, or with other bounds than those of its job.
+    """Refuses an ask with another job than its family, or with other bounds than its own job.
 
-    Norms and centres may differ: the job's own bounds follow from them.
+    Norms and centres may differ, since the job's own bounds follow from them. Without levels, all must have norms.
     """
-    job, known = scan.job, family.job
-    bare, alike = (
-        [[replace(one, norm=0, centre=ZERO) for one in listed] for listed in (both.aggregates, both.beside)]
-        for both in (job, known)
+    job, family_job = scan.job, family.job
+    bare, family_bare = (
+        [[replace(aggregate, norm=0, centre=ZERO) for aggregate in listed] for listed in (own.aggregates, own.beside)]
+        for own in (job, family_job)
     )
-    same = replace(job, aggregates=known.aggregates) == known and bare == alike
-    weighed = bool(job.levels) or all(one.norm for one in job.aggregates)
+    same = replace(job, aggregates=family_job.aggregates) == family_job and bare == family_bare
+    weighed = bool(job.levels) or all(aggregate.norm for aggregate in job.aggregates)
     if not same or not weighed or any(bound != scan.l1 for bound in job_bounds(scan)):
         raise InternalError("an ask of no family")
     _require_same_cells(scan)
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
-    """Returns the bound of a scan's one aggregate, or 0, which no scan has, for several aggregates."""
+    """Lists the bound of a scan's one aggregate. For several aggregates it is 0, which is no scan's bound."""
     by_table = [number for number, one in enumerate(job.aggregates) for _ in range(one.tables)]
-    return [bounds[one] for one in asked] if len(asked := {by_table[table] for table in scan.tables}) < 2 else [0]
+    return [bounds[one] for one in numbers] if len(numbers := {by_table[table] for table in scan.tables}) < 2 else [0]
 
 
 def job_bounds(scan: Scan) -> list[int]:
-    """Bounds what one unit adds to each table of a scan, by the description of what will be counted."""
+    """Bounds the contribution of one unit to the tables of a scan, by the job that will be counted."""
     job = scan.job
     return _by_table(job, job.unit_bounds, scan)
 
@@ -341,9 +341,9 @@ def counting(
     workers: Workers | None,
     over: Over = lambda job: job,
 ) -> Callable[[CountingJob], Hidden]:
-    """Returns the one way from a description of rows to exact counts; groups with private keys come as a stream.
+    """Returns the function from a job to exact counts. Groups with private keys come as a stream.
 
-    over: the job as it is counted there.
+    over: function from a job to the job that the place counts.
     """
 
     shared: UnitCells | None = None
@@ -375,11 +375,10 @@ def reopened(
     workers: Workers,
     place: Place = LIVE_PLACE,
 ) -> SessionGate:
-    """Returns the gate of a session that was paid for earlier; what it asks must not cost more than the ledger's entry
-    says.
+    """Returns the gate of a session that was paid for earlier. Its asks must not cost more than the ledger's entry.
 
-    secret: where its thresholds are among the secrets, put there after that charge. Which rounds are left is in the
-    store (mechanisms/sparse/ask.py), and fenced against older copies of it.
+    secret: name of its thresholds among the secrets, where they were put after that charge. The store keeps the rounds
+    that are left (mechanisms/sparse/ask.py), fenced against older copies of the store.
     """
     paid = ledger.entry(entry)
     require_paid([law.total_ask(scan), law.gate_ask(scan)], Charge(paid.epsilon, paid.rho, paid.delta))

@@ -1,14 +1,15 @@
-"""Facts of stored tables that the kernel asks for itself, in the transaction that counts.
+"""Facts of stored tables. The kernel reads them itself, in the transaction that counts.
 
-They are the privacy unit of each table as its policy in force says it, which tables are public, the types of columns,
-and which columns are keys. Whatever the language claims of a statement's tables is compared with them (check.py).
+They are the privacy unit of each table by its policy in force, the public tables, the types of columns, the keys, and
+the collations. The language's claims about a statement's tables are compared with these facts (check.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 
@@ -16,17 +17,17 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 
 RESERVED = "dpduck_"
-"""No column begins so of a prepared table, or of one with numbered rows: what dpduck adds stands beside them."""
+"""Prefix of the columns that dpduck adds. No column of a prepared table, or of a table with numbered rows, has it."""
 
 CHANGED = "a policy, a key or a public table changed meanwhile"
 
 
 @dataclass(frozen=True)
 class UnitFacts:
-    """The privacy unit of a private table. key: its name in the ledger.
+    """Privacy unit of a private table. key: its name in the ledger.
 
-    columns: that hold it in each row, () where rows are units, or find it by a reference. reference: the column of a
-    row, the table that it leads to, and the key there. period: the word and the column of PER, where the policy has it.
+    columns: columns that hold the unit in each row, () where rows are units or find it by a reference. reference: the
+    column of a row, the table that it leads to, and the key there. period: word and column of PER, None without PER.
     """
 
     key: str
@@ -37,10 +38,10 @@ class UnitFacts:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A stored table. unit: None of a public one. types: of its columns, by folded names. keys: of one column each.
+    """Stored table. unit: None if it is public. types: types of columns by folded names. keys: keys of one column each.
 
-    collated: whether a collation compares some of its texts. is_table: whether it is a table, and no view of others.
-    is_numbered: whether rowid tells its rows apart, and neither a column of that name nor a worker's answer hides that.
+    collated: whether a collation compares some of its texts. is_table: whether it is a table, not a view. is_numbered:
+    whether rowid tells its rows apart, and no column hides that: neither one named rowid nor one with a reserved name.
     """
 
     unit: UnitFacts | None
@@ -56,52 +57,48 @@ Facts = Mapping[str, TableFacts]
 
 
 def read_facts(cursor: duckdb.DuckDBPyConnection, store: str, tables: Iterable[str]) -> Facts:
-    """Returns the facts of tables, and of those that their references lead to. store: the name of the store."""
+    """Reads the facts of tables, and of the tables that their references lead to. store: name of the store."""
     declared = _declared(cursor, store)
-    wanted, found = list(dict.fromkeys(tables)), dict[str, TableFacts]()
+    wanted, units = list(dict.fromkeys(tables)), dict[str, UnitFacts | None]()
     while wanted:
         table = wanted.pop()
-        unit = declared.get(table)
-        if table in found:
-            continue
         if table not in declared:
             raise Refusal(CHANGED, accepted="the same statement again")
-        if unit is not None and unit.reference is not None:
+        units[table] = unit = _unit(declared[table])
+        if unit is not None and unit.reference is not None and unit.reference[1] not in units:
             wanted.append(unit.reference[1])
-        types, (keys, collated, is_table, is_numbered) = _types(cursor, table), _constraints(cursor, table)
+    catalog, facts = _read_catalog(cursor, units), dict[str, TableFacts]()
+    for table, unit in units.items():
+        types, (keys, collated, is_table, is_numbered) = _types(cursor, table), catalog[fold(table)]
         is_numbered &= not any(name == "rowid" or is_reserved(name) for name in types)
-        found[table] = TableFacts(unit, types, keys, collated, is_table, is_numbered)
-    return found
+        facts[table] = TableFacts(unit, types, keys, collated, is_table, is_numbered)
+    return facts
 
 
 def is_reserved(name: str) -> bool:
-    """Tells whether a name is one of those that dpduck gives to what it adds."""
+    """Tells whether a name begins like the columns that dpduck adds."""
     return name.startswith(RESERVED)
 
 
-def _declared(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, UnitFacts | None]:
-    """Returns the privacy units of all policies in force, by their tables, and None for each public table."""
+def _declared(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, str | None]:
+    """Reads the stored text of each table's policy in force, and None for each public table."""
     dpduck = f"{quote_identifier(store)}.dpduck"
-    rows = cursor.execute(
-        "SELECT table_name, true, json_extract(definition, '$.unit'), json_extract(definition, '$.reference') "
-        f"FROM {dpduck}.policies WHERE active "
-        f"UNION ALL SELECT table_name, false, NULL, NULL FROM {dpduck}.public_tables"
-    ).fetchall()
-    public: dict[str, UnitFacts | None] = {str(table): None for table, private, *_ in rows if not private}
-    policies = [row for row in rows if row[1]]
-    return public | {
-        str(table): _unit(json.loads(unit), json.loads(reference or "null")) for table, _, unit, reference in policies
-    }
+    public = cursor.execute(f"SELECT table_name FROM {dpduck}.public_tables").fetchall()
+    private = cursor.execute(f"SELECT table_name, definition FROM {dpduck}.policies WHERE active").fetchall()
+    return {str(table): None for (table,) in public} | {str(table): str(policy) for table, policy in private}
 
 
-def _unit(unit: list[object], reference: list[object] | None) -> UnitFacts:
-    """Reads a unit as policies are stored: key, column, MAX ROWS, nothing, PER, and several columns."""
-    key, column, _, _, period, several = (*unit, None, None, None)[:6]
+def _unit(definition: str | None) -> UnitFacts | None:
+    """Reads the unit of a stored policy: key, column, MAX ROWS, an unused entry, PER, and several columns."""
+    if definition is None:
+        return None
+    policy = json.loads(definition)
+    key, column, _, _, period, several = (*policy["unit"], None, None, None)[:6]
     columns = tuple(map(str, several)) if isinstance(several, list) else (str(column),) if column else ()
     per = (str(period[0]), str(period[1])) if isinstance(period, list) else None
-    if reference is None:
+    if policy.get("reference") is None:
         return UnitFacts(str(key), columns, None, per)
-    own, parent, parent_key = reference
+    own, parent, parent_key = policy["reference"]
     if not isinstance(parent, list):
         raise Refusal(CHANGED, accepted="the same statement again")
     return UnitFacts(
@@ -113,22 +110,36 @@ def _types(cursor: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
     return {fold(str(row[0])): str(row[1]) for row in cursor.execute(f"DESCRIBE {table}").fetchall()}
 
 
-def _constraints(cursor: duckdb.DuckDBPyConnection, table: str) -> tuple[frozenset[str], bool, bool, bool]:
-    """Returns the columns that are keys of a table of DuckDB's own, and the last three facts of TableFacts."""
-    parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
-    named = " || '.' || ".join(parts)
-    ascii_folded = "translate({}, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')".format
-    numbering = "SELECT database_name FROM duckdb_databases() WHERE type IN ('duckdb', 'ducklake')"
-    of_this = f"{ascii_folded(named)} = {ascii_folded('$1')}"
-    told = cursor.execute(
-        "SELECT (SELECT list(constraint_column_names[1]) FROM duckdb_constraints() WHERE "
-        f"{of_this} AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 AND "
-        "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')), "
-        f"(SELECT bool_or(contains(upper(sql), ' COLLATE ')) FROM duckdb_tables() WHERE {of_this}), "
-        "lower(current_setting('default_collation')) IN ('', 'binary'), "
-        f"(SELECT bool_and(database_name IN ({numbering})) FROM duckdb_tables() WHERE {of_this})",
-        [table],
-    ).fetchone()
-    keys, collated, binary, is_numbered = told or (None, None, False, None)
-    known = frozenset(fold(str(name)) for name in keys or ())
-    return known, collated is not False or not binary, is_numbered is not None, bool(is_numbered)
+def _read_catalog(
+    cursor: duckdb.DuckDBPyConnection, tables: Iterable[str]
+) -> dict[str, tuple[frozenset[str], bool, bool, bool]]:
+    """Reads which columns of tables are keys, if the database is DuckDB's own, and the last three TableFacts fields.
+
+    The catalog is read three times for all tables. One query over all of it would take three times as long.
+    """
+    select = "SELECT database_name, type, lower(current_setting('default_collation')) FROM duckdb_databases()"
+    databases = {name: (kind, collation) for name, kind, collation in cursor.execute(select).fetchall()}
+    listed = dict.fromkeys(map(fold, tables), (frozenset[str](), True, False, False))
+    collations = _catalog_rows(cursor, "duckdb_tables()", "contains(upper(sql), ' COLLATE ')", listed)
+    for table, database, is_collated in collations:
+        kind, default = databases.get(database, ("", "unknown"))
+        collated = is_collated is not False or default not in ("", "binary")
+        listed[table] = frozenset(), collated, True, kind in ("duckdb", "ducklake")
+    single = "CASE WHEN constraint_type IN ('PRIMARY KEY', 'UNIQUE') THEN constraint_column_names END"
+    for table, database, columns in _catalog_rows(cursor, "duckdb_constraints()", single, listed):
+        if columns and len(columns) == 1 and databases.get(database, ("", "unknown"))[0] == "duckdb":
+            listed[table] = listed[table][0] | {fold(columns[0])}, *listed[table][1:]
+    return listed
+
+
+def _catalog_rows(
+    cursor: duckdb.DuckDBPyConnection, catalog: str, expression: str, tables: Collection[str]
+) -> list[tuple[str, str, Any]]:
+    """Reads a catalog function for some tables: the name of each table, its database, and an expression."""
+    plain = "translate(table_name, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ\"', 'abcdefghijklmnopqrstuvwxyz')"
+    rows = cursor.execute(
+        f"SELECT database_name, schema_name, table_name, {expression} FROM {catalog} WHERE contains($1, {plain})",
+        [" ".join(tables).replace('"', "")],
+    ).fetchall()
+    named = [(fold(".".join(map(quote_identifier, parts))), parts[0], fact) for *parts, fact in rows]
+    return [row for row in named if row[0] in tables]

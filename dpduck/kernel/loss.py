@@ -1,14 +1,14 @@
-"""Cuts the loss of a unit: if its counts are large, it counts for a part of itself, its weight (`weights_sql`).
+"""Caps the loss of a unit: the counts of a unit are weighed down if they are large (`weights_sql`).
 
-docs/privacy.md, section 5, has the theorem and its proof, and says how the rule is kept in whole numbers. Let y be the
+docs/privacy.md, section 5, has the theorem, its proof, and the computation in whole numbers. Let y be the
 integers that one unit adds to all cells of an aggregate, N the aggregate's norm, and F = FULL. The weight w(y) is a
-whole number from 0 to F with w^2 |y|^2 <= F^2 N, and F where |y|^2 <= N.
+whole number from 0 to F with w^2 |y|^2 <= F^2 N. It is F if |y|^2 <= N.
 
 Where cells are weighed together (jobs.CountingJob), y is one number: the sum over all cells. The unit then adds at most
-the root of F^2 N to this sum.
+the square root of F^2 N to this sum.
 
-Of a unit that adds at most B in L1 no square and no product here is beyond 2^62 where B is at most `NARROW`: the sum of
-squares is at most B^2, and w^2 s is about F^2 N at most, or s where w is 1. Then BIGINT holds all that HUGEINT would.
+Let a unit add at most B in L1, with B at most `NARROW`. Then no square and no product here is beyond 2^62. The sum s of
+squares is at most B^2, and w^2 s is about F^2 N at most, or s if w is 1. So BIGINT is as good as HUGEINT.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from dpduck.kernel.contributions import FULL, UNIT, Contribution
 from dpduck.kernel.counting.contribution_sql import clamped_sql
 
 BITS = 40
-"""Of a norm after the shift: enough that rounding changes no weight by much."""
+"""Bits of a norm after the shift: enough that rounding changes no weight by much."""
 
 NARROW = 1 << 28
-"""Largest sum of a unit for BIGINT, which is faster: its square has room for squares of small numbers."""
+"""Largest sum of a unit for BIGINT, which is faster. The square of NARROW leaves room for squares of small numbers."""
 
 
 def most_added(aggregates: Sequence[Contribution], max_rows: int) -> int:
-    """Bounds what so many rows add to any sum here: values, their steps, or themselves."""
-    return max_rows * max((max(one.bound, one.steps ** (2 if one.has_squares else 1)) for one in aggregates), default=1)
+    """Bounds any sum over `max_rows` rows here: of integers, of steps or their squares, or of the rows themselves."""
+    return max_rows * max((max(agg.bound, agg.steps ** (2 if agg.has_squares else 1)) for agg in aggregates), default=1)
 
 
 def type_for(aggregates: Sequence[Contribution], max_rows: int) -> str:
-    """Returns the type that holds all whole numbers of a unit with so many rows."""
+    """Returns the type that holds all whole numbers of a unit with `max_rows` rows."""
     return "BIGINT" if most_added(aggregates, max_rows) <= NARROW else "HUGEINT"
 
 
 def shift(norm: int) -> int:
-    """Returns g, by which numbers are shortened before they are squared.
+    """Returns g, the number of bits that a number loses before it is squared.
 
     >>> shift(900), shift(1 << 41)
     (0, 1)
@@ -46,7 +46,7 @@ def shift(norm: int) -> int:
 
 
 def ceiling(norm: int) -> int:
-    """Returns where a number is cut, in units of 2^g: its square alone is above F^2 N."""
+    """Returns the cap of a number, in units of 2^g. Its square alone exceeds F^2 floor(N / 4^g), so the weight is 0."""
     return isqrt(FULL * FULL * _short(norm)) + 1
 
 
@@ -55,10 +55,10 @@ def _short(norm: int) -> int:
 
 
 def light_rows(aggregates: Sequence[Contribution]) -> int:
-    """Returns the most rows of units that are surely counted whole, 0 where there is no such number."""
-    if any(one.per_group for one in aggregates):
+    """Returns the largest number of rows with which any unit is counted whole, 0 if there is no such number."""
+    if any(aggregate.per_group for aggregate in aggregates):
         return 0
-    return min(isqrt(one.norm) // one.bound for one in aggregates)
+    return min(isqrt(aggregate.norm) // aggregate.bound for aggregate in aggregates)
 
 
 def weighed_sql(
@@ -70,14 +70,14 @@ def weighed_sql(
     kind: str = "HUGEINT",
     first: str = "",
 ) -> str:
-    """Returns sums by cell, of units that are weighed.
+    """Writes the sums by cell of units with weights.
 
-    units_sql: a row for each unit and cell, with the columns of `unit_columns`. totals: of by_weighed_cell, over those
-    columns times weights. light_sql: the same columns of units that are counted whole, by cell. kind: as of type_for.
-    first: tables of WITH that are read here.
+    units_sql: SQL of a row for each unit and cell, with `unit_columns`. totals: sums of by_weighed_cell, over those
+    columns times weights. light_sql: SQL of the same columns by cell, for units that are counted whole. kind: type by
+    type_for. first: WITH tables that are read here.
     """
-    squares = (f"sum({_square(one, place, kind)})" for place, one in enumerate(aggregates))
-    listed = ", ".join(f"CAST({one} AS {kind}) AS {squares_of(place)}" for place, one in enumerate(squares))
+    squares = (f"sum({_square(item, place, kind)})" for place, item in enumerate(aggregates))
+    listed = ", ".join(f"CAST({item} AS {kind}) AS {squares_of(place)}" for place, item in enumerate(squares))
     by_unit = f"SELECT {UNIT}, {listed} FROM dpduck_cells GROUP BY {UNIT}"
     light = ""
     if light_sql:
@@ -91,39 +91,39 @@ def weighed_sql(
     )
 
 
-def weights_sql(squares_sql: str, aggregates: Sequence[Contribution], kept: Sequence[str], kind: str) -> str:
-    """Returns the weights of each unit. squares_sql: a row for each unit, with sums of squares and `kept`."""
+def weights_sql(squares_sql: str, aggregates: Sequence[Contribution], columns: Sequence[str], kind: str) -> str:
+    """Writes the weights of each unit. squares_sql: SQL of a row for each unit, with sums of squares and `columns`."""
     numbers = range(len(aggregates))
     roots = [f"{squares_of(place)}, {_root(aggregates[place], place, kind)} AS {_weight(place)}" for place in numbers]
     weights = [f"{_shared(aggregates, place)} AS {_weight(place)}" for place in numbers]
-    inner = f"SELECT {', '.join([*kept, *roots])} FROM ({squares_sql})"
-    return f"SELECT {', '.join([*kept, *weights])} FROM ({inner})"
+    inner = f"SELECT {', '.join([*columns, *roots])} FROM ({squares_sql})"
+    return f"SELECT {', '.join([*columns, *weights])} FROM ({inner})"
 
 
 def added_by_weight_sql(
     rows: str, cells: Sequence[str], aggregates: Sequence[Contribution], totals: Sequence[str], more: str = ""
 ) -> str:
-    """Returns sums by cell. rows: what follows FROM, columns of units with their weights. more: other rows."""
+    """Writes the sums by cell. rows: text after FROM, with units' columns and weights. more: UNION ALL of more rows."""
     columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in _counted(aggregates))]
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     return f"SELECT {', '.join([*cells, *totals])} FROM (SELECT {', '.join(columns)} FROM {rows}{more}){grouping}"
 
 
 def together_sql(units_sql: str, aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> str:
-    """Returns the columns of each unit over all of its cells together. units_sql: as of weighed_sql."""
+    """Writes the columns of each unit, summed over all of its cells. units_sql: as in weighed_sql."""
     summed = ", ".join(f"CAST(sum({name}) AS {kind}) AS {name}" for _, name in _counted(aggregates))
     return f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}"
 
 
 LONGEST, MOST_ADDED, MOST_SQUARES = 1 << 46, 1 << 60, 1 << 112
-"""Numbers are cut here before levels are told, and so are their sum and the sum of their squares: no product is beyond
-2^120, however many cells there are."""
+"""Caps of a number, of the sum and of the sum of squares, before levels are computed. So no product is beyond 2^120,
+however many cells there are."""
 
 
 def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int, kind: str = "HUGEINT") -> str:
-    """Returns how much units count for, by level (jobs.CountingJob.levels). units_sql: as of weighed_sql.
+    """Writes the number of units by level, each as often as it counts (jobs.CountingJob). units_sql: as in weighed_sql.
 
-    A unit with rows in many cells has a small norm beside its rows. It counts for the rows that it would lose.
+    A unit with rows in many cells has a small norm for its rows. So it counts several times: it would lose more rows.
     """
     added = added_sql(aggregate, 0, kind)
     if kind != "BIGINT":
@@ -134,11 +134,11 @@ def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int
 
 
 ALL = "dpduck_all"
-"""The column with the sum of a unit's numbers over all cells, each without its sign."""
+"""Column with the sum of the absolute values of a unit's numbers over all cells."""
 
 
 def level_counts_sql(squares_sql: str, levels: int, spread: int) -> str:
-    """Returns how much units count for, by level. squares_sql: a row for each unit, with its squares and ALL."""
+    """Writes the number of units by level, each as often as it counts. squares_sql: SQL of a unit's squares and ALL."""
     above = " + ".join(f"CAST({squares_of(0)} > {1 << power} AS BIGINT)" for power in range(levels))
     times = " + ".join(
         ["1", *(f"CAST({ALL} * {ALL} >= {k * k} * {squares_of(0)} AS BIGINT)" for k in range(2, spread + 1))]
@@ -158,26 +158,26 @@ def _weight(number: int) -> str:
 
 
 def _counted(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
-    """Returns the columns that are multiplied by weights, with their aggregates."""
-    found = []
+    """Lists the columns that weights multiply, each with the number of its aggregate."""
+    columns = []
     for number, aggregate in enumerate(aggregates):
         names = [f"dpduck_rows_{number}"]
         if aggregate.form != "count":
             names += [f"dpduck_valued_{number}", f"dpduck_sum_{number}"]
         if aggregate.has_squares:
             names.append(f"dpduck_squares_{number}")
-        found += [(number, name) for name in names]
-    return found
+        columns += [(number, name) for name in names]
+    return columns
 
 
 def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> list[str]:
-    """Returns the columns of a unit in a cell, those of bounds by group under the names of all others."""
-    columns, given = [], iter(by_unit)
+    """Returns the columns of a unit in a cell. With bounds by group, they have the same names as without."""
+    columns, sums = [], iter(by_unit)
     for number, aggregate in enumerate(aggregates):
         if not aggregate.per_group:
-            columns += [next(given) for _ in range(1 if aggregate.form == "count" else 3 + aggregate.has_squares)]
+            columns += [next(sums) for _ in range(1 if aggregate.form == "count" else 3 + aggregate.has_squares)]
             continue
-        next(given)
+        next(sums)
         steps = clamped_sql(aggregate, number)
         columns += [
             f"CAST(({steps}) IS NOT NULL AS BIGINT) AS dpduck_rows_{number}",
@@ -188,23 +188,23 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
 
 
 def added_sql(aggregate: Contribution, number: int, kind: str) -> str:
-    """Returns SQL of the distance of a unit's integer from 0, in one cell or over all cells."""
+    """Writes the absolute value of a unit's integer, in one cell or over all cells."""
     if aggregate.form == "count":
         return f"CAST(dpduck_rows_{number} AS {kind})"
     if aggregate.form == "valued":
         return f"CAST(dpduck_valued_{number} AS {kind})"
     low, step = aggregate.of_steps
     valued, summed = f"CAST(dpduck_valued_{number} AS {kind})", f"CAST(ifnull(dpduck_sum_{number}, 0) AS {kind})"
-    if aggregate.form == "squares":  # none is below 0
+    if aggregate.form == "squares":  # never below 0
         squares = f"CAST(ifnull(dpduck_squares_{number}, 0) AS {kind})"
         return f"({valued} * {low * low} + {summed} * {2 * low * step} + {squares} * {step * step})"
     return f"abs({valued} * {low} + {summed} * {step})"
 
 
 def _square(aggregate: Contribution, number: int, kind: str) -> str:
-    """Returns SQL of the square of a unit's integer in a cell, rounded up in units of 2^g.
+    """Writes the square of a unit's integer in a cell. The integer is first rounded up to units of 2^g.
 
-    In BIGINT none is so large that it has to be cut: a weight is 0 either way where it would be.
+    No BIGINT needs the cap: where the cap would apply, the weight is 0 with and without it.
     """
     added, places = added_sql(aggregate, number, kind), shift(aggregate.norm)
     if places:
@@ -214,14 +214,14 @@ def _square(aggregate: Contribution, number: int, kind: str) -> str:
 
 
 def _root(aggregate: Contribution, number: int, kind: str) -> str:
-    """Returns the weight up to the rounding of doubles. Nothing here raises: the root is of a finite number."""
+    """Writes the weight up to the rounding of doubles. Nothing here raises, since the root is of a finite number."""
     squares = f"CAST(greatest({squares_of(number)}, 1) AS DOUBLE)"
     root = f"floor({FULL} * sqrt(CAST({_short(aggregate.norm)} AS DOUBLE) / {squares}))"
     return f"CAST(least({FULL}, {root}) AS {kind})"
 
 
 def _shared(aggregates: Sequence[Contribution], number: int) -> str:
-    """Returns the weight of an aggregate. Aggregates that share one have the smallest, which is within all norms."""
+    """Writes the weight of an aggregate. Aggregates that share one have the smallest, which is within all norms."""
     first = last = number
     while first > 0 and aggregates[first - 1].shared:
         first -= 1
@@ -232,6 +232,6 @@ def _shared(aggregates: Sequence[Contribution], number: int) -> str:
 
 
 def _corrected(aggregate: Contribution, number: int) -> str:
-    """Returns the weight, one less where a root in doubles was too large."""
+    """Writes the weight, one less where the root in doubles was too large."""
     weight, most = _weight(number), FULL * FULL * _short(aggregate.norm)
     return f"{weight} - CASE WHEN {weight} * {weight} * {squares_of(number)} > {most} THEN 1 ELSE 0 END"

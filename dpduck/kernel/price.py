@@ -1,9 +1,9 @@
-"""States what will leave before anything is looked at, and what that costs (docs/privacy.md, "What will leave").
+"""Answers of a release and their price, declared before any row is read (docs/privacy.md, "What will leave").
 
-An `Ask` is one kind of noisy answer: which rows are counted, the query, its noise, and how often it may be answered.
-Each kind of query is one class of kernel/queries/, which keeps the contract of `Query`. `price` adds up what asks
-cost, and is the only place where a price of what leaves is computed. It does not believe the planner: norms of
-operators come from what is applied, and the delta of published groups from a tail computed there. Everything is public.
+An `Ask` is one kind of noisy answer: the rows to count, the query, its noise, and the number of answers. Each kind of
+query is one class of kernel/queries/ with the contract of `Query`. `price` adds up the costs of asks. Nothing else
+computes the price of answers that leave. It does not believe the planner: the norms of operators are those that are
+applied, and the delta of published groups is a tail that their query computes. Everything is public.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ Answer = TypeVar("Answer")
 
 
 class Query(Generic[Answer]):
-    """A function of the exact counts of a scan, and of chance. Answer: the type of what leaves.
+    """Function of the exact counts of a scan, and of chance. Answer: type of the answer that leaves.
 
-    A kind of query is one class in one file of kernel/queries/. No other code knows which kinds there are. The
-    docstring of the class says what is answered, and proves how far one privacy unit moves it. The methods are the
-    price (`moves`, or `cost` where norms are not all of it), what the price says of a job (`require`), the draw, and
-    the line of a certificate. What a kind does not define is refused.
+    A kind of query is one class in one file of kernel/queries/. No other code lists the kinds. The docstring of the
+    class states the answer, and proves its sensitivity to one privacy unit. The methods are the price, its demands on a
+    job (`require`), the draw, and the line of a certificate. The price is `moves`, or `cost` if norms are not the whole
+    price. A kind that defines no price, no draw or no certificate is refused where that is needed.
     """
 
     __slots__ = ()
     has_noise: ClassVar[bool] = True
-    """Whether an ask names the noise. Other queries say all of their chance themselves."""
+    """Whether an ask names the noise. Other queries define all of their chance themselves."""
     certified: ClassVar[tuple[str, ...]] = ()
-    """The attributes that are in the line of a certificate, for a query without norms."""
+    """Attributes in the line of a certificate, for a query without norms."""
 
     def moves(self, scan: Scan) -> Norms | None:
-        """Returns how far one unit moves the exact answers (L1, squared L2, any one number), if that is all of the
-        price.
-        """
+        """Returns the sensitivity of the exact answers (L1, squared L2, any one number), if that is the whole price."""
         return None
 
     def cost(self, ask: Ask[Answer]) -> Charge:
@@ -51,52 +49,52 @@ class Query(Generic[Answer]):
         raise InternalError("nobody knows the price of this question")
 
     def require(self, job: CountingJob) -> None:
-        """Refuses a job that is counted otherwise than the price says, beside the bounds of the scan."""
+        """Refuses a job that is counted otherwise than the price assumes. The door compares the bounds of the scan."""
 
     def draw(self, counts: Hidden, ask: Ask[Answer], entropy: Entropy, chosen: object) -> Answer:
-        """Returns a fresh answer from exact counts of the ask's job, with the noise that was paid for.
+        """Draws a fresh answer from exact counts of the ask's job, with the noise that was paid for.
 
-        It looks at all that the price rests on again. chosen: what is public, and known only now.
+        It checks all premises of the price again. chosen: public value that is known only now.
         """
         raise InternalError("a query that is not answered")
 
     def draw_together(self, counts: Hidden, asks: Sequence[Ask[Answer]], entropy: Entropy) -> list[Answer]:
-        """Returns the answers of several asks of this kind about one scan, with noise of their own."""
+        """Draws the answers to several asks of this kind about one scan, each with its own noise."""
         return [ask.query.draw(counts, ask, entropy, None) for ask in asks]
 
     def certificate(self) -> Mapping[str, object]:
-        """Returns the numbers and noises that its price is computed from, for a query without norms."""
+        """Returns the numbers and noises from which its price is computed, for a query without norms."""
         if not self.certified:
             raise InternalError("nobody can describe this question")
         return {name: getattr(self, name) for name in self.certified}
 
     def measurements(self) -> Sequence[tuple[Noise, Norms]]:
-        """Returns further noises that a certificate lists, each with how far one unit moves all that have it."""
+        """Returns further noises for a certificate, each with the sensitivity of all answers that have this noise."""
         return ()
 
     def allowance(self) -> Fraction | None:
-        """Returns the price of the asks that may be declared later in place of this one; None for no such ask."""
+        """Returns the price of the asks that may be declared later in place of this one. None: no such asks."""
         return None
 
     def admit(self, member: Ask[Any]) -> Fraction:
-        """Returns the price of an ask that is declared later; refuses one that is not of this family."""
+        """Returns the price of an ask that is declared later. Refuses an ask of another family."""
         raise InternalError("an ask of no family")
 
     def is_counted_later(self) -> bool:
-        """Tells whether nothing is counted until an ask is declared later, about a job of its own."""
+        """Tells whether nothing is counted until an ask is declared later, with a job of its own."""
         return False
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """One reading of private rows, and how far one privacy unit moves its counts.
+    """One reading of private rows, and the sensitivity of its counts to one privacy unit.
 
-    job: what is counted, for the function that counts it. l1: of what a unit adds to the tables; by the L2 norm it is
-    never more. The door compares all bounds with the job's own before the charge.
-    tables: the tables of one aggregate among those of the job, which share these bounds.
-    most: a unit's L1 norm in one cell of all attributes, all these tables together, l1 if None.
-    squared: a unit's squared L2 norm over these cells, l1 * most if None.
-    attributes: how many the job has, where `most` is given.
+    job: description of the counts. l1: bound of a unit's L1 norm over the tables, and so of its L2 norm. The door
+    compares all bounds with the job's own bounds before the charge.
+    tables: positions of one aggregate's tables in the job. They share these bounds.
+    most: bound of a unit's L1 norm in one cell of all attributes, over these tables together. None: l1.
+    squared: bound of a unit's squared L2 norm over these cells. None: l1 * most.
+    attributes: number of attributes of the job, if `most` or `squared` is given.
     """
 
     job: CountingJob = field(repr=False)
@@ -111,7 +109,7 @@ class Scan:
             raise InternalError("a scan of no tables")
 
     def norms(self, numbers: int = 1) -> Norms:
-        """Returns how far a unit moves so many numbers, each of them by l1 at most."""
+        """Returns the sensitivity of `numbers` numbers, if a unit moves each by at most l1."""
         if numbers < 1:
             raise InternalError("nobody knows the price of this question")
         return numbers * self.l1, numbers * self.l1 * self.l1, self.l1
@@ -119,9 +117,9 @@ class Scan:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ask(Generic[Answer]):
-    """One kind of noisy answer and how often it may be given. An ask is itself: one that looks the same is another.
+    """One kind of noisy answer, and the number of times that it may be given. An equal copy is another ask.
 
-    noise: None where the query says all of it.
+    noise: None if the query defines all noise itself.
     """
 
     scan: Scan
@@ -142,21 +140,21 @@ class Ask(Generic[Answer]):
 
     @property
     def moves(self) -> Norms | None:
-        """Returns how far one unit moves one exact answer, if that is all of the price."""
+        """Returns the sensitivity of one exact answer to one unit. None: norms are not the whole price."""
         return self.query.moves(self.scan)
 
     @property
     def law(self) -> Noise:
-        """Returns the noise of a query that has one."""
+        """Returns the noise. Refuses a query without noise."""
         if self.noise is None:
             raise InternalError("an ask without its noise")
         return self.noise
 
 
 def price(asks: Iterable[Ask[Any]]) -> Charge:
-    """Returns the price of everything that is asked, never below the true one: epsilons add up, else rhos, and deltas.
+    """Returns the price of all asks, never below their true price. Epsilons, rhos and deltas add up (`together`).
 
-    Asks that share a noise are added up as norms first: their number may be great.
+    Norms of asks that share a noise are added up first, since there may be very many such asks.
     """
     charges, moved = list[Charge](), list[tuple[Noise, Norms]]()
     for ask in asks:
@@ -176,18 +174,18 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
 
 
 def by_noise(moved: Iterable[tuple[Noise, Norms]]) -> list[tuple[Noise, Norms]]:
-    """Adds up how far a unit moves all answers that have one and the same noise."""
+    """Adds up the norms of all answers that have one and the same noise. The third norm is the largest."""
     norms: dict[int, tuple[Noise, Norms]] = {}
     for noise, (l1, l2_squared, most) in moved:
-        _, known = norms.get(id(noise), (noise, (0, 0, 0)))
-        norms[id(noise)] = noise, (known[0] + l1, known[1] + l2_squared, max(known[2], most))
+        _, sums = norms.get(id(noise), (noise, (0, 0, 0)))
+        norms[id(noise)] = noise, (sums[0] + l1, sums[1] + l2_squared, max(sums[2], most))
     return list(norms.values())
 
 
 def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
-    """Prices several answers as one: rhos add up, and where all are pure they cost no more than their epsilon.
+    """Adds up charges. If all charges are pure, the rho is no more than the rho that their total epsilon costs.
 
-    delta: of all of them, beside their own.
+    delta: delta of all charges together, beside their own deltas.
     """
     rho = sum((charge.rho for charge in charges), ZERO)
     delta = sum((charge.delta for charge in charges), delta)
@@ -198,7 +196,7 @@ def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
 
 
 def pure(epsilon: Fraction) -> Charge:
-    """Returns the price of a mechanism of which nothing is known but its epsilon."""
+    """Returns the price of a pure mechanism from its epsilon alone."""
     return Charge(epsilon, rho_of_pure(epsilon))
 
 

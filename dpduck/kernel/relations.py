@@ -1,4 +1,4 @@
-"""The rows of a statement as frozen nodes: stored tables, their joins, and the conditions of a row."""
+"""Frozen nodes for the rows of a statement: stored tables, their joins, and the conditions of a row."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ LOOKING = ("SEMI JOIN", "ANTI JOIN")
 """Joins that keep rows of the left side and add no columns to them."""
 
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
-"""After these a condition of an earlier join is no condition of the joined row."""
+"""Joins after which the condition of an earlier join need not hold for the joined row."""
 
 
 MOST_LEVELS = 128
-"""Sources inside of each other: at most 64 tables of a statement, with a row for each unit around each of them."""
+"""Largest depth of nested sources. A statement has at most 64 tables, with a Units around each table."""
 
 UNIT_COLUMN = "dpduck_unit"
-"""The column that holds the privacy unit of each row of a UNION ALL, and of features of units."""
+"""Column with the privacy unit of each row, for a UNION ALL and for features of units."""
 
 PERIOD_COLUMN, NUMBER_TYPE = "dpduck_period", "BIGINT"
-"""The column beside it, and its type: by periods it holds the number of the row's period."""
+"""Column beside UNIT_COLUMN, and its type. By periods it holds the number of the row's period."""
 
 LOOKED_UP = "dpduck_value"
-"""The column of a public table that IN (SELECT ..) looks into. The kernel adds none of this name."""
+"""Column of a public table that IN (SELECT ..) looks into. The kernel adds no column of this name."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A table under an alias. table: its name in SQL. numbered: whether rowid tells rows apart.
+    """Table under an alias. table: its name in SQL. numbered: whether rowid tells rows apart.
 
-    selected: names that are shown, and its own columns; () for all as they are. distinct: whether equal rows are one.
-    moment: where units are by periods, the column that says of which period a row is.
+    selected: output names with the table's columns, () for all columns as they are. distinct: whether equal rows are
+    merged. moment: for units by periods, the column with the moment of a row.
     """
 
     table: str
@@ -57,7 +57,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Rows of SQL that the kernel wrote, such as DuckDB's own groups of other rows."""
+    """Rows of SQL that the kernel wrote, such as DuckDB's groups of other rows."""
 
     sql: str
     alias: str = ""
@@ -65,12 +65,12 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Join:
-    """A join of a source. kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all conditions, as written.
+    """Join of a source. kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all conditions, as written.
 
-    Between private rows, one of these is an equality by which both are of one unit (check.py).
-    copies: of a table that rows are repeated by, the most rows that are joined for one key; else 0.
-    keys: its columns that rows are joined by. content: of a private table, by which columns' keyed order its rows are
-    chosen. first: whether it is the first table of the source that is cut so, in place of the joined one.
+    Between private rows, one condition is an equality by which both rows are of one unit (check.py).
+    copies: most rows that are joined for one key, 0 without such a bound. keys: the table's columns that rows are
+    joined by. content: columns for the keyed order in which rows of a private table are chosen. first: whether the
+    first table of the source is cut in this way, in place of the joined table.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Source:
-    """A FROM with its WHERE. cuts: columns that prepared rows hold cut, too."""
+    """FROM with its WHERE. cuts: columns with a clamped copy in prepared rows."""
 
     first: First
     joins: tuple[Join, ...] = ()
@@ -96,8 +96,7 @@ class Source:
 class Branch:
     """One SELECT of a UNION ALL. outputs: stored columns or constants, with the names of the relation's columns.
 
-    unit: the privacy unit of its rows, which stands beside them under the name UNIT_COLUMN, its period under
-    PERIOD_COLUMN.
+    unit: privacy unit of its rows. It stands beside them as UNIT_COLUMN, and its period as PERIOD_COLUMN.
     """
 
     source: Source
@@ -120,7 +119,7 @@ class Union:
 
 @dataclass(frozen=True)
 class RowValue:
-    """A value that a feature is made of: a column, or an analyst's expression. type_name: its type in DuckDB."""
+    """Input value of a feature: a column, or an analyst's expression. type_name: its type in DuckDB."""
 
     value: Expression
     type_name: str
@@ -137,10 +136,10 @@ class OrderItem:
 
 @dataclass(frozen=True)
 class Feature:
-    """A column that is made of the rows of one privacy unit, and of no others. name: as written in SQL.
+    """Column that is computed from the rows of one privacy unit, and from no others. name: its name in SQL.
 
-    form: a name of kernel/rows/features.py. condition: of the rows that take part, None for all. order: of them;
-    rows that are tied are in keyed order. distance: of lag and lead, in rows.
+    form: a name of kernel/rows/features.py. condition: predicate of the rows that take part, None for all. order: order
+    of these rows. Tied rows are in keyed order. distance: distance of lag and lead, in rows.
     """
 
     form: str
@@ -152,7 +151,7 @@ class Feature:
 
     @property
     def operands(self) -> tuple[RowValue, ...]:
-        """Returns all values of rows that it is made of."""
+        """Lists all row values from which it is computed."""
         own = () if self.operand is None else (self.operand,)
         return (*own, *(place.operand for place in self.order))
 
@@ -161,9 +160,9 @@ class Feature:
 class Units:
     """One row for each privacy unit, under an alias. outputs: columns and names. counts: conditions and names.
 
-    The unit stands beside them under the name UNIT_COLUMN. A condition None counts every row. features: what else is
-    made of a unit's rows. windowed: whether every row is there, with the features beside it, in place of one row of the
-    unit.
+    The unit stands beside them as UNIT_COLUMN. A condition None counts every row. features: other columns that are
+    computed from a unit's rows. windowed: whether every row stays, with the features beside it, in place of one row
+    for the unit.
     """
 
     source: Source
@@ -181,28 +180,28 @@ class Units:
 
     @property
     def conditions(self) -> tuple[Expression, ...]:
-        """Returns the conditions of rows that are counted, or that a feature is made of."""
-        found = (*(condition for condition, _ in self.counts), *(one.condition for one in self.features))
-        return tuple(condition for condition in found if condition is not None)
+        """Lists the conditions of counts and of features."""
+        candidates = (*(condition for condition, _ in self.counts), *(feature.condition for feature in self.features))
+        return tuple(condition for condition in candidates if condition is not None)
 
     @property
     def operands(self) -> tuple[RowValue, ...]:
-        """Returns the values of rows that features are made of, once each."""
-        return tuple(dict.fromkeys(operand for one in self.features for operand in one.operands))
+        """Lists the row values from which features are computed, each once."""
+        return tuple(dict.fromkeys(operand for feature in self.features for operand in feature.operands))
 
 
 First = Stored | Grouped | Union | Units
 
 
 def _rows_inside(first: First) -> list[Source]:
-    """Returns the sources inside of one each row of which is there as one row."""
+    """Lists the sources inside of a first relation that has one row for each row of a source."""
     if isinstance(first, Union):
         return [branch.rows for branch in first.branches]
     return [first.rows] if isinstance(first, Units) and first.windowed else []
 
 
 def with_unit(source: Source, unit: Expression | None) -> Source:
-    """Returns rows with the joins that find their unit: along its references, where it is found by these."""
+    """Adds the joins that find the unit of rows along its references, if it has references."""
     unit = person_of(unit)
     if not isinstance(unit, Referenced):
         return source
@@ -215,51 +214,51 @@ def with_unit(source: Source, unit: Expression | None) -> Source:
 
 
 def most_copies(source: Source) -> int:
-    """Returns the most rows that joins, inner ones too, make of one row; of a UNION ALL those of all its tables."""
+    """Bounds the rows that joins, nested joins too, make of one row. A UNION ALL adds up the bounds of its branches."""
     inside = sum(map(most_copies, _rows_inside(source.first))) or 1
-    joined = (one for one in source.joins if one.kind not in LOOKING)
-    return inside * prod(max(1, one.copies) * most_copies(one.right) for one in joined)
+    joined = (join for join in source.joins if join.kind not in LOOKING)
+    return inside * prod(max(1, join.copies) * most_copies(join.right) for join in joined)
 
 
 def repeats(source: Source) -> bool:
-    """Tells whether a stored row may stand beside very many others: of a private table that is joined, whatever by."""
+    """Tells whether a stored row may stand beside very many others, as a row of any joined private table may."""
     if any(map(repeats, _rows_inside(source.first))):
         return True
-    joined = [one for one in source.joins if one.kind not in LOOKING]
-    return any(one.copies == 0 or one.content or repeats(one.right) for one in joined)
+    joined = [join for join in source.joins if join.kind not in LOOKING]
+    return any(join.copies == 0 or join.content or repeats(join.right) for join in joined)
 
 
 def tables_of(source: Source) -> list[Stored]:
-    """Lists the stored tables of a level."""
-    found = [source.first] if isinstance(source.first, Stored) else []
+    """Lists the stored tables of one level."""
+    tables = [source.first] if isinstance(source.first, Stored) else []
     for join in source.joins:
-        found += tables_of(join.right)
-    return found
+        tables += tables_of(join.right)
+    return tables
 
 
 def every_source(source: Source) -> Iterator[tuple[Source, int]]:
-    """Yields a source and all that stand inside of it, each with its level. A loop: there may be very many levels."""
+    """Yields a source and all sources inside, each with its level. It loops, since there may be very many levels."""
     left = [(source, 1)]
     while left:
-        one, level = left.pop()
-        yield one, level
-        first, inside = one.first, [join.right for join in one.joins]
+        current, level = left.pop()
+        yield current, level
+        first, inside = current.first, [join.right for join in current.joins]
         if isinstance(first, Union | Units):
             inside[:0] = [first.source] if isinstance(first, Units) else [branch.source for branch in first.branches]
         left += [(other, level + 1) for other in reversed(inside)]
 
 
 def every_table(source: Source) -> list[str]:
-    """Lists the names of all stored tables that rows are made of."""
-    return [one.first.table for one, _ in every_source(source) if isinstance(one.first, Stored)]
+    """Lists the names of all stored tables from which rows are made."""
+    return [inner.first.table for inner, _ in every_source(source) if isinstance(inner.first, Stored)]
 
 
 def conditions_of(source: Source) -> list[Expression]:
-    """Lists the conditions of a level: of its rows and of its joins."""
-    found = list(source.filters)
+    """Lists the conditions of one level: of its rows and of its joins."""
+    conditions = list(source.filters)
     for join in source.joins:
-        found += [*join.on, *conditions_of(join.right)]
-    return found
+        conditions += [*join.on, *conditions_of(join.right)]
+    return conditions
 
 
 def adds_nulls(source: Source) -> bool:

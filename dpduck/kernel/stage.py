@@ -1,13 +1,14 @@
-"""Integers to counts: the one constant stage, with no word of an analyst in it.
+"""Constant SQL from integers to counts, without a word of an analyst.
 
-docs/privacy.md, section 4, has the theorem of what one unit adds, and its proof. Rows come as integers: a cell, a flag
-and a number of steps for each aggregate, a unit and an order. They may be any integers, or NULL; a cell may be bytes.
+docs/privacy.md, section 4, has the theorem about one unit's contribution, and its proof. Rows come as integers: a cell,
+a flag and a number of steps for each aggregate, a unit and an order. Each may be any integer, or NULL. A cell may be
+bytes.
 
-Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone, and NULL where the unit is: of
-those none is kept. OF_UNIT is at least the number of rows that the unit has here, so that of a unit with OF_UNIT <= m
-all rows are kept, m at most, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0,
-those with ORDER <= m are m at most. That they are the same rows as a rank would keep is said by `placed`, and is no
-matter of the guarantee. The writer of these rows counts them again (places/twin_writer.miscounted_sql).
+Prepared rows (Known) bring two more numbers. They are facts of their unit's rows alone, and NULL if the unit is NULL.
+No row without a unit is kept. OF_UNIT is at least the number of rows that the unit has here. So a unit with
+OF_UNIT <= m keeps all rows, at most m, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and
+OPEN is 0, at most m rows have ORDER <= m. `placed` says that a rank would keep the same rows. The guarantee does not
+rest on that. The writer of these rows counts them again (places/twin_writer.miscounted_sql).
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from dpduck.values.errors import InternalError
 UNITS = "dpduck_units"
 PERIOD, KEPT = "dpduck_period", "dpduck_kept"
 LONGEST_UNIT = 65_535
-"""Bytes of a unit's text in a stream, as in worker/program.LONGEST_TEXT."""
+"""Most bytes of a unit's text in a stream, as in worker/program.LONGEST_TEXT."""
 
 IN_CELL = 1
-"""Sets the hash that orders a unit's cells apart from the one that orders its rows."""
+"""Constant that separates the hash for the order of a unit's cells from the hash for the order of its rows."""
 
 
 def total_name(number: int) -> str:
-    """Returns the column of the n-th sum."""
+    """Returns the column name of the n-th sum."""
     return f"dpduck_total_{number}"
 
 
@@ -61,21 +62,21 @@ def stage_sql(
     codes: Sequence[str] | None = None,
     together: bool = False,
 ) -> str:
-    """Returns one row per occupied cell: its columns, then those of by_cell.
+    """Writes one row per occupied cell: its columns, then the columns of by_cell.
 
-    cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C. known: of
-    prepared rows. crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see
-    jobs.CountingJob. There is one row a level then. together: there is one row, of all cells. codes: SQL over the
-    columns of a cell that is hashed in their place. Without it, and with groups, the number of units of each cell comes
-    last, or without a unit that of its rows.
+    cells: capacity of each column of a cell, None for any value. max_rows: m, None without a unit. groups: C. known:
+    facts of prepared rows. crowds: list for other rows, made from rows_sql or from more rows. levels: levels and
+    spread of jobs.CountingJob. The result then has one row per level. together: whether all cells are one row. codes:
+    SQL over the columns of a cell, hashed in their place. Without codes, but with groups, the last column is the number
+    of units in each cell, or without a unit the number of its rows.
     """
     selecting = groups is not None and codes is None
-    by_group, weighed = any(one.per_group for one in aggregates), any(one.norm for one in aggregates)
+    by_group, weighed = any(agg.per_group for agg in aggregates), any(agg.norm for agg in aggregates)
     if together and not weighed and levels is None:
         raise InternalError("cells together of no norm")
     if weighed:
         _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
-    kept = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
+    unit = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *known.columns]
     checked = _checked(rows_sql, cells, aggregates, bounded, known.of_anybody)
     if max_rows is not None:
@@ -86,21 +87,21 @@ def stage_sql(
             known = known.regrouped()
         elif groups is not None and groups < max_rows and crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
-        used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+        used = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)]
         if weighed and crowds is not None:
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
         if weighed and not (known.counted or selecting) and light_rows(aggregates) > 0:
             return _counted_first_sql(checked, list(cells), aggregates, used, max_rows, together)
-        checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
+        checked = bounded_rows_sql(checked, [*cells, *used, *unit], max_rows, known, crowds)
     if (weighed or levels is not None) and max_rows is not None:
         return _weighed_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
-    several = max_rows not in (None, 1) and not by_group  # by group, a unit's rows are one by then
+    several = max_rows not in (None, 1) and not by_group  # by group, a unit has one row in a cell by then
     counted = "" if not selecting else f"count(DISTINCT {UNIT})" if several else "count(*)"
-    return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
+    return cells_sql(checked, list(cells), aggregates, unit if by_group else (), counted)
 
 
 def _require_weights(aggregates: Sequence[Contribution], max_rows: int | None, apart: bool) -> None:
-    """Refuses weights of some aggregates, of rows that are units, and of groups that are not all told apart."""
+    """Refuses weights for only some aggregates, for rows that are units, and for groups that are not all told apart."""
     if max_rows is None or not all(aggregate.norm for aggregate in aggregates):
         raise InternalError("weights of some counts, or of rows")
     if not apart:
@@ -115,20 +116,20 @@ def cut_sql(
     groups: int | None = None,
     codes: Sequence[str] | None = None,
 ) -> tuple[str, str]:
-    """Returns a part of the rows with the columns of a stage over the whole, and of these all that it could keep.
+    """Writes two queries over a part: its rows with the columns of a stage, and the rows that the stage could keep.
 
-    So no unit's rows are more than a task has room for: a unit's first m rows of the whole are among its first m of
-    each part, and what it keeps of its first C cells is among the first m rows of each of its first C cells of the
-    part. stage_sql over all parts is what it is over all rows: checks that were made here change nothing there.
+    So no unit has more rows than a task has room for. Each of a unit's first m rows is among its first m rows of its
+    part. With C, each kept row is among the first m rows of one of the unit's first C cells in the part. So stage_sql
+    over all parts equals stage_sql over all rows: checks that were made here change nothing there.
     """
-    made = f"SELECT {', '.join([*cells, *checked_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
+    rows = f"SELECT {', '.join([*cells, *checked_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
     checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER], True)
-    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+    used = [name for number, aggregate in enumerate(aggregates) for name in _columns(number, aggregate)]
     if groups is None or groups >= max_rows:
-        return made, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
+        return rows, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
     window = rank_sql([UNIT, *cells], [ORDER, *used])
-    kept = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups, codes)}) QUALIFY {window} <= {int(max_rows)}"
-    return kept, kept  # every part is cut: keys may be long texts, of which no unit shall send more than could count
+    cut = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups, codes)}) QUALIFY {window} <= {int(max_rows)}"
+    return cut, cut  # both are cut: keys may be long texts, and no unit may send more of them than could count
 
 
 def arrivals_sql(
@@ -141,10 +142,10 @@ def arrivals_sql(
     *,
     units: bool = True,
 ) -> str:
-    """Returns the rows that take part and lie in these periods, with the unit, the order and the period of each.
+    """Writes the rows that take part and lie in these periods, with the unit, the order and the period of each.
 
-    period: SQL over the cells of a row's period as an integer. A text of a unit that is longer than LONGEST_UNIT is no
-    unit: its rows take no part. units: whether there are any but the rows themselves.
+    period: SQL over the cells, for a row's period as an integer. A unit's text longer than LONGEST_UNIT is no unit, and
+    its rows take no part. units: whether units are other than the rows themselves.
     """
     checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
@@ -154,24 +155,23 @@ def arrivals_sql(
     return f"SELECT *, {period} AS {PERIOD} FROM ({checked}){where_sql([inside, short])}"
 
 
-def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
-    """Returns of rows that arrived a unit's first ones by (period, order, cells, flags, steps), max_rows in all.
+def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
+    """Writes each unit's first arrived rows by (period, order, cells, flags, steps), max_rows in all.
 
-    kept: a table of UNIT and KEPT, how many rows were kept of a unit each time: so many fewer are taken now. What is
-    taken of a unit is a function of that unit's own rows, those of now and those that arrived before. Where nothing but
-    units is counted, rows of one unit and cell are one row, the first, whose flags are those that any of them has; and
-    without any flag it is none. A unit then has max_rows cells in which it is counted, not rows, and adds as much to a
-    cell as all of these rows would.
+    past: table of UNIT and KEPT, the number of a unit's rows that were kept each time. The unit has that much less
+    room now. Its taken rows are a function of its own rows, now and before. If only units are counted, the rows of one
+    unit and cell are merged into the first, with every flag that any row has. A row that no aggregate counts is left
+    out. So a unit has max_rows cells that count it, in place of rows. A merged row adds as much as all its rows would.
     """
-    used, arrived = [name for number, one in enumerate(aggregates) for name in _columns(number, one)], source
-    if aggregates and all(_is_presence(one) for one in aggregates):
+    used, arrived = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)], source
+    if aggregates and all(_is_presence(agg) for agg in aggregates):
         flags = [f"count(CASE WHEN {name} THEN 1 END) > 0 AS {name}" for name in used]
         counted = where_sql([" OR ".join(used)]) if len(used) == len(aggregates) else ""
         alike = ", ".join([UNIT, PERIOD, *cells])
         listed = ", ".join([alike, *flags, f"min({ORDER}) AS {ORDER}"])
         arrived = f"(SELECT {listed} FROM {arrived}{counted} GROUP BY {alike})"
     ranked = rank_sql([UNIT], [PERIOD, ORDER, *cells, *used])
-    before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
+    before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {past} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
     return (
         f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
         f"LEFT JOIN ({before}) USING ({UNIT}){where_sql([f'dpduck_place + ifnull({KEPT}, 0) <= {int(max_rows)}'])}"
@@ -187,10 +187,10 @@ def _told_apart_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Returns one row per occupied cell, where the units that may have to be weighed are known.
+    """Writes one row per occupied cell, from a list of the units that may need a weight.
 
-    All others have at most loss.light_rows rows, no more than max_rows, and are counted whole. crowds: of rows that
-    were checked, as rows_sql are.
+    All other units have at most loss.light_rows rows, no more than max_rows, and are counted whole. The rows of crowds
+    and of rows_sql were checked before.
     """
     none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
     crowded = bounded_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
@@ -208,9 +208,9 @@ def _counted_first_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Returns one row per occupied cell, where each unit's rows are counted to tell who may have to be weighed.
+    """Writes one row per occupied cell, after a count of each unit's rows to find the units that may need a weight.
 
-    rows_sql: that were checked. All others are added up as they are, as in _told_apart_sql.
+    rows_sql: SQL of checked rows. All other units are added up as they are, as in _told_apart_sql.
     """
     few = min(light_rows(aggregates), max_rows)
     many = f"SELECT {UNIT}, count(*) AS {OF_UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(few)}"
@@ -233,12 +233,12 @@ def _light_apart_sql(
     together: bool,
     first: str = "",
 ) -> str:
-    """Returns one row per occupied cell. others: rows of units that are counted whole. heavy: kept rows of all others.
-    first: tables of WITH that both read.
+    """Writes one row per occupied cell. others: rows of units that are counted whole. heavy: kept rows of other units.
+    first: WITH tables that both read.
     """
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates))
-    cells = () if together else cells  # no bound is by group: a unit's sums over all cells are those of its rows
+    cells = () if together else cells  # no bound is by group: a unit's sums over all cells are sums of its rows
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     light = f"SELECT {', '.join([*cells, *columns])} FROM ({others}){grouping}"
     columns = unit_columns(aggregates, by_unit(aggregates, kind))
@@ -257,13 +257,13 @@ def _weighed_sql(
     together: bool,
     units: bool,
 ) -> str:
-    """Returns one row per occupied cell, of units that are weighed, or one per level (loss.py). rows_sql: of kept
-    rows, max_rows of a unit. units: whether the number of each cell's units comes last.
+    """Writes one row per occupied cell, from units with weights, or one row per level (loss.py). rows_sql: SQL of kept
+    rows, at most max_rows of a unit. units: whether the last column is the number of units in each cell.
     """
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates, kind))
-    if together and not any(one.per_group for one in aggregates):
-        cells = ()  # a unit's sums over all cells are those of its rows
+    if together and not any(aggregate.per_group for aggregate in aggregates):
+        cells = ()  # a unit's sums over all cells are sums of its rows
     of_units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
     if together:
         of_units, cells = together_sql(of_units, aggregates, kind), ()
@@ -281,23 +281,23 @@ def unit_cells_sql(
     max_rows: int,
     known: Known = NOTHING_KNOWN,
 ) -> str:
-    """Returns what each unit adds to each cell, with the columns of loss.unit_columns, as of stage_sql."""
+    """Writes the contribution of each unit to each cell, in the columns of loss.unit_columns, as in stage_sql."""
     bounded = [UNIT, ORDER, *known.columns]
     checked = _checked(rows_sql, cells, aggregates, bounded, known.of_anybody)
-    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
-    kept = bounded_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
+    used = [name for number, aggregate in enumerate(aggregates) for name in _columns(number, aggregate)]
+    selection = bounded_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
     columns = unit_columns(aggregates, by_unit(aggregates, "BIGINT"))
-    return f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({kept}) GROUP BY {', '.join([*cells, UNIT])}"
+    return f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({selection}) GROUP BY {', '.join([*cells, UNIT])}"
 
 
 def _is_presence(aggregate: Contribution) -> bool:
-    """Tells whether a unit adds 1 to a cell in which it has rows, however many these are."""
-    one = aggregate.low == 0 and aggregate.high == aggregate.steps == 1
-    return aggregate.per_group == "sum" and aggregate.value is None and one
+    """Tells whether a unit adds 1 to each cell in which it has rows, whatever their number."""
+    is_zero_or_one = aggregate.low == 0 and aggregate.high == aggregate.steps == 1
+    return aggregate.per_group == "sum" and aggregate.value is None and is_zero_or_one
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int, codes: Sequence[str] | None) -> str:
-    """Returns the rows of a unit's first C cells in the order of a keyed hash of unit and cell alone."""
+    """Writes the rows of a unit's first C cells in the order of a keyed hash of unit and cell alone."""
     order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells if codes is None else codes)})"
     window = f"dense_rank() OVER (PARTITION BY {UNIT} ORDER BY {order}, {', '.join(cells)})"
     return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"
@@ -315,9 +315,7 @@ def _checked(
     bounded: Sequence[str],
     any_unit: bool,
 ) -> str:
-    """Returns the rows that take part. any_unit: whether some may have none; of prepared ones, few or many, those are
-    not kept.
-    """
+    """Writes the rows that take part. any_unit: whether rows without a unit need a filter (Known.of_anybody)."""
     listed = [*cells, *checked_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
@@ -332,7 +330,7 @@ def cells_sql(
     units: Sequence[str] = (),
     counted: str = "",
 ) -> str:
-    """Sums kept rows by units, where bounds are by group, and then by cells."""
+    """Writes the sums of kept rows by unit and cell, if bounds are by group, and then by cell."""
     sql = rows_sql
     if units:
         grouping = ", ".join([*cells, *units])

@@ -1,4 +1,4 @@
-"""The privacy unit of a row: a column, several columns together, the first of several, or one found by references.
+"""The privacy unit of a row: a column, several columns, the first of several units, or a unit behind references.
 
 By periods it is such a unit with the number of the row's period (columns/periods.py).
 """
@@ -17,27 +17,27 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class Together(Expression):
-    """A privacy unit that several columns hold together, as a text: equal for equal units, and for no others.
+    """Privacy unit of several columns, as one text: equal for equal units alone, apart from collisions of SHA-256.
 
-    Equal values of these columns have equal texts. First stand columns with texts that hold no slash, each with one
-    behind it. Then stand the others, made short since DuckDB may hold them for all rows, each behind the number of its
-    bytes and a colon. Where two such texts are equal, so are the parts before the first slash, and so on. Then the
-    first numbers are equal, the parts that are as long as they say, and so on. NULL where a part is NULL, or too long.
+    Equal values of these columns have equal texts. First stand columns with texts without a slash, each with a slash
+    behind it. Then stand the others, shortened since DuckDB may hold them for all rows, each behind its number of bytes
+    and a colon. If two such texts are equal, the parts before the first slash are equal, and so on. Then the first
+    numbers are equal, and so are the parts of that length, and so on. The text is NULL if a part is NULL, or too long.
     """
 
     parts: tuple[Column, ...]
 
     def __post_init__(self) -> None:
-        require(bool(self.parts) and all(sql_type(one.type_name).has_one_form for one in self.parts))
+        require(bool(self.parts) and all(sql_type(part.type_name).has_one_form for part in self.parts))
 
     def write(self, names: Names) -> str:
-        listed = [(names(one), one.type_name) for one in self.parts]
+        listed = [(names(part), part.type_name) for part in self.parts]
         texts = [(name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)", kind) for name, kind in listed]
         ended = [f"{text} || '/'" for text, kind in texts if not sql_type(kind).has_any_letters]
         short = [shortened_sql(text, "VARCHAR") for text, kind in texts if sql_type(kind).has_any_letters]
-        told = [f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text in short]
+        netstrings = [f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text in short]
         fits = " AND ".join(f"strlen({name}) <= {LONGEST_JOINED}" for name, kind in listed if kind == "VARCHAR")
-        return f"CASE WHEN {fits or 'TRUE'} THEN {' || '.join((*ended, *told))} END"
+        return f"CASE WHEN {fits or 'TRUE'} THEN {' || '.join((*ended, *netstrings))} END"
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class FirstOf(Expression):
     choices: tuple[Expression, ...]
 
     def __post_init__(self) -> None:
-        require(bool(self.choices) and all(one.plain for one in self.choices))
+        require(bool(self.choices) and all(choice.plain for choice in self.choices))
 
     def write(self, names: Names) -> str:
-        return f"coalesce({', '.join(one.write(names) for one in self.choices)})"
+        return f"coalesce({', '.join(choice.write(names) for choice in self.choices)})"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A table that a reference leads to. table: its name in SQL. key: its column that the reference equals.
+    """Table that a reference leads to. table: its name in SQL. key: its column that the reference equals.
 
-    reference: of the table, to the next one; None where it holds the unit.
+    reference: the table's own reference to the next table. None: this table holds the unit.
     """
 
     table: str
@@ -67,9 +67,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Referenced(Expression):
-    """The privacy unit of rows that find it by references. A row finds one unit, or is nobody's: each key is one.
+    """Privacy unit that rows find by references. A row finds one unit or none, since keys are unique.
 
-    reference: the first one, a column of the rows. steps: the tables that references lead to. unit: of the last one.
+    reference: first reference, a column of the rows. steps: tables along the references. unit: unit of the last table.
     """
 
     reference: Column
@@ -89,7 +89,7 @@ class Referenced(Expression):
 
 @dataclass(frozen=True)
 class Numbered(Expression):
-    """The number of the period in which a stored moment lies, NULL where it lies in none."""
+    """Number of the period in which a stored moment lies, NULL if it lies in no period."""
 
     column: Column
     word: str
@@ -103,9 +103,9 @@ class Numbered(Expression):
 
 @dataclass(frozen=True)
 class InPeriod(Expression):
-    """A privacy unit by periods. unit: of all periods together. number: of the row's period.
+    """Privacy unit by periods. unit: unit for all periods together. number: number of the row's period.
 
-    It is one value for both. It is NULL for a row of no period, and for a row of nobody.
+    It is one value for both. It is NULL for a row without a period, and for a row without a unit.
     """
 
     unit: Expression
@@ -120,7 +120,7 @@ class InPeriod(Expression):
 
 @dataclass(frozen=True)
 class SamePeriod(Condition):
-    """An equality of the numbers of two rows' periods: what a join of private rows by periods has in its ON."""
+    """Equality of the numbers of two rows' periods, in the ON of a join of private rows by periods."""
 
     ours: Expression
     theirs: Expression
@@ -135,29 +135,29 @@ def person_of(unit: Expression | None) -> Expression | None:
 
 
 def period_of(unit: Expression | None) -> Expression | None:
-    """Returns the number of a unit's period, None of other units."""
+    """Returns the number of a unit's period, None for a unit without periods."""
     return unit.number if isinstance(unit, InPeriod) else None
 
 
 def first_of(units: tuple[Expression, ...]) -> Expression:
-    """Returns the first of several units that is not NULL. By periods it is of the first row's person and period."""
+    """Returns the first of several units that is not NULL. By periods, it has the first person and the first number."""
     if len(units) == 1:
         return units[0]
-    if all(isinstance(one, InPeriod) for one in units):
-        pairs = [(one.unit, one.number) for one in units if isinstance(one, InPeriod)]
+    if all(isinstance(unit, InPeriod) for unit in units):
+        pairs = [(unit.unit, unit.number) for unit in units if isinstance(unit, InPeriod)]
         persons, numbers = zip(*pairs, strict=True)
         return InPeriod(FirstOf(persons), FirstOf(numbers))
     return FirstOf(units)
 
 
 def held_in(unit: Expression) -> Expression:
-    """Returns a unit without its period, as a table of its level holds it once references are joined."""
+    """Returns a unit without its period, as the tables of its level hold it after references are joined."""
     person = person_of(unit) or unit
     return person.unit if isinstance(person, Referenced) else person
 
 
 def parts_of(unit: Expression) -> list[Expression]:
-    """Lists what rows of one unit have in common: what tells the person, and by periods the number of the period."""
+    """Lists the expressions that rows of one unit have in common: the person, and by periods the period's number."""
     number = period_of(unit)
     return [held_in(unit), *([] if number is None else [number])]
 
@@ -175,10 +175,10 @@ def unit_type(unit: Expression | None) -> str:
     return unit.type_name if isinstance(unit, Column | Own) else ""
 
 
-# How rows that are filtered and narrowed find their unit.
+# Lookup of the unit by references, for rows that are filtered and narrowed.
 
 ROWS, REFERENCE = "dpduck_rows", "dpduck_reference"
-"""The name of these rows, and of their column that holds the first reference."""
+"""Names of these rows, and of their column with the first reference."""
 
 
 def lookup_sql(unit: Referenced) -> str:
@@ -186,23 +186,23 @@ def lookup_sql(unit: Referenced) -> str:
     parts, reference = list[str](), f"{quote_identifier(ROWS)}.{quote_identifier(REFERENCE)}"
     for step in unit.steps:
         last = step.reference is None
-        found = unit.unit.columns if step.reference is None else (step.reference,)
+        columns = unit.unit.columns if step.reference is None else (step.reference,)
         alias = quote_identifier(step.key.relation)
-        parts.append(f"JOIN {_short_sql(step, found, last)} AS {alias} ON {reference} = {step.key.sql}")
+        parts.append(f"JOIN {_short_sql(step, columns, last)} AS {alias} ON {reference} = {step.key.sql}")
         reference = "" if step.reference is None else step.reference.sql
     return " ".join(parts)
 
 
-def _short_sql(step: Step, found: tuple[Column, ...], last: bool) -> str:
-    """Writes a parent's key, and what the key finds: its unit in few bytes, of parts that fit, or a reference."""
+def _short_sql(step: Step, columns: tuple[Column, ...], last: bool) -> str:
+    """Writes a parent's key with its shortened unit or its reference. Rows with too long values are left out."""
     listed, read, changed = [quote_identifier(step.key.name)], [step.key], False
-    for column in found:
+    for column in columns:
         name = quote_identifier(column.name)
-        made = shortened_sql(name, column.type_name) if last else name
-        changed |= made != name
+        value = shortened_sql(name, column.type_name) if last else name
+        changed |= value != name
         if step.key.name.lower() != column.name.lower():
-            listed.append(name if made == name else f"{made} AS {name}")
-            read += [] if last and len(found) == 1 else [column]
+            listed.append(name if value == name else f"{value} AS {name}")
+            read += [] if last and len(columns) == 1 else [column]
     short = (fits_sql(quote_identifier(column.name), column.type_name, LONGEST_JOINED) for column in read)
     where = " AND ".join(condition for condition in short if condition)
     if not where and not changed:

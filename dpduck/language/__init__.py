@@ -1,1 +1,1 @@
-"""Annotated SQL to a frozen Request; never opens data."""
+"""Translation of annotated SQL to a frozen Request. It never opens data."""

@@ -1,1 +1,1 @@
-"""One folder a mechanism, and what all of them share: the order of a release."""
+"""Mechanisms, one folder each, and their common part: the order of a release."""

@@ -1,4 +1,4 @@
-"""SQL over a released table: half-widths of intervals, and a copy without rows to bind the analyst's SQL against."""
+"""SQL over a released table: half-widths of intervals, and a copy without rows that binds the analyst's SQL."""
 
 from __future__ import annotations
 
@@ -55,12 +55,13 @@ def margins_sql(
     table_sql: str,
     laws: Sequence[Sequence[ErrorLaw]],
     analysis: Analysis,
-    known: Sequence[str] | None = None,
+    column_names: Sequence[str] | None = None,
     price: Charge | None = None,
 ) -> str:
-    """Reads the released table with half-widths or ends of intervals for the confidence that was asked, where they are.
+    """Returns SQL over the released table with the half-widths, interval ends and prices that the statement reads.
 
-    known: the names of the table's columns, of a release that may be older than some. price: what the release cost.
+    Intervals have the statement's confidence. column_names: of the table: an older release may lack some columns.
+    price: of the release.
     """
     rounded = analysis.request.question.treatment.integer
     half_width = rounded_margin if rounded else margin
@@ -73,13 +74,13 @@ def margins_sql(
     ]
     for number, of_aggregate in enumerate(laws):
         if analysis.request.question.treatment.moves and of_aggregate:
-            columns += _about_measured(of_aggregate, number, analysis, known=known)
+            columns += _about_measured(of_aggregate, number, analysis, known=column_names)
             continue
         if analysis.request.question.summary is not None:
-            columns += _of_summary(of_aggregate[0], number, analysis, known)
+            columns += _of_summary(of_aggregate[0], number, analysis, column_names)
             continue
         if analysis.request.question.selection is not None and of_aggregate:
-            columns += _of_selected(of_aggregate, number, analysis, known or ())
+            columns += _of_selected(of_aggregate, number, analysis, column_names or ())
             continue
         names = (low_column(number), high_column(number), margin_column(number))
         if not any(f'"{name}"' in asked for name in names):
@@ -91,9 +92,9 @@ def margins_sql(
             width = _by_set(of_aggregate, analysis, half_width)
         for stored, shown, sign in ((lows_column, low_column, "-"), (highs_column, high_column, "+")):
             if f'"{shown(number)}"' in asked:
-                kept = stored(number) in known if known else not width
+                is_stored = stored(number) in column_names if column_names else not width
                 end = f"{stored(number)}[{_level(analysis.confidence)}]"
-                columns.append(f"{end if kept else f'{answer_column(number)} {sign} {width}'} AS {shown(number)}")
+                columns.append(f"{end if is_stored else f'{answer_column(number)} {sign} {width}'} AS {shown(number)}")
         if f'"{margin_column(number)}"' in asked:
             columns.append(f"{width} AS {margin_column(number)}")
     return f"(SELECT *, {', '.join(columns)} FROM {table_sql})" if columns else table_sql
@@ -102,10 +103,10 @@ def margins_sql(
 def _about_measured(
     laws: Sequence[ErrorLaw], number: int, analysis: Analysis, known: Sequence[str] | None
 ) -> list[str]:
-    """Ends of the intervals of answers that options have moved: about what was measured; of `nonnegative` at least 0.
+    """Returns the interval ends of answers that options have moved. Intervals are about the measured answers.
 
-    An interval is stretched to its answer where that lies outside. Releases that were made without what was measured
-    have no interval: about the moved answers it would cover too seldom.
+    With `nonnegative` the ends are at least 0. An interval is stretched to its answer if that lies outside. Releases
+    made without the measured answers have no interval: about the moved answers it would cover too seldom.
     """
     raw, answer = raw_column(number), answer_column(number)
     half_width = _by_set(laws, analysis, margin)
@@ -123,14 +124,14 @@ def _about_measured(
     ]
 
 
-def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, known: Sequence[str] | None) -> list[str]:
-    """Ends of the intervals of a summary's rows; 0 is in them where a row of an empty cell may well be as large.
+def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Sequence[str] | None) -> list[str]:
+    """Returns the interval ends of a summary's rows. They include 0 if an empty cell may well have as large an answer.
 
-    Releases that were made without that chance have the interval of the noise before it was selected.
+    Releases that were made without that chance have the interval of the noise before selection.
     """
     answer, half_width = answer_column(number), _by_cell(law, number, analysis)
     ends = {low_column(number): f"{answer} - {half_width}", high_column(number): f"{answer} + {half_width}"}
-    if known is None or chance_column(number) in known:
+    if column_names is None or chance_column(number) in column_names:
         likely = f"{chance_column(number)} >= {float(1 - analysis.confidence)!r}"
         ends = {
             name: f"CASE WHEN {likely} THEN {nearer}(0, {end}) ELSE {end} END"
@@ -139,13 +140,13 @@ def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, known: Sequence[
     return [f"{end} AS {name}" for name, end in ends.items() if f'"{name}"' in analysis.outer.sql]
 
 
-def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, known: Sequence[str]) -> list[str]:
-    """Ends of the intervals of selected keys: where the answer selects, its lower end is that of the noise given this.
+def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, column_names: Sequence[str]) -> list[str]:
+    """Returns the interval ends of selected keys. If the answer selects, its lower end is conditional on the selection.
 
-    Releases that were made without it have the interval of the noise before it was selected.
+    Releases that were made without this end have the interval of the noise before selection.
     """
     half_width = _by_set(laws, analysis, margin)
-    low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in known else ""
+    low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in column_names else ""
     return [
         f"least({answer_column(number)} - {half_width}{low}) AS {low_column(number)}",
         f"{answer_column(number)} + {half_width} AS {high_column(number)}",
@@ -153,18 +154,18 @@ def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, know
 
 
 def _level(confidence: Fraction) -> int:
-    """Returns the place, from 1, of the stored intervals that cover at least as often."""
+    """Returns the place, from 1, of the stored intervals that cover at least this often."""
     return next((place for place, level in enumerate(LEVELS, 1) if level >= confidence), len(LEVELS))
 
 
 def _by_set(laws: Sequence[ErrorLaw], analysis: Analysis, half_width: Callable[[ErrorLaw, Fraction], float]) -> str:
-    """Returns the margin of the row's grouping set. Its cells err alike."""
+    """Returns SQL for the margin of a row's grouping set. All its cells have the same error law."""
     widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in laws)
     return f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
 
 
 def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
-    """Returns the margin of cells whose standard errors differ, as SumMargin.of gives it."""
+    """Returns SQL for the margin of a cell from its own standard error, as SumMargin.of gives it."""
     of_sum, stderr = sum_margin(law.noise, analysis.confidence), stderr_column(number)
     jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
     width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
@@ -179,19 +180,18 @@ def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLa
     )
 
 
-# What travels with a private view beside its price: whose rows it is about, which it leaves out, how far it
-# is off.
+# Facts that are published with a private view beside its price: the privacy unit, the rows left out, and the errors.
 
 
 def _leaves_out(domain: Domain) -> bool:
-    """Tells whether values that are not NULL can be outside."""
+    """Tells whether values that are not NULL can be outside the domain."""
     return not domain.with_edges if isinstance(domain, RangeDomain) else domain.other is None
 
 
 def scope_of(request: Request) -> str:
     """Returns the privacy unit, MAX ROWS and the domains of a release in one line, from public facts alone.
 
-    A view is published, and the column that tells whose rows are whose is not: the unit goes without its name.
+    A view is published, and the column of the privacy unit is not. So the text does not name that column.
     """
     unit = (
         "a row"
@@ -216,8 +216,8 @@ def scope_of(request: Request) -> str:
     keys = []
     for key in request.question.keys:
         domains = [request.question.sources[position].domain for position in key.sources]
-        without = [one for one in domains if not one.with_null]
-        others = [one for one in domains if _leaves_out(one)]
+        without = [domain for domain in domains if not domain.with_null]
+        others = [domain for domain in domains if _leaves_out(domain)]
         left = [word for word, missing in (("NULL", without), ("other values", others)) if missing]
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
         keys.append(f"{key.name} ({', without '.join([size, *([' and '.join(left)] if left else [])])})")
@@ -292,10 +292,9 @@ def _nulls_of(number: int, question: Question) -> Nulls:
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:
-    """Returns the standard errors of the answers that a view shows, so that they are with it whatever its author
-    selected.
+    """Returns the standard errors of the answers that a view shows. They go with it, whatever its author selected.
 
-    Of counts and sums; where it depends on the answer, or where options move answers after the noise, dp_stderr has it.
+    They are errors of counts and sums. If they depend on the answer, or on options after the noise, dp_stderr has them.
     """
     request, said = analysis.request, []
     if request.question.summary is not None or request.question.treatment.moves:
@@ -312,7 +311,7 @@ def errors_of(analysis: Analysis, release: StoredRelease) -> str:
 
 
 def nothing_shown(request: Request, release: StoredRelease | None) -> str:
-    """Returns a word about a view of selected keys in which no group is."""
+    """Returns a note for a view of selected keys that shows no group, else an empty text."""
     if request.question.selection is None or release is None or release.rows:
         return ""
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"

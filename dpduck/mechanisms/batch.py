@@ -1,4 +1,4 @@
-"""dp_plan: what several statements would cost one after the other; nothing is charged, and nothing private is read."""
+"""dp_plan: the prices of several statements, one after the other. Nothing is charged, and nothing private is read."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ COLUMNS = (
 
 
 Planned = tuple[tuple[Periods | None, Charge], ...]
-"""Prices of statements before, with the periods that they would be charged to."""
+"""Prices of earlier statements, with the periods that they would be charged to."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A statement of a batch. known: whether it is answered already, free; sql: what dp_explain says of it."""
+    """Statement of a batch. known: whether it is answered already, and so is free. sql: the SQL of its dp_explain."""
 
     text: str
     request: Request
@@ -53,7 +53,7 @@ class Step:
 
 
 def separated(text: str) -> list[str]:
-    """Returns the statements between semicolons.
+    """Splits a text into its statements at the semicolons.
 
     >>> separated("SELECT 1; SELECT ';' ;")
     ['SELECT 1', "SELECT ';'"]
@@ -64,13 +64,13 @@ def separated(text: str) -> list[str]:
         tokens = PrivateDuckDB().tokenize(text)
     except SqlglotError:
         raise Refusal("a quote or a comment that never closes", accepted="closed quotes and comments") from None
-    found, start = [], 0
+    parts, start = [], 0
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
-            found.append(text[start : token.start])
+            parts.append(text[start : token.start])
             start = token.end + 1
-    found.append(text[start : tokens[-1].end + 1] if tokens else "")
-    statements = [one.strip() for one in found if one.strip()]
+    parts.append(text[start : tokens[-1].end + 1] if tokens else "")
+    statements = [part.strip() for part in parts if part.strip()]
     if not statements:
         raise Refusal("there is no statement", accepted="dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY ..; .. $$)")
     if len(statements) > MOST_STATEMENTS:
@@ -86,28 +86,28 @@ def planned(
     caller: Caller,
     cursor: duckdb.DuckDBPyConnection,
 ) -> str:
-    """Returns SQL with what statements would cost. question_of: what one of them asks, and of which rows."""
+    """Returns SQL with the prices of the statements. question_of: the question and the request of a statement."""
     steps = []
     for number, statement in enumerate(separated(text), 1):
         try:
             question, _ = question_of(statement)
-            told = explained(question)
-            if told.request is None:
+            details = explained(question)
+            if details.request is None:
                 raise Refusal("no price meets this target", accepted="a larger target_stderr")
         except Refusal as error:
             raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         release = releases.by_digest(question.digest())
-        known = release is not None and (caller.owner or release.principal == caller.name)
-        steps.append(Step(statement, told.request, told.asks, known, question.digest(), told.sql))
+        is_answered = release is not None and (caller.owner or release.principal == caller.name)
+        steps.append(Step(statement, details.request, details.asks, is_answered, question.digest(), details.sql))
     return rows_sql(COLUMNS, _priced(steps, ledger, caller, cursor))
 
 
 def _priced(
     steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
 ) -> list[list[Value]]:
-    """Returns a row for each statement, with what would be left after it, and a row for each unit in all.
+    """Returns a row for each statement, with the budget that would be left after it, and a total row for each unit.
 
-    A statement for which the budget has no room is refused, and costs nothing.
+    A statement that does not fit into the budget is refused, and costs nothing.
     """
     rows: list[list[Value]] = []
     together: dict[str, tuple[Planned, Planned]] = {}
@@ -149,9 +149,9 @@ def _priced(
 
 
 def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> tuple[str, Fraction]:
-    """Returns the measure that a unit's budget adds up in, and what would be left; below 0 where it does not suffice.
+    """Returns the measure of a unit's budget and the amount that would be left, below 0 if the budget does not suffice.
 
-    Of units by periods, in the one of a run that has least left, or over all of them where LIFETIME has less.
+    For units by periods it is the least amount of any period of the run, or the amount of LIFETIME if that is less.
     """
     budget = ledger.budget(unit)
     if budget is None:
@@ -159,17 +159,17 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
     share = Fraction(1) if caller.share is None else caller.share
     own = None if caller.share is None else caller.name
     both = ((None, Fraction(1)), (own, share))
-    found = [_of(budget, _after(unit, plan, within, ledger, who), 1 - part) for who, part in both]
+    amounts = [_of(budget, _after(unit, plan, within, ledger, who), 1 - part) for who, part in both]
     if budget.lifetime is not None:
         for who, part in both:
             person = (for_person(price, run.count) for run, price in plan if run is not None)
             spent = reduce(added, person, ledger.spent_of_person(unit, who))
-            found.append(_of(budget.lifetime, spent, 1 - part))
-    return min(found, key=lambda one: (one[0] != "delta" or one[1] >= 0, one[1]))
+            amounts.append(_of(budget.lifetime, spent, 1 - part))
+    return min(amounts, key=lambda amount: (amount[0] != "delta" or amount[1] >= 0, amount[1]))
 
 
 def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, principal: str | None) -> Charge:
-    """Returns what would be spent after a plan."""
+    """Returns the total price spent after a plan."""
     if word_of(unit) is None:
         return reduce(added, (price for _, price in plan), ledger.spent(unit, principal))
     sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))
@@ -180,7 +180,7 @@ def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, pri
 
 
 def _of(budget: Budget, spent: Charge, others: Fraction) -> tuple[str, Fraction]:
-    """Returns a budget's measure, and what is left after what was spent. others: the part that is not one's own."""
+    """Returns a budget's measure and the amount left after spending. others: the share of other principals."""
     if budget.pure:
         if spent.epsilon is None:
             return "epsilon", Fraction(-1)

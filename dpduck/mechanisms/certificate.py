@@ -1,11 +1,11 @@
-"""Writes down what a release will let out: every noise, and how far one privacy unit moves what it is added to.
+"""Certificates of releases: every noise, and how far one privacy unit moves the numbers that the noise is added to.
 
-It is stored with the charge, so that whoever gets the certificate of a release (publish/publish.py) can compute its
-price again without dpduck (publish/checker.py). Everything here is public before anything is counted.
+The plan is stored with the charge, so that a reader of the certificate (publish/publish.py) can compute the price again
+without dpduck (publish/checker.py). Everything here is public before anything is counted.
 
-A certificate says what was promised of each release, for a bundle of them, or of one by dp_certificate('view').
+A certificate states the promise of a release. A bundle has one for each release. dp_certificate('view') returns one.
 
-The entries of the ledger are chained by SHA-256, each with the digest of its certificate; a certificate has the link of
+The entries of the ledger are chained by SHA-256, each with the digest of its certificate. A certificate has the link of
 its entry, as the bundle has it. The checker of bundles (publish/checker.py) has code of its own for all of this.
 Principals' names are left out.
 """
@@ -39,7 +39,7 @@ COLUMNS = (("field", "VARCHAR"), ("value", "VARCHAR"))
 Entry = dict[str, object]
 
 DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))
-"""Deltas at which the price of a release without a pure guarantee is also said as an epsilon."""
+"""Deltas at which the price of a release without a pure guarantee is also stated as an epsilon."""
 
 _ENTRIES = """SELECT id, epoch_us("at"), unit_key, table_name, statement, mechanism, epsilon, rho, delta, budget
     FROM {store}.dpduck.ledger_entries WHERE id <= $1 ORDER BY id"""
@@ -51,24 +51,24 @@ _NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho
 
 
 def certified(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> tuple[list[Entry], list[Entry]]:
-    """Returns the first entries of an attached store's ledger, each with its link, and the certificates of their
-    releases.
+    """Returns the entries of an attached store's ledger up to number `most`, each with its link, and the certificates
+    of their releases.
     """
     entries = _entries(connection, store, most)
     released = list(_certificates(connection, store, {entry["id"]: entry for entry in entries}, most))
-    chain = _chained(entries, {one["entry"]: _digest(one) for one in released})
+    chain = _chained(entries, {certificate["entry"]: _digest(certificate) for certificate in released})
     links = {entry["id"]: entry["link"] for entry in chain}
-    return chain, [{**one, "link": links[one["entry"]]} for one in released]
+    return chain, [{**certificate, "link": links[certificate["entry"]]} for certificate in released]
 
 
 def _entries(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> list[Entry]:
     rows = connection.execute(_ENTRIES.format(store=quote_identifier(store)), [most]).fetchall()
-    found = [dict(zip(_NAMES, row, strict=True)) for row in rows]
-    return [{**one, "budget": None if one["budget"] is None else json.loads(str(one["budget"]))} for one in found]
+    lines = [dict(zip(_NAMES, row, strict=True)) for row in rows]
+    return [{**line, "budget": None if line["budget"] is None else json.loads(str(line["budget"]))} for line in lines]
 
 
 def _chained(entries: Iterable[Entry], digests: Mapping[object, str]) -> list[Entry]:
-    """Returns entries with the digests of their certificates, None where one has none, and a link to all before."""
+    """Adds to each entry the digest of its certificate, None if there is none, and a link to all earlier entries."""
     chain: list[Entry] = []
     link = GENESIS
     for entry in entries:
@@ -86,11 +86,11 @@ def _digest(part: Entry, before: str = "") -> str:
 def _certificates(
     connection: duckdb.DuckDBPyConnection, store: str, entries: Mapping[object, Entry], most: int
 ) -> Iterator[Entry]:
-    """Yields a certificate for each release, in the order of the ledger, without its link, which covers all of it."""
+    """Yields a certificate for each release, in the order of the ledger, without the link, which covers all of it."""
     place, plans = quote_identifier(store), {}
     if _has_plans(connection, store):
-        found = connection.execute(_PLANS.format(store=place)).fetchall()
-        plans = {row[0]: (json.loads(row[1]), row[2]) for row in found}
+        stored_plans = connection.execute(_PLANS.format(store=place)).fetchall()
+        plans = {row[0]: (json.loads(row[1]), row[2]) for row in stored_plans}
     for ledger_id, names, strategy, rows in connection.execute(_RELEASES.format(store=place), [most]).fetchall():
         entry = entries[ledger_id]
         plan, made_by = plans.get(ledger_id, (None, None))
@@ -112,32 +112,32 @@ def _certificates(
 def certificate_sql(
     connection: duckdb.DuckDBPyConnection, store: str, releases: Sequence[StoredRelease], name: str, reader: str | None
 ) -> str:
-    """Returns SQL with the fields of the certificate of one release that the reader sees.
+    """Returns SQL with the fields that the reader sees in the certificate of one release.
 
     As in dp_releases, readers do not see another user's statements, answers and numbers in the ledger. They do not see
     the other owners of views that share a charge. They do not see the column that identifies units. Of their own
-    release they see the statement that they wrote. They see the link of the certificate where they paid.
+    release they see the statement that they wrote. They see the link of the certificate if they paid.
     reader: the name of a principal, None for the owner.
     """
-    visible = [one for one in releases if reader in (None, one.principal) or one.kind == "view"]
-    known = [one for one in visible if fold(one.name) == fold(name)]
-    if not known:
+    visible = [item for item in releases if reader in (None, item.principal) or item.kind == "view"]
+    matches = [item for item in visible if fold(item.name) == fold(name)]
+    if not matches:
         raise Refusal(f"there is no private view {name[:80]!r}", accepted="a name of dp_releases()")
-    release = known[0]
+    release = matches[0]
     _, released = certified(connection, store, release.ledger_id)
-    (found,) = (one for one in released if one["entry"] == release.ledger_id)
-    fields = {"model": MODEL, "neighbours": NEIGHBOURS, **found}
-    if found["flavor"] == "pure":  # its epsilon is smaller, and links are for the whole certificate
+    (certificate,) = (item for item in released if item["entry"] == release.ledger_id)
+    fields = {"model": MODEL, "neighbours": NEIGHBOURS, **certificate}
+    if certificate["flavor"] == "pure":  # its epsilon is smaller, and links are for the whole certificate
         del fields["also"]
     if reader is not None:
         own = reader == release.principal
         fields["entry"] = release.ledger_id if own else None
         fields["statement"] = release.statement if own else None
-        shared = [one for one in visible if one.name in cast(list[str], found["names"])]
-        fields["names"] = [one.name for one in shared if one == release or one.principal == reader]
+        shared = [item for item in visible if item.name in cast(list[str], certificate["names"])]
+        fields["names"] = [item.name for item in shared if item == release or item.principal == reader]
         fields["rows"] = release.rows
-        fields["privacy_unit"] = found["privacy_unit"] if own else None
-        fields["link"] = found["link"] if own and _payer(connection, store, release.ledger_id) == reader else None
+        fields["privacy_unit"] = certificate["privacy_unit"] if own else None
+        fields["link"] = certificate["link"] if own and _payer(connection, store, release.ledger_id) == reader else None
     shown = {field: value if isinstance(value, str | None) else json.dumps(value) for field, value in fields.items()}
     return rows_sql(COLUMNS, [[field, value] for field, value in shown.items()])
 
@@ -150,30 +150,30 @@ def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) ->
 
 @lru_cache(maxsize=4096)
 def _forms(rho: str, delta: str) -> list[dict[str, str]]:
-    """Returns the price as epsilon and delta, for readers who know no rho; keys' own delta comes on top.
+    """Returns the price as epsilon and delta, for readers who do not know rho. The delta of keys is added.
 
-    Kept, since a link is of all certificates before it, and most releases have the price of another.
+    Cached, since a link covers all certificates before it, and most releases share a price with another.
     """
     prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
     return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]
 
 
 def _has_plans(connection: duckdb.DuckDBPyConnection, store: str) -> bool:
-    found = connection.execute(
+    row = connection.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = $1 AND schema_name = 'dpduck' "
         "AND table_name = 'plans'",
         [store],
     ).fetchone()
-    return found is not None and found[0] == 1
+    return row is not None and row[0] == 1
 
 
 Part = dict[str, object]
 
 
 def plan_text(asks: Iterable[Ask[Any]]) -> str:
-    """Returns the asks as JSON: queries by noise, with the norms of what one unit moves, and all others by parameters.
+    """Returns the asks as JSON: queries by noise, with the norms by which a unit moves them, and others by parameters.
 
-    Queries that move as far, under one noise, are one line with their number.
+    Queries of one kind with equal norms under one noise are one line with their number.
     """
     by_noise: dict[int, tuple[Noise, Counter[tuple[str, int, int, int]]]] = {}
     others: Counter[str] = Counter()
@@ -196,7 +196,7 @@ def plan_text(asks: Iterable[Ask[Any]]) -> str:
 
 
 def versions_text() -> str:
-    """Names what makes the release."""
+    """Names the versions of dpduck and DuckDB that make the release."""
     return f"dpduck {version('dpduck')}, DuckDB {duckdb.__version__}"
 
 
@@ -209,7 +209,7 @@ def _noise(noise: Noise) -> dict[str, str]:
 
 
 def _other(ask: Ask[Any]) -> Part:
-    """Describes a query whose price is not that of one noise on what a unit moves."""
+    """Describes a query that is not priced by one noise and the norms of a unit."""
     part: Part = {"query": type(ask.query).__name__, "l1": ask.scan.l1}
     if ask.noise is not None:
         part["noise"] = ask.noise
@@ -217,7 +217,7 @@ def _other(ask: Ask[Any]) -> Part:
 
 
 def _written(value: object) -> object:
-    """Returns a noise by its law and its parameter, and a rational number as text."""
+    """Converts a noise to its law and parameter, and a rational number to text."""
     if isinstance(value, Noise):
         return _noise(value)
     return rational_text(value) if isinstance(value, Fraction) else value

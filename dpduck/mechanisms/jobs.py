@@ -1,4 +1,4 @@
-"""The job that trusted code counts for a request: its rows, their unit, and the contribution of each row."""
+"""Counting job of a request, for trusted code: its rows, their unit, and the contribution of each row."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dpduck.language.select.request import Request
 
 
 def counting_job(request: Request, contributions: Sequence[Contribution]) -> CountingJob:
-    """Returns one scan that adds these contributions up by the request's keys."""
+    """Returns the job that adds up these contributions by the request's keys in one scan."""
     rows = request.rows
-    sizes, groups = [one.domain.size for one in request.question.sources], request.question.treatment.groups
+    sizes, groups = [column.domain.size for column in request.question.sources], request.question.treatment.groups
     attributes = tuple(
         Attribute(
             key.sources,
@@ -29,9 +29,9 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         for key in request.question.keys
         if not key.row_sql
     )
-    if request.question.matrix and len(attributes) > 1:  # a strategy of one's own is over all cells
+    if request.question.matrix and len(attributes) > 1:  # a strategy in the statement is over all cells
         attributes = (crossed(attributes, sizes),)
-    if request.question.intervals:  # the bins of the one source, NULL among them, which no interval holds
+    if request.question.intervals:  # the bins of the only source, with NULL, which is in no interval
         attributes = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),)
     return CountingJob(
         source=rows.source,
@@ -50,25 +50,25 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
 
 
 def key_column(source: SourceColumn, rows: Rows) -> KeyColumn:
-    """Returns a value that rows are grouped by. source: its SQL over the columns of these rows, with its domain."""
+    """Returns a column by which rows are grouped. source: its SQL over the columns of these rows, with its domain."""
     return KeyColumn(value_of(source.sql, rows.columns), source.domain)
 
 
 def resolved(contributions: Sequence[Contribution], rows: Rows) -> tuple[Contribution, ...]:
-    """Returns contributions with their conditions and values over the columns of rows, as the statement wrote them."""
-    found = []
-    for one in contributions:
-        condition, value = one.condition, one.value
+    """Binds the conditions and values of contributions, as the statement wrote them, to the columns of `rows`."""
+    results = []
+    for contribution in contributions:
+        condition, value = contribution.condition, contribution.value
         if isinstance(condition, Program):
             condition = condition_of(condition.sql, rows.columns)
         if isinstance(value, Program):
             value = number_of(value.sql, rows.columns)
-        found.append(replace(one, condition=condition, value=value))
-    return tuple(found)
+        results.append(replace(contribution, condition=condition, value=value))
+    return tuple(results)
 
 
 def crossed(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
-    """Returns one attribute for all. The first varies slowest, and each drops its combinations. sizes: of the sources.
+    """Combines attributes into one, the first varying slowest. A cell that one drops is dropped. sizes: of sources.
 
     >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]
     >>> crossed(both, (3, 2)).codes.tolist()
@@ -76,7 +76,7 @@ def crossed(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
     """
     sources = sorted({source for attribute in attributes for source in attribute.sources})
     places = dict(zip(sources, np.indices([sizes[source] for source in sources]), strict=True))
-    own = [one.codes[tuple(places[source] for source in one.sources)] for one in attributes]
-    counts = [one.size for one in attributes]
-    codes = np.ravel_multi_index([np.maximum(one, 0) for one in own], counts)
+    own = [axis.codes[tuple(places[source] for source in axis.sources)] for axis in attributes]
+    counts = [axis.size for axis in attributes]
+    codes = np.ravel_multi_index([np.maximum(axis, 0) for axis in own], counts)
     return Attribute(tuple(sources), np.where(np.minimum.reduce(own) < 0, -1, codes), prod(counts))

@@ -1,4 +1,4 @@
-"""The interface of a mechanism: a folder has one value of this kind, and registry.py one line that names it."""
+"""Interface of a mechanism. A folder has a value of this class, and registry.py has one line that names it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Columns = Sequence[tuple[str, str]]
 
 
 class Proposal(Protocol):
-    """A plan of any mechanism. request: what is asked of which rows, at the price that planning has found."""
+    """Plan of any mechanism. request: the question and its rows, at the price that planning has found."""
 
     @property
     def request(self) -> Request: ...
@@ -38,7 +38,7 @@ L = TypeVar("L")
 
 @dataclass(frozen=True)
 class OneAsk(Generic[L, N]):
-    """A proposal that measures one thing. plan: the mechanism's own figures."""
+    """Proposal with a single ask. plan: the mechanism's own figures."""
 
     request: Request
     plan: L
@@ -47,7 +47,7 @@ class OneAsk(Generic[L, N]):
 
 @dataclass(frozen=True)
 class Tools:
-    """What a release may use beside its door. box: the sandbox of the statement. steps: see release.Releaser."""
+    """Tools of a release beside its door. box: the sandbox of the statement. steps: see release.Releaser."""
 
     box: Sandbox
     secrets: Secrets
@@ -71,9 +71,9 @@ class Mechanism(Generic[Q, P, N]):
     - seconds: an estimate of the time that all steps after planning take, from public facts alone.
     - errors: the error of each aggregate, given EXPECT ROWS.
     - advise: the changes that would help most, given the budget as well.
-    - warn: a warning before the charge, given EXPECT ROWS. It says which results an answer will not show, or why a plan
-      may not be worth its price. It refuses an answer that can have no rows. It says nothing where there is nothing to
-      say.
+    - warn: a warning before the charge, given EXPECT ROWS. It names the results that an answer will not show, or the
+      reason why a plan may not be worth its price. It refuses an answer that can have no rows. It is empty if there is
+      nothing to say.
     - options: the options that it adds to the clause of a SELECT. Question.own has their values in a statement.
     """
 
@@ -100,10 +100,9 @@ class Mechanism(Generic[Q, P, N]):
         tools: Tools,
         foreseen: Callable[[P], None] = lambda plan: None,
     ) -> Planned:
-        """Returns the release of a question. recheck: the last look at public facts, in the transaction that will
-        count.
+        """Plans the release of a question. recheck: the last look at public facts, in the transaction that will count.
 
-        foreseen: is shown the plan, before anything is charged.
+        foreseen: receives the plan before anything is charged.
         """
         plan = self.plan(question)
         foreseen(plan)

@@ -1,4 +1,4 @@
-"""Says a price in both forms, epsilon and rho, and what would be cheaper; nothing here is charged."""
+"""Prices in both forms, epsilon and rho, and cheaper alternatives. Nothing here is charged."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dpduck.values.privacy import Budget, Charge
 from dpduck.values.quoting import quote_text
 
 FAR_CHEAPER = 2
-"""How many times less is worth a word."""
+"""Factor from which a lower price is worth a note."""
 
 EARLY = tuple(name for name, _ in EXPLAINED)[:10]
 """The columns of every explanation, up to its note."""
 
 SAFE = 1 - Fraction(1, 10**9)
-"""So that what is said to be left may be asked for as it is shown."""
+"""Factor that lowers the remaining budget in a message, so that a statement may ask for the shown amount."""
 
 
 def priced(
@@ -38,13 +38,13 @@ def priced(
     words: Sequence[str] = (),
     expect_rows: int | None = None,
 ) -> str:
-    """dp_explain with what the chosen row's asks cost as its rho, and a column `price` that says it in both forms.
+    """Returns dp_explain with the price of the chosen row's asks as its rho, and a column `price` with both forms.
 
     The price comes right after the columns that programs may rely on.
 
-    Of the other rows rho is an upper bound: what the epsilon costs whatever is measured. worst: the chosen row's
-    worst_stderr where it has none of its own. words: what else its note says. expect_rows: where a row's own
-    worst_stderr is that of counts alone, and is to be compared with it.
+    The rho of other rows is an upper bound: the price of their epsilon, whatever is measured. worst: the chosen row's
+    worst_stderr if it has none of its own. words: further parts of its note. expect_rows: the number to compare with
+    each row's own worst_stderr, given only if that error is about counts alone.
     """
     charge = charged(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else min(request.price.charge.rho, rho_of_pure(charge.epsilon))
@@ -69,13 +69,13 @@ def priced(
 
 @dataclass(frozen=True)
 class AggregateError:
-    """The predicted error of one aggregate. A figure that no public fact tells is None.
+    """Predicted error of one aggregate. A figure that no public fact tells is None.
 
     - rows: the rows of a cell in the finest table.
     - typical, worst: standard errors. For averages, variances and quantiles, no public fact tells the error of the
       smallest cell.
     - rank: the standard error of the rank of a tree's quantile, in rows.
-    - by_rows: the standard error times the rows of a cell, where these rows are not known.
+    - by_rows: the standard error times the rows of a cell, if these rows are not known.
     """
 
     text: str
@@ -94,25 +94,25 @@ ERRORS = (
 
 
 def errors_listing(lines: Sequence[AggregateError]) -> str:
-    """dp_errors, narrow: four significant digits are more than a foreseen error has."""
+    """Returns dp_errors with four significant digits. A predicted error is accurate to fewer."""
     rows: list[list[Value]] = []
-    for one in lines:
-        rows.append([one.text, one.cells, one.rows, *map(_short, (one.typical, one.worst)), _note(one)])
+    for line in lines:
+        rows.append([line.text, line.cells, line.rows, *map(_short, (line.typical, line.worst)), _note(line)])
     return rows_sql(ERRORS, rows)
 
 
-def _note(one: AggregateError) -> str | None:
-    """Says how an error depends on a cell's rows where a figure is missing: in words, or as a number over n rows."""
-    if one.worst is not None:
+def _note(error: AggregateError) -> str | None:
+    """Describes an error by a cell's rows n if a figure is missing: in words, or as a number divided by n."""
+    if error.worst is not None:
         return None
-    if one.typical is None:
-        said = by_rows(one.by_rows)
-        return said if one.cells is None else f"{said}; EXPECT ROWS of the policy puts figures here"
-    return None if one.by_rows is None else f"{float(f'{one.by_rows:.3g}'):.15g}/n"
+    if error.typical is None:
+        said = by_rows(error.by_rows)
+        return said if error.cells is None else f"{said}; EXPECT ROWS of the policy puts figures here"
+    return None if error.by_rows is None else f"{float(f'{error.by_rows:.3g}'):.15g}/n"
 
 
 def by_rows(times: float | None) -> str:
-    """Says an error that depends on the rows of a cell."""
+    """Describes an error that depends on the rows of a cell."""
     if times is None:
         return "the less, the more rows a cell has"
     return f"about {float(f'{times:.3g}'):,g} divided by the rows of a cell"
@@ -123,20 +123,20 @@ def _short(number: float | None) -> float | None:
 
 
 def worst_of(lines: Sequence[AggregateError]) -> float | None:
-    """Returns the largest predicted error, or None. Where no worst error is known, the error of even cells counts."""
-    foreseen = [one.typical if one.worst is None else one.worst for one in lines]
+    """Returns the largest predicted error, or None. An aggregate without a worst error counts with its typical one."""
+    foreseen = [line.typical if line.worst is None else line.worst for line in lines]
     return max((error for error in foreseen if error is not None), default=None)
 
 
 def drowned(counts: bool, worst: float | None, expect_rows: int | None) -> str:
-    """Returns a word where a count has more noise than the table is expected to have rows; else nothing."""
+    """Returns a note if a count has more noise than the table's expected rows, else an empty text."""
     if not counts or worst is None or expect_rows is None or worst <= expect_rows:
         return ""
     return noise_alone(expect_rows)
 
 
 def noise_alone(expect_rows: int) -> str:
-    """Says that a count will be noise, and what helps."""
+    """Warns that a count will be noise alone, and names the remedies."""
     return (
         f"the noise of a count is larger than EXPECT ROWS {expect_rows}: an answer would be noise alone; "
         "a higher epsilon, fewer cells or a smaller MAX ROWS help"
@@ -161,15 +161,13 @@ def both_forms(charge: Charge, budget: Budget | None) -> str:
 
 
 def priced_entry(entry: LedgerEntry) -> str:
-    """Returns an entry of the ledger by its number and price."""
+    """Describes an entry of the ledger by its number and price."""
     price = f"epsilon = {float(entry.epsilon):g}" if entry.epsilon is not None else f"rho = {float(entry.rho):.4g}"
     return f"ledger entry {entry.id}, {price}{f', delta = {float(entry.delta):g}' if entry.delta else ''},"
 
 
 def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
-    """Returns a line where the statement's epsilon would cost far less with the delta that the budget has; else
-    nothing.
-    """
+    """Returns a note if the statement's epsilon would cost far less with the budget's delta, else an empty text."""
     delta = _delta(budget)
     summary = request.question.summary
     filtered = summary is not None and summary.method != "sketch"  # geometric noise alone
@@ -189,9 +187,7 @@ def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
 
 
 def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetRefusal:
-    """Returns the refusal of a price that a budget of rho has no room for, also in epsilon, as the statement may have
-    been.
-    """
+    """Adds epsilon to the refusal of a price that exceeds a budget of rho: the statement may be written in epsilon."""
     unit_key, charge, share = bill.unit_key, bill.charge, bill.allotment
     budget, delta = ledger.budget(unit_key), _delta(ledger.budget(unit_key))
     if budget is None or budget.rho is None:
@@ -199,7 +195,7 @@ def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetR
     left = budget.rho - ledger.spent(unit_key, within=bill.periods).rho
     if share is not None:
         left = min(left, budget.rho * share - ledger.spent(unit_key, bill.principal, bill.periods).rho)
-    if charge.rho <= left:  # what is missing is delta for keys
+    if charge.rho <= left:  # the budget lacks delta for keys
         return refused
     forms = []
     if left > SMALLEST_RHO and delta:
@@ -217,7 +213,7 @@ def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetR
 
 
 def pure_epsilon_of(rho: Fraction) -> Fraction:
-    """Returns an epsilon that costs no more than this rho, whatever is measured, and hardly less."""
+    """Returns an epsilon that costs at most this rho for any measurement, and hardly less than it."""
     low, high = Fraction(0), rho + 2  # epsilon tanh(epsilon/2) is above epsilon - 1
     for _ in range(60):
         middle = (low + high) / 2
@@ -226,5 +222,5 @@ def pure_epsilon_of(rho: Fraction) -> Fraction:
 
 
 def _delta(budget: Budget | None) -> Fraction:
-    """Returns the delta that a budget has for statements; 0 where it has none."""
+    """Returns the delta that a budget has for statements, 0 if it has none."""
     return Fraction(0) if budget is None or budget.epsilon is None else budget.delta - budget.delta_keys

@@ -1,4 +1,4 @@
-"""The registry of mechanisms: a new one is a folder beside this file and one line here (CONTRIBUTING.md shows how)."""
+"""Registry of mechanisms. A new mechanism is a folder beside this file and one line here (see CONTRIBUTING.md)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Budget
 
 MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (SKETCHES, SUMMARIES, KEYS, NORMS, CUBES)
-"""Mechanisms of SELECTs. The first that serves a question answers it; CUBES serves every SELECT."""
+"""Mechanisms of SELECTs. The first that serves a question answers it. CUBES serves every SELECT."""
 
 
 def of_statements() -> tuple[Mechanism[Any, Any, Any], ...]:
-    """Imports the mechanisms of statements of their own, which no SELECT needs."""
+    """Imports the mechanisms with statements of their own. No SELECT needs these."""
     from dpduck.mechanisms.sparse import HISTOGRAMS, PROJECTIONS, SESSIONS  # noqa: PLC0415
     from dpduck.mechanisms.synthetic import SYNTHETIC  # noqa: PLC0415
 
@@ -51,20 +51,18 @@ def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
 
 
 def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any) -> str:
-    """Returns the whole statement over a release without rows, which binds before the charge as the answer will after
-    it.
-    """
+    """Returns the whole statement over a release without rows. It binds before the charge as it will bind later."""
     columns = [Column(name, type_name) for name, type_name in mechanism.columns(plan)]
     return empty_release_sql(columns, mechanism.header(plan).laws, analysis)
 
 
 @dataclass(frozen=True)
 class Explained:
-    """SQL with what could be released, the chosen way first; the request at its price; what the chosen way asks.
+    """Explanation of a question: SQL with the possible plans, the chosen plan first, its request and its asks.
 
-    Without a request where no plan meets what is asked, and the other ways are shown all the same.
-    errors: how far each aggregate is off, given EXPECT ROWS; none where the mechanism does not tell.
-    advice: what would help most, given the budget, too.
+    The request is None if no plan meets the question. The other plans are shown all the same.
+    errors: the error of each aggregate, given EXPECT ROWS, empty if the mechanism does not predict errors.
+    advice: the changes that would help most, given the budget as well.
     """
 
     sql: str
@@ -75,7 +73,7 @@ class Explained:
 
 
 def explained(question: object) -> Explained:
-    """Returns what a question's answers would be like; it spends nothing and opens no private row."""
+    """Explains the answers that a question would have. It spends nothing and opens no private row."""
     mechanism = mechanism_of(question)
     try:
         plan = mechanism.plan(question)
@@ -83,7 +81,7 @@ def explained(question: object) -> Explained:
         if mechanism.unplanned is None:
             raise
         return Explained(mechanism.unplanned(question))
-    found = Explained(mechanism.describe(question, plan), plan.request, mechanism.asks(plan))
+    explanation = Explained(mechanism.describe(question, plan), plan.request, mechanism.asks(plan))
     if mechanism.errors is not None:
-        found = replace(found, errors=partial(mechanism.errors, plan))
-    return found if mechanism.advise is None else replace(found, advice=partial(mechanism.advise, plan))
+        explanation = replace(explanation, errors=partial(mechanism.errors, plan))
+    return explanation if mechanism.advise is None else replace(explanation, advice=partial(mechanism.advise, plan))

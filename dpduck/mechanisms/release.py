@@ -1,4 +1,4 @@
-"""One release, step by step: check, charge, count, add noise, store. The order is the guarantee, whatever is made."""
+"""One release, step by step: check, charge, count, add noise, store. Every release's guarantee rests on this order."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFai
 
 Steps = Callable[[str], None]
 PlaceOf = Callable[[Rows], Place]
-"""What is counted in place of a request's tables."""
+"""Place that is counted instead of a request's tables."""
 
 WAITING = "waits for the same release"
-"""The step of whoever asks what somebody else is being answered just now."""
+"""Step of a caller who waits while the same release is made for another caller."""
 
 MOST_TIMES = 3
-"""How often the answer of one charge is begun: each end of the process between charge and answer could tell of rows."""
+"""The most attempts per charge: each end of the process between charge and answer could reveal rows."""
 
 
 @dataclass(frozen=True)
 class ReleasedTable:
     """A released table.
 
-    columns: names and DuckDB types. covariances, measured: what is kept beside it, where it is. laws, strategy: as of
-    a header, where they follow from noisy answers and were not known before.
+    columns: names and DuckDB types. covariances, measured: data that is stored beside the table, if any. laws,
+    strategy: as in a header, if they follow from noisy answers and were not known before.
     """
 
     columns: Sequence[tuple[str, str]]
@@ -59,7 +59,7 @@ class ReleasedTable:
 class ReleaseHeader:
     """The public description of a release, known before anything is counted.
 
-    laws: see StoredRelease. most_rows: that its table can have, 0 where answers decide.
+    laws: see StoredRelease. most_rows: the most rows of its table, 0 if answers decide.
     """
 
     request: Request
@@ -71,10 +71,10 @@ class ReleaseHeader:
 
 @dataclass(frozen=True)
 class Planned:
-    """How one release is made (mechanism.Mechanism makes it). asks: what will leave, declared before any look.
+    """Plan of one release (mechanism.Mechanism makes it). asks: all that will leave, declared before any look at rows.
 
     recheck: the last look at public facts, in the transaction that will count.
-    produce: the release itself, after the charge; anything that it raises is hidden, because it could quote data.
+    produce: makes the table after the charge. Its exceptions are hidden, because they could quote data.
     """
 
     header: ReleaseHeader
@@ -84,7 +84,7 @@ class Planned:
 
 
 class _Unstored(StoreError):
-    """An answer was paid for and is not in the store: asked again it is made again, for the same charge."""
+    """Error of a paid answer that is not in the store: the same statement makes it again, for the same charge."""
 
     def __init__(self, entry: int) -> None:
         super().__init__(
@@ -94,7 +94,7 @@ class _Unstored(StoreError):
 
 
 class Releaser:
-    """Makes releases; equal requests that arrive together are made once."""
+    """Maker of releases. Equal requests that arrive together are answered once."""
 
     def __init__(
         self,
@@ -123,26 +123,26 @@ class Releaser:
         self._made_by = versions_text()
 
     def release(self, digest: str, planned: Callable[[], Planned], caller: Caller, statement: str) -> StoredRelease:
-        """Returns the release under a digest: the stored one, or a new one that is charged for and made as planned."""
+        """Returns the release under a digest: the stored release, or a new release, charged and made as planned."""
         with self._locks.held(digest, lambda: self._steps(WAITING)):
             asked = self._releases.asked(digest)
-            found = asked.release
-            if found is not None:
-                if caller.tables is not None:  # what is released already is not everybody's to ask for
-                    caller.require_table(self._ledger.entry(found.ledger_id).table_name)
+            earlier = asked.release
+            if earlier is not None:
+                if caller.tables is not None:  # an earlier release is not for every caller
+                    caller.require_table(self._ledger.entry(earlier.ledger_id).table_name)
                 if not asked.there:
                     raise Refusal(
-                        f"the answer was released as {found.name}, and that table is no longer in the store",
+                        f"the answer was released as {earlier.name}, and that table is no longer in the store",
                         accepted="OPTIONS (refresh = '..') for a new release, which is charged for",
                     )
-                return found
+                return earlier
             failed = self._failed.get(digest) or asked.failed
             if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
                 raise ReleaseFailed(failed)
             return self._new(digest, planned(), caller, statement, asked.unanswered)
 
     def _new(self, digest: str, planned: Planned, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
-        """paid: the entry that paid for it before its process ended."""
+        """Makes a new release. paid: the entry that paid for it before its process ended."""
         asks = planned.asks
         header, rows, price = planned.header, planned.header.request.rows, planned.header.request.price
         charge, table = charged(price.charge, asks, price.least_rho), str(rows.table)
@@ -186,7 +186,7 @@ class Releaser:
         return release
 
     def _note_failed(self, digest: str, entry: int) -> None:
-        """Notes a failed release: in the store, and until the process ends where that cannot be written."""
+        """Notes a failed release in this process, and in the store if that can be written."""
         self._failed[digest] = entry
         with suppress(StoreError):
             self._ledger.end(entry)
@@ -194,29 +194,29 @@ class Releaser:
             self._releases.put_failure(digest, entry)
 
     def _produced(self, door: Door, planned: Planned, release: StoredRelease, place: Place) -> StoredRelease | None:
-        """Returns the release, made and stored; None where that failed, whatever the reason: it could quote data."""
+        """Makes and stores the release. Returns None for every failure, because its reason could quote data."""
         interrupted = ended = False
 
         def end() -> None:
             nonlocal ended
-            self._ledger.end(door.entry, made.rows.nbytes)
+            self._ledger.end(door.entry, table.rows.nbytes)
             ended = True
 
         try:
             self._steps("after the charge")
             door.count()
             self._steps("after the count")
-            made = planned.produce(door)
+            table = planned.produce(door)
             door.close()  # no exact count is left anywhere when an answer is stored
             self._steps("after the noise")
-            release = replace(release, rows=made.rows.num_rows, strategy=made.strategy or release.strategy)
-            if made.laws is not None:
-                release = replace(release, laws=made.laws)
+            release = replace(release, rows=table.rows.num_rows, strategy=table.strategy or release.strategy)
+            if table.laws is not None:
+                release = replace(release, laws=table.laws)
             try:
                 moment = place if place.moment else None
-                also = partial(self._keep, release.name, planned.header.request.rows, moment, made.measured)
-                values = self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
-            except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
+                also = partial(self._keep, release.name, planned.header.request.rows, moment, table.measured)
+                values = self._releases.put_table(release, table.columns, table.rows, table.covariances, end, also)
+            except (duckdb.IOException, duckdb.TransactionException, StoreError):  # errors of the disk, after the noise
                 if not ended:
                     raise _Unstored(door.entry) from None
                 raise
@@ -235,7 +235,7 @@ class Releaser:
         return release
 
     def _interrupted(self, door: Door, release: StoredRelease) -> Interrupted:
-        """Says what Ctrl-C left: an answer, a charge that the next asking takes up, or one taken up too often."""
+        """Describes the state after Ctrl-C: an answer, a charge to be used again, or a charge used too often."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
         elif 0 < (times := self._ledger.times_begun(door.entry)) < MOST_TIMES:

@@ -1,4 +1,4 @@
-"""Recovered answers as rows: one per cell of each grouping set, rolled-up columns NULL, with standard errors."""
+"""Recovered answers with standard errors, one row per cell of each grouping set. Rolled-up columns are NULL."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from dpduck.values.quoting import written_values
 from dpduck.values.sqltypes import sql_type
 
 WRITTEN = 1024
-"""Labels that are written into SQL: to scan an Arrow table DuckDB's client imports all of Arrow's file systems."""
+"""The most labels written into SQL. A scan of an Arrow table would make DuckDB import all of Arrow's file systems."""
 
 
 @dataclass(frozen=True)
 class AnswerColumn:
-    """One aggregate over all cells of all grouping sets, in order; NaN is NULL.
+    """Answers of one aggregate over all cells of all grouping sets, in order. NaN is NULL.
 
-    lows, highs: shape (levels, cells), where intervals depend on the answer.
-    raw: what was measured, where options moved it; intervals are about it.
+    lows, highs: shape (levels, cells), if intervals depend on the answer.
+    raw: the measured answers, if options moved them. Intervals are then about the measured answers.
     """
 
     estimates: FloatArray
@@ -47,7 +47,7 @@ class AnswerColumn:
 
 
 def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
-    """Returns names and DuckDB types of the released table. whole: which aggregates are whole numbers."""
+    """Returns names and DuckDB types of the released table. whole: whether each aggregate is a whole number."""
     keys = [(key.name, key.type_name) for key in request.question.keys]
     keys += [(key.end_name, key.type_name) for key in request.question.keys if key.shape]
     answers = []
@@ -92,13 +92,13 @@ def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequ
 
 
 def released_cells(question: Question) -> list[int]:
-    """Tells how many rows each grouping set has."""
+    """Returns the number of rows of each grouping set."""
     sizes = question.released_sizes
     return [prod(sizes[position] for position in grouping_set) for grouping_set in question.grouping_sets]
 
 
 def listed(levels: FloatArray) -> pa.Array:
-    """Returns one list per cell, of an end of its interval at every level."""
+    """Returns one list per cell, with an end of its interval at every level."""
     return pa.FixedSizeListArray.from_arrays(pa.array(levels.T.ravel()), len(levels)).cast(pa.list_(pa.float64()))
 
 
@@ -114,8 +114,8 @@ def _key_chunk(
 
 
 def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.Array]]:
-    """Returns every key column, those of range_end last: the key's position, the name, what each code or interval
-    shows.
+    """Returns each key column: its key's position, its name, and a label for each code or interval. The columns of
+    range_end are last.
     """
     columns, ends = [], []
     for position, key in enumerate(keys):
@@ -142,7 +142,7 @@ def _cast_labels(box: Sandbox, labels: Sequence[str | None], type_name: str) -> 
 
 
 def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:
-    """Returns labels as an Arrow array of the released type; types that Arrow lacks stay text and are cast on
+    """Returns labels as an Arrow array of the released type. Types that Arrow lacks stay text and are cast on
     insertion.
     """
     texts = pa.array(labels, pa.string())

@@ -1,4 +1,4 @@
-"""Numbers of a unit's rows, as averages, sums and quantiles take them. MAX ROWS is the bound where none is written."""
+"""Numbers of a unit's rows, as operands of averages, sums and quantiles. MAX ROWS is the bound if none is written."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dpduck.values.quoting import quote_identifier
 
 
 def bounded_counts(request: Request) -> str:
-    """Says which aggregates take their bound for a larger number of a unit's rows, and the remedy. Else says nothing.
+    """Lists the aggregates that clamp a larger number of a unit's rows to their bound, with the remedy. May be empty.
 
-    A subquery counts all rows of a unit, also more than MAX ROWS. Only the bounds of an aggregate cut the number.
+    A subquery counts all rows of a unit, also more than MAX ROWS. Only the bounds of an aggregate clamp the number.
     """
     said = []
-    for one in request.question.aggregates:
-        if one.operand is None or one.function == "count":
+    for aggregate in request.question.aggregates:
+        if aggregate.operand is None or aggregate.function == "count":
             continue
         for name in _counted(request.rows.source):
-            inside = re.search(rf"WHEN {re.escape(name)} >= (\d+) THEN", one.operand.sql)
-            plain = one.operand.sql == f"CAST({name} AS DOUBLE)"
-            bound = str(one.operand.high) if plain else inside[1] if inside is not None else ""
+            inside = re.search(rf"WHEN {re.escape(name)} >= (\d+) THEN", aggregate.operand.sql)
+            plain = aggregate.operand.sql == f"CAST({name} AS DOUBLE)"
+            bound = str(aggregate.operand.high) if plain else inside[1] if inside is not None else ""
             if bound:
-                said.append(f"{one.text} takes a unit with more than {bound} rows for one with {bound}")
+                said.append(f"{aggregate.text} takes a unit with more than {bound} rows for one with {bound}")
     if not said:
         return ""
     return f"{'; '.join(dict.fromkeys(said))}: avg(n, contribution_bounds_per_row => (0, 100)) has other bounds"

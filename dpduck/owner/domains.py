@@ -30,14 +30,14 @@ _UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 def column_of(name: str, columns: tuple[Column, ...], clause: object) -> Column:
     """Returns the column that a clause names."""
-    found = next((column for column in columns if fold(column.name) == fold(name)), None)
-    if found is None:
+    match = next((column for column in columns if fold(column.name) == fold(name)), None)
+    if match is None:
         raise Refusal(
             f"there is no column {name!r}",
             accepted=nearest(name, [column.name for column in columns]),
             position=getattr(clause, "position", None),
         )
-    return found
+    return match
 
 
 def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Domain:
@@ -51,22 +51,22 @@ def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Doma
 
 
 def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[DomainClause]:
-    """Returns a clause a column: DOMAIN ALL BOOLEAN, or ENUM, is one of every such column that has none of its own."""
+    """Expands DOMAIN ALL BOOLEAN, or ENUM, to one clause for every such column that has no clause of its own."""
     named = {fold(clause.column) for clause in clauses}
-    found: list[DomainClause] = []
+    column_clauses: list[DomainClause] = []
     for clause in clauses:
         if clause.column != EVERY:
-            found.append(clause)
+            column_clauses.append(clause)
             continue
-        typed = [one for one in columns if sql_type(one.type_name).kind == clause.kind.upper()]
+        typed = [column for column in columns if sql_type(column.type_name).kind == clause.kind.upper()]
         if not typed:
             raise Refusal(
                 f"no column is of type {clause.kind.upper()}",
                 accepted="DOMAIN column IN (..) for the columns that there are",
                 position=clause.position,
             )
-        found += [replace(clause, column=one.name) for one in typed if fold(one.name) not in named]
-    return found
+        column_clauses += [replace(clause, column=column.name) for column in typed if fold(column.name) not in named]
+    return column_clauses
 
 
 def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> ValueDomain:
@@ -135,7 +135,7 @@ def _public_values(clause: DomainClause, type_name: str, catalog: Catalog) -> tu
             f"{str(written)!r} is not declared public: a domain is never read from protected data",
             accepted="a table after DECLARE PUBLIC TABLE, or IN (..)",
         )
-    if not any(fold(known.name) == fold(column) for known in catalog.columns(table)):
+    if not any(fold(public_column.name) == fold(column) for public_column in catalog.columns(table)):
         raise Refusal(f"{str(written)!r} has no column {column!r}", accepted="table.column of a public table")
     values = tuple(value for value in catalog.public_values(table, column) if value is not None)
     return tuple(dict.fromkeys(cast_texts(values, type_name)))
@@ -190,7 +190,7 @@ def _number(text: str) -> Fraction:
 
 
 def decimal_text(value: Fraction) -> str:
-    """Returns an exact decimal; steps and bounds are decimals, so their sums are."""
+    """Returns a number as an exact decimal. Steps and bounds are decimals, and so are their sums."""
     digits = 0
     while (value * 10**digits).denominator != 1:
         digits += 1
@@ -238,14 +238,14 @@ def _temporal_edges(clause: DomainClause, type_name: str) -> tuple[tuple[str, ..
 
 
 def _next_edge(connection: duckdb.DuckDBPyConnection, edge: str, step: str, type_name: str) -> str:
-    """Returns the end that a range of dates would have with one step more."""
+    """Returns the end of a range of dates after one more step."""
     query = f"SELECT CAST(CAST(TIMESTAMP {quote_text(edge)} + {step} AS {type_name}) AS VARCHAR)"
     row = connection.execute(query).fetchone()
     return "" if row is None else str(row[0])
 
 
 def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
-    """Returns the clamp of a numeric column; its step divides the range, so that sums are integers."""
+    """Returns the clamp of a numeric column. Its step divides the range, so that sums are integers."""
     low, high = (exact_number(text) for text in (clause.low, clause.high))
     if not sql_type(type_name).is_numeric:
         raise Refusal(
@@ -274,10 +274,9 @@ def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
 
 
 def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
-    """Returns the step of a clamp that names none: the type's own, of floats a decimal one that is fine for these
-    bounds.
+    """Returns the step of a clamp without STEP: the type's own, or for floats a decimal fine enough for these bounds.
 
-    Policies that are in a store keep the step that they were stored with.
+    Policies that are in a store keep their stored step.
     """
     kind = sql_type(type_name)
     if kind.is_whole:
@@ -287,7 +286,7 @@ def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
 
 
 def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
-    """Tells the owner where values are rounded to a step that nobody wrote; '' where none is lost."""
+    """Returns a note for the owner if values are rounded to a step that nobody wrote, else ''."""
     grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).settled()
     written = exact_number(clause.step) if clause.step else None
     exact = not sql_type(type_name).is_float and grid.step == exact_number(clamp.step)
@@ -298,7 +297,7 @@ def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
 
 
 def _is_decimal(value: Fraction) -> bool:
-    """Tells whether a decimal writes it exactly."""
+    """Tells whether a number has an exact decimal."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -307,7 +306,7 @@ def _is_decimal(value: Fraction) -> bool:
 
 
 def notes(clauses: PolicyClauses, columns: tuple[Column, ...], table: TableName) -> str:
-    """Notes, beside the outcome, a large budget, and clamps that round values to a step that was not asked for."""
+    """Returns notes beside the outcome: a large budget, and clamps that round values to a step that nobody wrote."""
     noted, rounded = list[str](), list[str]()
     epsilon = None if clauses.budget is None else clauses.budget.epsilon
     if epsilon is not None and epsilon > LARGEST_EPSILON:

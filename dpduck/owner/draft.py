@@ -1,6 +1,7 @@
-"""A privacy policy to begin with, from what the schema says alone: names, types, keys, checks and public tables.
+"""Draft of a privacy policy from the schema alone: names, types, keys, checks and public tables.
 
-No row is read, and nothing that DuckDB knows of rows. What only the owner can know is left as a TODO with its reason.
+No row is read, nor any fact that DuckDB keeps about rows. A fact that only the owner can know stays a TODO with its
+reason.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _PERSON = re.compile(
     r"(_?(id|key|no|nr|num|number|code|uuid))?|ssn|pid|uid|nino",
     re.IGNORECASE,
 )
-"""Names of columns that often hold who is protected."""
+"""Names of columns that often identify the protected person."""
 
 _MANY = 40
-"""Columns of a kind that are named in a remark."""
+"""Largest number of columns of a kind that a remark names."""
 
 WHO = (
     "who is protected? All rows with one value of this column are protected together: name the column that says "
@@ -69,9 +70,9 @@ ROWS = "EXPECT ROWS: a guess at the number of rows that may be public; dp_explai
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint of a table. kind: 'PRIMARY KEY', 'UNIQUE', 'NOT NULL', 'FOREIGN KEY' or 'CHECK'.
+    """Constraint of a table. kind: 'PRIMARY KEY', 'UNIQUE', 'NOT NULL', 'FOREIGN KEY' or 'CHECK'.
 
-    references, referenced: of a FOREIGN KEY, the other table in the same schema, and its columns. check: SQL.
+    references, referenced: the other table of a FOREIGN KEY, in the same schema, and its columns. check: CHECK's SQL.
     """
 
     kind: str
@@ -82,7 +83,7 @@ class Constraint:
 
 
 def constraints(cursor: duckdb.DuckDBPyConnection, table: TableName) -> list[Constraint]:
-    """Returns what DuckDB was told about the columns of a table, in the order in which it was told."""
+    """Returns the constraints that DuckDB has for the columns of a table, in the order of their declaration."""
     names = ", ".join(map(quote_text, table.parts))
     rows = cursor.execute(
         "SELECT constraint_type, constraint_column_names, coalesce(referenced_table, ''), "
@@ -94,7 +95,7 @@ def constraints(cursor: duckdb.DuckDBPyConnection, table: TableName) -> list[Con
 
 @dataclass(frozen=True)
 class Schema:
-    """What is declared of one table. links: its FOREIGN KEYs of one column, each with the other table."""
+    """Declared facts of one table. links: its FOREIGN KEYs of one column, each with the other table and its column."""
 
     table: TableName
     columns: tuple[Column, ...]
@@ -105,20 +106,19 @@ class Schema:
     home: Home
 
     def is_key(self, column: str) -> bool:
-        """Tells whether no two rows have one value of it."""
+        """Tells whether the values of a column are unique."""
         return fold(column) in self.keys
 
     def null(self, column: str) -> str:
-        """WITH NULL where NULLs may be stored: rows with one are in no cell otherwise."""
+        """Returns " WITH NULL" if a column may hold NULL, else "". Rows with NULL would otherwise be in no cell."""
         return "" if fold(column) in self.required else " WITH NULL"
 
 
 @dataclass(frozen=True)
 class Suggested:
-    """Suggestions in place of what is left to the owner. said: what they rest on, and what they cost.
+    """Suggestions in place of items that are left to the owner. said: their basis and their cost.
 
-    unit, budget: clauses. columns: by name, a remark and items; without items it says why there are none. rows: EXPECT
-    ROWS.
+    unit, budget: clauses. columns: by name, a remark and items, or the reason for no items. rows: EXPECT ROWS.
     """
 
     said: str
@@ -133,7 +133,7 @@ class Suggested:
 def open_columns(
     cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: Catalog, public: Sequence[TableName], home: Home
 ) -> list[tuple[Column, str]]:
-    """Returns the columns of which the schema does not say what could be declared, each with WITH NULL or nothing."""
+    """Returns the columns that the schema leaves open, each with " WITH NULL" or ""."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
     declared = dict(_declared(schema, catalog, public))
     return [
@@ -151,7 +151,7 @@ def draft_lines(
     home: Home,
     given: Suggested | None = None,
 ) -> list[str]:
-    """CREATE PRIVACY POLICY, line by line; public: the tables that are declared public. given: what was suggested."""
+    """Returns the lines of CREATE PRIVACY POLICY. public: the tables declared public. given: suggestions, if any."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
     unit, column = _unit(schema, catalog) if given is None else _unit_given(given)
     declared = dict(_declared(schema, catalog, public))
@@ -175,21 +175,21 @@ def _unit_given(given: Suggested) -> tuple[list[str], str]:
     return [*_remark(given.unit_why), f"    {given.unit},"], given.unit_column
 
 
-def _schema(table: TableName, catalog: Catalog, told: Sequence[Constraint], home: Home) -> Schema:
-    single = [one for one in told if len(one.columns) == 1]
-    keys = {fold(one.columns[0]) for one in single if one.kind in ("PRIMARY KEY", "UNIQUE")}
-    required = {fold(name) for one in told if one.kind in ("PRIMARY KEY", "NOT NULL") for name in one.columns}
+def _schema(table: TableName, catalog: Catalog, rules: Sequence[Constraint], home: Home) -> Schema:
+    single = [rule for rule in rules if len(rule.columns) == 1]
+    keys = {fold(rule.columns[0]) for rule in single if rule.kind in ("PRIMARY KEY", "UNIQUE")}
+    required = {fold(name) for rule in rules if rule.kind in ("PRIMARY KEY", "NOT NULL") for name in rule.columns}
     links = []
-    for one in single:
-        other = catalog.resolve(TableName((*table.parts[:2], one.references))) if one.kind == "FOREIGN KEY" else None
+    for rule in single:
+        other = catalog.resolve(TableName((*table.parts[:2], rule.references))) if rule.kind == "FOREIGN KEY" else None
         if other is not None:
-            links.append((one.columns[0], other, one.referenced[0]))
-    checks = tuple(one for one in single if one.kind == "CHECK")
+            links.append((rule.columns[0], other, rule.referenced[0]))
+    checks = tuple(rule for rule in single if rule.kind == "CHECK")
     return Schema(table, catalog.columns(table), frozenset(keys), frozenset(required), checks, tuple(links), home)
 
 
 def _remark(text: str, indent: str = "    ") -> Iterator[str]:
-    """Yields lines of a comment: no name of a column can end one."""
+    """Yields the lines of a comment. No column's name can end the comment."""
     line = f"{indent}--"
     for word in text.split():
         if len(line) + len(word) >= _WIDTH:
@@ -200,7 +200,7 @@ def _remark(text: str, indent: str = "    ") -> Iterator[str]:
 
 
 def _said(name: str) -> str:
-    """Returns a name within a comment, where a line's end would end the comment.
+    """Returns a name on one line, for use in a comment: a line's end would end the comment.
 
     >>> _said("of" + chr(10) + "birth")
     '"of birth"'
@@ -208,14 +208,14 @@ def _said(name: str) -> str:
     return " ".join(name_text(name).split())
 
 
-# Who is protected.
+# The privacy unit.
 
 
 def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
-    """Returns the lines of PRIVACY UNIT, and its column; "" where nothing tells it."""
+    """Returns the lines of PRIVACY UNIT and the unit's column, which is "" if nothing suggests one."""
     column, reference, why = _protected(schema, catalog)
     if not column:
-        kinds = ((one.name, sql_type(one.type_name)) for one in schema.columns)
+        kinds = ((candidate.name, sql_type(candidate.type_name)) for candidate in schema.columns)
         others = [name for name, kind in kinds if kind.is_whole or kind.is_unit_part][:_MANY]
         asked = f" Its columns of numbers and texts: {', '.join(map(_said, others))}." if others else ""
         lines = [*_remark(f"{TODO}: {WHO}{asked}"), *_remark(f"{TODO}: {MOST}")]
@@ -227,7 +227,7 @@ def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
 
 
 def _protected(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
-    """Returns the column that most likely says whose a row is, what it refers to, and why."""
+    """Returns the column that most likely identifies the person of a row, its REFERENCES, and the reason."""
     private = [link for link in schema.links if not catalog.is_public(link[1])]
     for column, other, key in private:
         policy = catalog.policy(other)
@@ -240,28 +240,28 @@ def _protected(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
             f"{TODO}: a foreign key leads to {_said(other.table)}: is a row of that table whom you protect? Otherwise: "
         )
         return column, reference, why + WHO
-    named = [one.name for one in schema.columns if _PERSON.fullmatch(one.name)]
+    named = [candidate.name for candidate in schema.columns if _PERSON.fullmatch(candidate.name)]
     if named:
         more = f" It may also be {', '.join(map(_said, named[1:_MANY]))}." if len(named) > 1 else ""
         return named[0], "", f"{TODO}: the name of {_said(named[0])} suggests it; {WHO}{more}"
-    keys = [one.name for one in schema.columns if schema.is_key(one.name)]
+    keys = [candidate.name for candidate in schema.columns if schema.is_key(candidate.name)]
     if keys:
         return keys[0], "", f"{TODO}: {_said(keys[0])} is the table's key, right where one row is one person; {WHO}"
     return "", "", ""
 
 
 def _leads(policy: Policy, key: str, catalog: Catalog) -> bool:
-    """Tells whether a reference to this column of a table finds the unit of its policy."""
+    """Tells whether a reference to this column of a table leads to the unit of its policy."""
     return fold(policy.unit.column or "") == fold(key) or (key,) in catalog.unique_keys(policy.table)
 
 
-# What types, checks, keys and public tables say.
+# Items from types, checks, keys and public tables.
 
 
 def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
-    """Yields DOMAIN of BOOLEAN and ENUM columns: all of a kind at once where they are alike."""
+    """Yields the DOMAIN items of BOOLEAN and ENUM columns: one item for all columns of a kind that treat NULL alike."""
     for kind in ("BOOLEAN", "ENUM"):
-        typed = [one.name for one in schema.columns if sql_type(one.type_name).kind == kind]
+        typed = [column.name for column in schema.columns if sql_type(column.type_name).kind == kind]
         free = [name for name in typed if name not in done]
         for null in dict.fromkeys(map(schema.null, free)):
             alike = [name for name in free if schema.null(name) == null]
@@ -271,8 +271,8 @@ def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
 
 
 def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
-    """Yields columns whose values a CHECK lists or bounds, or that a declared public table has, with their lines."""
-    checked = {fold(one.columns[0]): one for one in schema.checks}
+    """Yields a column and its lines, if a CHECK lists or bounds its values or a declared public table has them."""
+    checked = {fold(check.columns[0]): check for check in schema.checks}
     links = {fold(column): (other, key) for column, other, key in schema.links if catalog.is_public(other)}
     for column in schema.columns:
         name, null = name_text(column.name), schema.null(column.name)
@@ -287,7 +287,7 @@ def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> 
 
 
 def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
-    """Returns what CHECK (column IN (..)) and CHECK (column BETWEEN a AND b) say of a column."""
+    """Returns the items of a column from CHECK (column IN (..)) or CHECK (column BETWEEN a AND b)."""
     try:
         check = parse_one(constraint.check, read="duckdb").unnest()
     except SqlglotError:
@@ -295,8 +295,8 @@ def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
     name = name_text(column.name)
     if isinstance(check, exp.In) and isinstance(check.this, exp.Column):
         values = [_literal(value) for value in check.expressions]
-        known = [value for value in values if value is not None]
-        return [f"    DOMAIN {name} IN ({', '.join(known)}){null},"] if known and len(known) == len(values) else []
+        texts = [value for value in values if value is not None]
+        return [f"    DOMAIN {name} IN ({', '.join(texts)}){null},"] if texts and len(texts) == len(values) else []
     if isinstance(check, exp.Between) and sql_type(column.type_name).is_numeric:
         low, high = (_literal(check.args[side]) for side in ("low", "high"))
         if low is None or high is None or low.startswith("'") or high.startswith("'"):
@@ -307,7 +307,7 @@ def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
 
 
 def _literal(value: exp.Expr) -> str | None:
-    """Returns a literal as a policy writes it: what DuckDB writes around it, a cast or a minus, taken off."""
+    """Returns a literal as a policy writes it, without DuckDB's casts around it. A minus becomes its sign."""
     value = value.unnest()
     while isinstance(value, exp.Cast):
         value = value.this
@@ -319,7 +319,7 @@ def _literal(value: exp.Expr) -> str | None:
 
 
 def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], schema: Schema) -> list[str]:
-    """Returns a DOMAIN from a public table that has a column of this name, or is called by it in the plural."""
+    """Returns a DOMAIN from a public table that has a column of this name, or that has this name or its plural."""
     plural = {fold(column.name), fold(column.name) + "s", fold(column.name) + "es"}
     for table in public:
         if not catalog.is_public(table):
@@ -340,13 +340,13 @@ def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], sc
     return []
 
 
-# What is left to the owner.
+# Items for the owner.
 
 
 def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> Iterator[str]:
-    """Yields items as comments, one for each column of which nothing is declared, with what is missing."""
-    listed = any(sql_type(one.type_name).is_whole and one.name not in done for one in schema.columns)
-    texts = any(one.type_name == "VARCHAR" and one.name not in done for one in schema.columns)
+    """Yields items for each column without a declaration: suggestions, or comments with the missing parts."""
+    listed = any(sql_type(candidate.type_name).is_whole and candidate.name not in done for candidate in schema.columns)
+    texts = any(candidate.type_name == "VARCHAR" and candidate.name not in done for candidate in schema.columns)
     yield from _remark(" ".join([LISTS, *([NUMBERS] if listed else []), *([TEXTS] if texts else [])]))
     suggested = {} if given is None else given.columns
     unused = list[tuple[str, bool]]()
@@ -355,10 +355,10 @@ def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> I
             continue
         items = list(_open_items(column, schema))
         unused += [] if items else [(column.name, sql_type(column.type_name).is_plain)]
-        why, found = suggested.get(column.name, ("", ()))
+        why, offers = suggested.get(column.name, ("", ()))
         yield from _remark(f"{_said(column.name)}: {why}") if why else ()
-        yield from (f"    {item}" for item in found)
-        yield from () if found else (f"    -- {item}" for item in items)
+        yield from (f"    {item}" for item in offers)
+        yield from () if offers else (f"    -- {item}" for item in items)
     yield from _remark(ROWS)
     yield f"    EXPECT ROWS {given.rows}," if given is not None and given.rows else f"    -- EXPECT ROWS {TODO},"
     compared = [name for name, comparable in unused if comparable]
@@ -374,7 +374,7 @@ def _names(columns: Sequence[str]) -> str:
 
 
 def _open_items(column: Column, schema: Schema) -> Iterator[str]:
-    """Returns what could be declared of a column by its type; nothing of keys, lists and other types."""
+    """Yields the possible items of a column by its type. Keys, lists and other types have none."""
     name, null = _said(column.name), schema.null(column.name)
     if schema.is_key(column.name) or any(fold(column.name) == fold(link[0]) for link in schema.links):
         return

@@ -1,11 +1,10 @@
-"""The distribution of a column by noisy quantiles: the share of units on each side of an edge, and sums beyond a bound.
+"""Distribution of a column from noisy quantiles: the share of units on each side of an edge, and sums beyond a bound.
 
-A quantile is a place between public edges. Quantiles at many fractions, of one noisy tree, are a distribution function.
-It tells the share of the units below each edge, with one standard error for all edges.
+A quantile is a place between public edges. Quantiles at many fractions, from one noisy tree, form a distribution
+function. It gives the share of the units below each edge, with one standard error for all edges.
 
-A bound leaves out the values beyond it. Where the share beyond the bound stands out of the noise, these values are
-added up. Further out, the shares continue the fall of the last shares that stand out. They are no thinner than the
-noise allows.
+A bound leaves out the values beyond it. If the share beyond the bound stands out of the noise, these values are added
+up. Further out, the shares continue the fall of the last shares that stand out. The noise limits how thin they can be.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from itertools import accumulate
 from math import log
 
 STANDS_OUT = 2.5
-"""Standard errors: a share that is larger is no noise."""
+"""A share of more than this many standard errors is no noise."""
 
 ONE_SIDE = 1.645
-"""Standard errors above an estimate that noise exceeds once in 20 times."""
+"""The truth lies more than this many standard errors above an estimate once in 20 times."""
 
 FLATTEST = 1.05
-"""The least exponent of a tail. If shares fall more slowly, no bound on the sum of the values beyond can be told."""
+"""Least exponent of a tail. If shares may fall more slowly, the sum of the values beyond gets no bound."""
 
 RESOLUTION = 0.00025
-"""Half of the smallest share that quantiles tell of."""
+"""Half of the smallest share that quantiles show."""
 
 NEXT = 4
 """The fall of shares is measured up to this multiple of the last edge with a share that stands out."""
@@ -37,21 +36,21 @@ STEP = 1 / 40
 
 _ENDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02)
 FRACTIONS = tuple(sorted({*_ENDS, *(part * STEP for part in range(1, 40)), *(round(1 - end, 4) for end in _ENDS)}))
-"""The fractions of the quantiles that are asked. They lie close together at both ends."""
+"""Fractions of the quantiles that a draft asks for. They lie close together at both ends."""
 
 
 def shares_up_to(places: Sequence[float | None], number: int) -> list[float]:
-    """Returns the share of the units at or below each of so many places, from a quantile at each fraction.
+    """Returns the share of the units at or below each of `number` places, from a quantile at each fraction.
 
     >>> [round(share, 2) for share in shares_up_to([1.0] * 20 + [2.0] * 37, 4)]
     [0.0, 0.29, 1.0, 1.0]
     """
     rising = list(accumulate((0.0 if place is None else place for place in places), max))
-    known = [0.0, *FRACTIONS, 1.0]
+    fractions = [0.0, *FRACTIONS, 1.0]
     shares = []
     for place in range(number):
         reached = bisect_right(rising, place + 0.25)
-        shares.append((known[reached] + known[reached + 1]) / 2)
+        shares.append((fractions[reached] + fractions[reached + 1]) / 2)
     return shares
 
 
@@ -68,7 +67,7 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Tail:
-    """Values that grow: the edges increase from 0, or from the smallest possible value.
+    """Tail of a distribution: the edges increase from 0, or from the smallest possible value.
 
     - at_least: the share of the units with a value at or above each edge.
     - error: the standard error of such a share.
@@ -92,10 +91,10 @@ class Tail:
 
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
-        """Returns the exponent with which the last shares that stand out fall, and a probable lower bound for it.
+        """Returns the exponent at which the last shares that stand out fall, and a probable lower bound for it.
 
-        Shares fall as a power of the value. They fall from an earlier edge to the last one, and from the last one to
-        the first edge without a share.
+        Shares fall as a power of the value. The fall is measured from an earlier edge to the last one, and from the
+        last one to the next edges without a share.
         """
         last = self.last
         if last < 0 or self.edges[last] <= 0:
@@ -129,7 +128,7 @@ class Tail:
         return total
 
     def beyond(self, place: int) -> Beyond | None:
-        """Returns the amount beyond an edge, or None where the last shares do not tell."""
+        """Returns the amount beyond an edge, or None if the last shares do not determine it."""
         last, slopes = self.last, self.exponent
         if slopes is None or slopes[1] <= FLATTEST or last + 1 >= len(self.edges):
             return None

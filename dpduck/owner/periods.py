@@ -1,4 +1,4 @@
-"""What an owner says of units and budgets: several columns, PER, OF, LIFETIME, and which of them go together."""
+"""Units and budgets of an owner's statement: several columns, PER, OF, LIFETIME, and their valid combinations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOGETHER = re.compile(r"\(.+, .+\)", re.DOTALL)
 
 
 def period_of(word: str, column: Column) -> Period:
-    """PER word OF a column, of a type that says of which period a row is."""
+    """Returns the period for PER word OF a column. Refuses a type that does not determine the period of a row."""
     if not sql_type(column.type_name).is_moment:
         raise Refusal(
             f"{column.name} is {sql_type(column.type_name).word}, which does not say of which {word.lower()} a row "
@@ -32,7 +32,7 @@ def period_of(word: str, column: Column) -> Period:
 
 
 def unprepared(table: TableName, word: str) -> Refusal:
-    """Says that units by period are not prepared."""
+    """Returns the refusal to prepare units by period."""
     return Refusal(
         f"units of one {word.lower()} are not prepared",
         accepted=f"{table.table} as it is; or UNPREPARE before PER {word}",
@@ -40,7 +40,7 @@ def unprepared(table: TableName, word: str) -> Refusal:
 
 
 def require_other_name(column: Column, period: Period | None) -> None:
-    """Refuses a unit's column that the ledger could take for a unit and its periods, or that is of another type."""
+    """Refuses a unit's column with a name that the ledger gives to units or periods, or with a type without periods."""
     if _TOGETHER.fullmatch(column.name):
         raise Refusal(
             f"{column.name!r} is how the ledger writes several columns", accepted="ALTER TABLE .. RENAME COLUMN"
@@ -57,7 +57,7 @@ def require_other_name(column: Column, period: Period | None) -> None:
 def unit_together(
     table: TableName, names: Sequence[str], max_rows: int, facts: PublicFacts, spelled: Callable[[str], str]
 ) -> PrivacyUnit:
-    """Returns a unit that columns hold together; its key has their names in brackets. spelled: as it is known."""
+    """Returns the unit of several columns, with a key of their names in brackets. spelled: gives the known spelling."""
     require_plain_names(*names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -70,7 +70,7 @@ def unit_together(
 
 
 def require_no_null(policy: Policy) -> None:
-    """Refuses a domain with a cell for rows that are in no period: it would always be noise alone."""
+    """Refuses a domain with a cell for rows without a period. The cell would always be noise alone."""
     period = policy.unit.period
     domain = None if period is None else policy.domain(period.column)
     if period is not None and domain is not None and domain.with_null:
@@ -81,8 +81,8 @@ def require_no_null(policy: Policy) -> None:
 
 
 def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
-    """Refuses a unit of other periods without a budget for them: the one that is in force was meant for others."""
-    words = [None if one.period is None else one.period.word for one in (policy.unit, unit)]
+    """Refuses a unit of other periods without a budget for them. The budget in force was meant for the old periods."""
+    words = [None if each_unit.period is None else each_unit.period.word for each_unit in (policy.unit, unit)]
     if words[0] != words[1]:
         raise Refusal(
             "a unit of other periods has another budget",
@@ -94,9 +94,9 @@ def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
 def unit_by_periods(
     parent: Policy, column: Column, key_column: Column, max_rows: int, period: Period | None
 ) -> PrivacyUnit:
-    """Returns the unit of a table that refers to the unit's column of one with a policy, both by the same periods."""
+    """Returns the unit of a table that refers to the unit's column of a table with a policy. Their periods agree."""
     other = parent.unit.period
-    words = [None if one is None else one.word for one in (period, other)]
+    words = [None if each_period is None else each_period.word for each_period in (period, other)]
     direct = parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name)
     if other is not None and not direct and words[0] in (None, words[1]):
         word = other.word.lower()
@@ -117,8 +117,8 @@ def unit_by_periods(
     return PrivacyUnit(parent.unit.key, column.name, max_rows, period=period)
 
 
-def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, known: Budget | None) -> Budget:
-    """Returns the budget as it is declared now, else as it was; a lifetime stays where none is declared."""
+def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, previous: Budget | None) -> Budget:
+    """Returns the budget of the declaration, else the previous budget. A lifetime stays if none is declared."""
     per = "" if unit.period is None else unit.period.word
     if clauses.budget is not None and clauses.budget.per != per:
         raise Refusal(
@@ -126,11 +126,11 @@ def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, known: Budget | None) -
             f"unit is {f'PER {per}' if per else 'for all time, too' if not clauses.budget.per else 'not'}",
             accepted=f"BUDGET (..) PER {per}" if per else "BUDGET (..), or PRIVACY UNIT .. PER .. OF a column",
         )
-    budget = known if clauses.budget is None else _amounts(clauses.budget)
+    budget = previous if clauses.budget is None else _amounts(clauses.budget)
     if budget is None:
         accepted = "BUDGET (epsilon = ..), or with delta, or (rho = ..)"
         raise Refusal("BUDGET is missing", accepted=f"{accepted}, and PER {per}" if per else accepted)
-    lifetime = None if known is None else known.lifetime
+    lifetime = None if previous is None else previous.lifetime
     if clauses.lifetime is not None:
         _require_lifetime(unit)
         lifetime = _amounts(clauses.lifetime)
@@ -153,7 +153,7 @@ def _require_lifetime(unit: PrivacyUnit) -> None:
 
 
 def _amounts(clause: BudgetClause) -> Budget:
-    """Returns a budget's amounts; with a delta they are held as rho."""
+    """Returns a budget's amounts. With a delta they are accounted as rho."""
     rho = clause.rho
     if clause.epsilon is not None and clause.delta > 0:
         rho = rho_of(clause.epsilon, clause.delta - clause.delta_keys)

@@ -1,4 +1,4 @@
-"""Owner statements: policies made, altered and dropped, tables declared public, with the ledger kept in step."""
+"""Owner statements: policies are created, altered and dropped, tables declared public, and the ledger kept in step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ KEPT = "; what was answered stays answered, free of charge"
 
 @dataclass(frozen=True)
 class OwnerDesk:
-    """What an owner statement works on."""
+    """Catalog, stores and engines for one owner statement."""
 
     catalog: Catalog
     policies: PolicyStore
@@ -60,7 +60,7 @@ class OwnerDesk:
     engines: EngineTables
 
     def apply(self, statement: OwnerStatement) -> str:
-        """Carries the statement out and says in a word what was done."""
+        """Carries out a statement and returns its outcome in words."""
         try:
             return self._apply(statement)
         except Refusal as error:
@@ -78,21 +78,21 @@ class OwnerDesk:
             after = self.policies.policy(table)
             if before is not None and after is not None and before.revision == after.revision:
                 before = self.policies.before_last(table) or before  # DuckDB carries a statement out twice
-            kept = before is not None and after is not None and same_answers(before, after)
-            return done + (KEPT if kept else ANEW) + prepared
+            same = before is not None and after is not None and same_answers(before, after)
+            return done + (KEPT if same else ANEW) + prepared
         if isinstance(statement, PreparePolicy):
             if statement.undo:
                 named = [self.prepared.named(table) or self._table(table) for table in statement.tables]
                 return "; ".join(map(self._unprepare, named))
             tables = dict.fromkeys(map(self._table, statement.tables))
             policies = list(map(self.policies.required_policy, tables))
-            for table, period in ((one.table, one.unit.period) for one in policies):
+            for table, period in ((policy.table, policy.unit.period) for policy in policies):
                 if period is not None:
                     raise unprepared(table, period.word)
-            if any(self.engines.has(one.table) for one in policies):
-                self.engines.engine_of([one.table for one in policies])
+            if any(self.engines.has(policy.table) for policy in policies):
+                self.engines.engine_of([policy.table for policy in policies])
                 return self.engines.prepared.prepare(policies, self.ledger.bounding_key)
-            return self.prepared.prepare([one.table for one in policies])
+            return self.prepared.prepare([policy.table for policy in policies])
         return self._drop(statement)
 
     def _declare_public(self, statement: DeclarePublicTable) -> str:
@@ -140,13 +140,13 @@ class OwnerDesk:
         if statement.new_epoch:
             tables = dict.fromkeys([table, *map(self._table, statement.others)])
             policies = map(self.policies.required_policy, tables)
-            return self._put(*(replace(one, epoch=one.epoch + 1) for one in policies))
+            return self._put(*(replace(current, epoch=current.epoch + 1) for current in policies))
         columns = self.catalog.columns(table)
         if statement.drop_domain is not None:
             if policy.domain(statement.drop_domain) is None:
                 raise Refusal(f"{statement.drop_domain!r} has no domain", accepted="a column that has one")
-            kept = tuple(item for item in policy.domains if fold(item[0]) != fold(statement.drop_domain))
-            return self._put(replace(policy, domains=kept))
+            domains = tuple(pair for pair in policy.domains if fold(pair[0]) != fold(statement.drop_domain))
+            return self._put(replace(policy, domains=domains))
         if statement.drop_clamp is not None:
             if not any(fold(clamp.column) == fold(statement.drop_clamp) for clamp in policy.clamps):
                 raise Refusal(f"{statement.drop_clamp!r} has no clamp", accepted="a column that has one")
@@ -157,8 +157,8 @@ class OwnerDesk:
             require_same_word(policy, unit)
             policy = replace(policy, unit=unit)
         if statement.changes.budget is not None or statement.changes.lifetime is not None:
-            known = self.ledger.budget(policy.unit.key)
-            policy = replace(policy, budget=budget_of(statement.changes, policy.unit, known))
+            budget = self.ledger.budget(policy.unit.key)
+            policy = replace(policy, budget=budget_of(statement.changes, policy.unit, budget))
         done, prepared = self._put(self._changed(policy, statement.changes, columns))
         return done + notes(statement.changes, columns, table), prepared
 
@@ -181,7 +181,7 @@ class OwnerDesk:
         return owned_table(self.catalog, written)
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
-        """Returns the privacy unit that a clause says. A refusal points at the clause."""
+        """Returns the privacy unit of a clause. A refusal points at the clause."""
         try:
             return self._unit_of(table, clause, columns)
         except Refusal as error:
@@ -229,7 +229,7 @@ class OwnerDesk:
         return period_of(word, column_of(name, columns, clause))
 
     def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
-        """Returns the unit of a table that refers to one with a policy: to its unit, or to a key whose row has one."""
+        """Returns the unit of a table that refers to a table with a policy, by its unit's column or by a row's key."""
         if parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name):
             return PrivacyUnit(parent.unit.key, column.name, max_rows)
         if parent.unit.column is None:
@@ -267,18 +267,18 @@ class OwnerDesk:
         )
 
     def _put(self, *policies: Policy) -> tuple[str, str]:
-        """Puts policies in force; one that changes nothing is no new revision, so that answers stay free.
+        """Puts policies in force. A policy that changes nothing is no new revision, so that answers stay free.
 
-        Returns what was done, and what became of prepared tables, "" for nothing.
+        Returns the outcome, and the outcome for prepared tables, which is "" if there is none.
         """
-        known = self.policies.policy(policies[0].table)
-        if known is not None and [known] == [replace(one, revision=known.revision) for one in policies]:
+        current = self.policies.policy(policies[0].table)
+        if current is not None and [current] == [replace(new, revision=current.revision) for new in policies]:
             policies = ()
         for policy in policies:
             self._check_unit_change(policy)
             require_no_null(policy)
             self._check_references(policy)
-        stored = [known] if known is not None and not policies else []
+        stored = [current] if current is not None and not policies else []
         packed = self.engines.prepared.changing(policies, self.ledger.bounding_key)
         with self.prepared.changing(policies) as prepared, packed as there:
             for policy in policies:
@@ -286,7 +286,7 @@ class OwnerDesk:
                     policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
                 )
                 stored.append(self.policies.put(policy))
-        done = [f"the policy of {one.table} is in force (revision {one.revision}, epoch {one.epoch})" for one in stored]
+        done = [f"the policy of {new.table} is in force (revision {new.revision}, epoch {new.epoch})" for new in stored]
         return "; ".join(done), "".join([*prepared, *there])
 
     def _check_unit_change(self, policy: Policy) -> None:
@@ -301,7 +301,7 @@ class OwnerDesk:
             )
 
     def _check_references(self, policy: Policy) -> None:
-        """Refuses another unit of a table that others refer to for its key as the unit: there would be two budgets."""
+        """Refuses another unit for a table if other tables refer to its present unit. There would be two budgets."""
         for other in self.policies.policies():
             table, _, _ = other.unit.key.rpartition(".")  # a unit's column has no dot, and PER has none
             refers = fold(table) == fold(str(policy.table)) and other.table != policy.table
@@ -315,7 +315,7 @@ class OwnerDesk:
 
 
 def owned_table(catalog: Catalog, written: TableName) -> TableName:
-    """Returns the table that an owner names; a view, or a file, is none."""
+    """Returns the table that an owner names. Refuses a view or a file."""
     table = catalog.resolve(written)
     if table is None:
         accepted = meant_or(written.table, catalog.table_names(), "an existing table")
@@ -334,10 +334,10 @@ def owned_table(catalog: Catalog, written: TableName) -> TableName:
 
 
 class OwnerChanges:
-    """Remembers the last change, since a relation or a prepared statement binds the same text again.
+    """Memory of the last change, since a relation or a prepared statement binds the same text again.
 
-    Most statements change nothing the second time. Those that would are recognised: the same text by the same person
-    with nothing written in the ledger since. A new epoch under which nothing was released is as good as another.
+    Most statements change nothing the second time. The others are recognised: the same text by the same person with no
+    entry in the ledger since. A new epoch in which nothing was released is as good as another new epoch.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class OwnerChanges:
         self._last: tuple[tuple[str, str, int], str] | None = None
 
     def carry_out(self, statement: OwnerStatement, text: str, caller: Caller) -> str:
-        """Does what the statement says, and says what was done."""
+        """Carries out a statement and returns its outcome."""
         with self._lock:
             last, self._last = self._last, None
             if last is not None and last[0] == (text, caller.name, self._ledger.last_entry()):
@@ -375,15 +375,15 @@ class OwnerChanges:
             return done
 
     def _prepared_again(self, statement: OwnerStatement, done: str) -> str:
-        """Says what was done; prepares rows again that may have changed: they are read anew in their epoch."""
+        """Returns the outcome. Prepares again the tables with rows that may have changed, for their new epoch."""
         if not isinstance(statement, AlterPolicy) or not statement.new_epoch:
             return done
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
-            found = [catalog.resolve(table) for table in (statement.table, *statement.others)]
-        packed, policies = self._engines.prepared, [self._policies.policy(one) for one in found if one is not None]
-        here = [one for one in found if one is not None and one.sql in self._prepared.at()]
-        there = [one for one in policies if one is not None and one.table.sql in packed.at()]
+            tables = [catalog.resolve(table) for table in (statement.table, *statement.others)]
+        packed, policies = self._engines.prepared, [self._policies.policy(own) for own in tables if own is not None]
+        here = [own for own in tables if own is not None and own.sql in self._prepared.at()]
+        there = [own for own in policies if own is not None and own.table.sql in packed.at()]
         again = [self._prepared.prepare(here, anew=True)] if here else []
         again += [packed.prepare(there, self._ledger.bounding_key, anew=True)] if there else []
         return "; ".join([f"{done.partition(ANEW)[0]}{ANEW}", *again]) if again else done

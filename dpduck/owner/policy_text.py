@@ -1,8 +1,7 @@
-"""A policy as the statement that makes it, and as a made-up table: what a twin of a database is made of.
+"""Policy as the statement that makes it, and as a made-up table for the twin of a database.
 
 The table is made from a policy and a schema alone, by SQL over range(..) that names no table, so that it can read none.
-
-Values lie in the domains and clamps, and each unit has MAX ROWS rows. What is asked of the table can be written, and
+Values lie in the domains and clamps, and each unit has MAX ROWS rows. Statements about the table can be written, and
 tried, on its twin: nothing is charged, and nothing is true.
 """
 
@@ -27,7 +26,7 @@ from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
 MOST_LABELS = 1_000
-"""Of a domain with more values so many are used, evenly spread."""
+"""Largest number of labels that are used. From a larger domain they are evenly spread."""
 
 _PRIME = 1_000_003
 _USUAL = {
@@ -42,27 +41,28 @@ _MOMENT = "TIMESTAMP '2020-01-01' + to_seconds(CAST({h} % 120000000 AS BIGINT))"
 
 
 def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str, ...]], rows: int) -> str:
-    """Returns a SELECT of so many made-up rows. keys: of the table, whose values are not repeated."""
+    """Returns a SELECT of `rows` made-up rows. keys: the keys of the table, with values that do not repeat."""
     unique = {fold(key[0]) for key in keys if len(key) == 1}
-    whose = {fold(name) for name in policy.unit.own_columns}
-    made = []
+    unit_columns = {fold(name) for name in policy.unit.own_columns}
+    expressions = []
     for place, column in enumerate(columns):
         mixed = f"hash(i, {place})"
         if fold(column.name) in unique:
             value = key_sql("i", column.type_name)
-        elif fold(column.name) in whose and (policy.unit.columns or policy.domain(column.name) is None):
+        elif fold(column.name) in unit_columns and (policy.unit.columns or policy.domain(column.name) is None):
             value = _part(column, policy, place)
-        elif fold(column.name) in whose:
+        elif fold(column.name) in unit_columns:
             value = key_sql(f"i // {policy.unit.max_rows}", column.type_name)
         else:
             value = _made_up(column, policy.domain(column.name), policy.clamp(column.name), mixed)
-        made.append(f"CAST({value} AS {column.type_name}) AS {quote_identifier(column.name)}")
-    return f"SELECT {', '.join(made)} FROM range({rows}) AS made_up(i)"
+        expressions.append(f"CAST({value} AS {column.type_name}) AS {quote_identifier(column.name)}")
+    return f"SELECT {', '.join(expressions)} FROM range({rows}) AS made_up(i)"
 
 
 def _part(column: Column, policy: Policy, place: int) -> str:
-    """Returns a value of one of the columns that hold a unit, all of whose rows have it: one of its domain, or the
-    unit's number where the type has so many values, else any, as of a BOOLEAN: NULL is nobody's.
+    """Returns a value of one of the columns that hold a unit. All rows of the unit have the same value.
+
+    It is in the domain, or the unit's number if the type has enough values (not BOOLEAN), else any: NULL is nobody's.
     """
     number, domain, kind = f"i // {policy.unit.max_rows}", policy.domain(column.name), column.type_name
     any_value = _made_up(column, domain, None, f"hash({number}, {place})")
@@ -72,7 +72,7 @@ def _part(column: Column, policy: Policy, place: int) -> str:
 
 
 def key_sql(number: str, type_name: str) -> str:
-    """Returns the value of a key that has this number: the same in every table, so that references lead somewhere."""
+    """Returns the key value for a number: the same in every table, so that references lead somewhere."""
     if type_name == "VARCHAR":
         return f"'made up ' || ({number})"
     if type_name == "UUID":
@@ -124,7 +124,7 @@ def _between(low: str, high: str, type_name: str, mixed: str) -> str:
 
 
 def _usual(type_name: str, mixed: str) -> str:
-    """Returns a value of the type, of a column that a policy says nothing about; NULL of lists and the like."""
+    """Returns a value of the type, for a column without an item in the policy. It is NULL for lists and the like."""
     kind = sql_type(type_name)
     if kind.is_whole:
         return f"CAST({mixed} % 100 AS {type_name})"
@@ -141,18 +141,18 @@ _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _OURS = frozenset(("ALL", "ROW", "TODO"))
-"""Words that mean something else than a column in a policy."""
+"""Words that a policy does not read as a column."""
 
 _MOST_LOOKED_AT = 100_000
-"""Edges of a floating type that are compared one by one."""
+"""Largest number of edges of a floating type that are compared one by one."""
 
 Home = tuple[str, str] | None
 
 
 def policy_sql(policy: Policy, home: Home) -> str | None:
-    """CREATE PRIVACY POLICY with all items; None where no statement says it, such as one of very many labels.
+    """Returns CREATE PRIVACY POLICY with all items. It is None if no statement can say it, as with very many labels.
 
-    home: the database and schema in which names of tables are looked up, which are left out of names.
+    home: the database and schema of unqualified table names. Names of tables leave them out.
     """
     labels = sum(domain.size for _, domain in policy.domains if isinstance(domain, ValueDomain))
     if labels * 4 > MAX_CHARACTERS or not all(_is_regular(domain) for _, domain in policy.domains):
@@ -184,7 +184,7 @@ def _items(policy: Policy, home: Home) -> Iterator[str]:
 
 
 def name_text(name: str) -> str:
-    """Returns a column's or table's name, in quotes where it needs them.
+    """Returns a column's or table's name, in quotes if it needs them.
 
     >>> name_text("age"), name_text("row"), name_text("of birth")
     ('age', '"row"', '"of birth"')
@@ -197,7 +197,7 @@ def name_text(name: str) -> str:
 
 
 def table_text(table: TableName, home: Home) -> str:
-    """Returns a table's name without the database and schema that are looked in anyway."""
+    """Returns a table's name without the database and schema that unqualified names have anyway."""
     parts = table.parts
     if home is not None and fold(parts[0]) == fold(home[0]):
         parts = parts[2:] if fold(parts[1]) == fold(home[1]) else parts[1:]
@@ -205,13 +205,13 @@ def table_text(table: TableName, home: Home) -> str:
 
 
 def budget_text(policy: Policy) -> str:
-    """BUDGET as its owner could write it."""
+    """Returns BUDGET as its owner could write it."""
     per = "" if policy.unit.period is None else f" PER {policy.unit.period.word}"
     return f"BUDGET {_amounts(policy.budget)}{per}"
 
 
 def unit_text(policy: Policy, home: Home) -> str:
-    """PRIVACY UNIT with MAX ROWS."""
+    """Returns PRIVACY UNIT with MAX ROWS."""
     unit, period = policy.unit, policy.unit.period
     per = "" if period is None else f" PER {period.word} OF {name_text(period.column)}"
     if unit.column is None:
@@ -242,7 +242,7 @@ def _amounts(budget: Budget) -> str:
 
 
 def _amount(value: Fraction) -> str:
-    """Returns an exact decimal, in powers of ten where it has many digits."""
+    """Returns an exact decimal, in powers of ten if it has many digits."""
     text = decimal_text(value)
     whole, _, after = text.partition(".")
     digits = (whole + after).lstrip("0")
@@ -250,7 +250,7 @@ def _amount(value: Fraction) -> str:
 
 
 def domain_text(domain: Domain, most: int | None = None) -> str:
-    """Returns what follows a column in DOMAIN. most: labels that are shown, where not all are.
+    """Returns the text after a column in DOMAIN. most: the largest number of labels in it, None for all.
 
     >>> domain_text(ValueDomain("VARCHAR", ("F", "M"), with_null=True))
     "IN ('F', 'M') WITH NULL"
@@ -289,7 +289,7 @@ def _bound(text: str) -> str:
 
 
 def _is_regular(domain: Domain) -> bool:
-    """Tells whether its bounds and step say every edge: those of a floating type were rounded to it."""
+    """Tells whether bounds and step determine every edge. Edges of a floating type were rounded to the type."""
     if not isinstance(domain, RangeDomain) or domain.unit:
         return True
     low, step = exact_number(domain.edges[0]), exact_number(domain.step)

@@ -1,7 +1,7 @@
-"""The questions of a private draft, as ordinary statements of dp().
+"""Questions of a private draft, as ordinary statements of dp().
 
-No code here sees a row, computes a price or draws noise. Every fact is a statement that goes through the door as an
-analyst's would. The statements ask for quantiles, and for keys by a threshold.
+No code here sees a row, computes a price or draws noise. Every fact is a statement that goes through the door like an
+analyst's statement. The statements ask for quantiles, and for keys by a threshold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpduck.values.sqltypes import sql_type
 DIGITS = (Fraction(1), Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4), Fraction(5), Fraction(6), Fraction(8))
 DECADES = 9
 SMALLEST = -1
-"""Public grid of numbers: 0, and these digits times powers of ten, from 0.1 (of whole numbers from 1) on."""
+"""Public grid of numbers: 0, and these digits times powers of ten. The powers begin at 0.1, for whole numbers at 1."""
 
 CODES = range(-9, 101)
 CALENDAR = range(1950, 2041)
@@ -38,19 +38,19 @@ NICE = tuple(
         {*range(1, 21), 25, *(digit * 10**power for power in (1, 2, 3) for digit in (1, 2, 3, 4, 5, 6, 8, 12, 15, 25))}
     )
 )
-"""The numbers that may be suggested for MAX ROWS."""
+"""Numbers that may be suggested for MAX ROWS."""
 
 UNIT_WEIGHT = 20
 """The weight of the number of units, relative to one quantile of their rows."""
 
 DROPPED = 0.01
-"""The share of rows that MAX ROWS may leave out, or of a sum that a clamp may, as far as noise can tell."""
+"""Share of the rows that MAX ROWS may leave out, or of a sum that a clamp may, as far as noise can tell."""
 
 MOST_DROPPED = 0.25
 """The share of a sum that a clamp may leave out in the worst case of the noise. Above this share the owner decides."""
 
 FARTHEST = 10
-"""The largest bound that is suggested, as a multiple of the end of the values that stand out."""
+"""Largest suggested bound, as a multiple of the end of the values that stand out."""
 
 MOST_CODES = 25
 MOST_OTHERS = 0.1
@@ -61,17 +61,17 @@ MOST_YEARS = 60
 MOST_COLUMNS = 80
 MOST_KEYS = 300
 PART_OF_KEYS = 10
-"""Of the budget's delta for keys, so many times less is used in one draft."""
+"""One draft uses the budget's delta for keys divided by this number."""
 
 
 Rows = list[tuple[object, ...]]
 AskPrivately = Callable[[Sequence[str]], Sequence[tuple[Rows, float | None]]]
-"""Answers statements, all of them or none; each with the standard error of its first quantile's rank."""
+"""Answers all statements or none. Each answer has the standard error of its first quantile's rank."""
 
 
 @dataclass(frozen=True)
 class PrivateQuestion:
-    """One statement. column: what it is about; None for the rows of a unit. grid: its public numbers, increasing."""
+    """One statement. column: its subject, None for the rows of a unit. grid: its public numbers, increasing."""
 
     kind: str
     column: Column | None
@@ -80,24 +80,24 @@ class PrivateQuestion:
 
 
 def questions(policy: Policy, columns: Sequence[Column], epsilon: Fraction, home: Home) -> list[PrivateQuestion]:
-    """Returns the statements of a draft, which together cost epsilon: a part a column, two for the rows of a unit."""
-    asked = [one for one in columns if _kind(one, policy) and not _is_declared(one, policy)][:MOST_COLUMNS]
+    """Returns the statements of a draft. Together they cost epsilon: a part per column, two for the rows of a unit."""
+    asked = [field for field in columns if _kind(field, policy) and not _is_declared(field, policy)][:MOST_COLUMNS]
     part = _parts(policy.budget, epsilon, len(asked) + 2)
-    texts = sum(_kind(one, policy) == "text" for one in asked)
-    found = [PrivateQuestion("unit", None, _of_unit(policy, part(2), home))]
+    texts = sum(_kind(field, policy) == "text" for field in asked)
+    statements = [PrivateQuestion("unit", None, _of_unit(policy, part(2), home))]
     for column in asked:
         kind = _kind(column, policy)
         if kind == "text":
             delta = policy.budget.delta_keys / PART_OF_KEYS / texts
-            found.append(PrivateQuestion(kind, column, _of_keys(policy, column, part(1), delta, home)))
+            statements.append(PrivateQuestion(kind, column, _of_keys(policy, column, part(1), delta, home)))
         else:
             grid = grid_of(column.type_name)
-            found.append(PrivateQuestion(kind, column, _of_values(policy, column, grid, part(1), home), grid))
-    return found
+            statements.append(PrivateQuestion(kind, column, _of_values(policy, column, grid, part(1), home), grid))
+    return statements
 
 
 def _kind(column: Column, policy: Policy) -> str:
-    """Returns what can be asked of a column: 'number', 'date', 'text', or "" for nothing."""
+    """Returns the kind of question about a column: 'number', 'date', 'text', or "" for none."""
     if column.type_name == "VARCHAR":
         return "text" if policy.budget.delta_keys and not policy.budget.pure else ""
     kind = sql_type(column.type_name)
@@ -105,12 +105,12 @@ def _kind(column: Column, policy: Policy) -> str:
 
 
 def _is_declared(column: Column, policy: Policy) -> bool:
-    """Tells whether the policy in force says something of a column. Nobody needs to pay for a public fact."""
+    """Tells whether the policy in force has an item for a column. Nobody needs to pay for a public fact."""
     return policy.domain(column.name) is not None or policy.clamp(column.name) is not None
 
 
 def _parts(budget: Budget, epsilon: Fraction, number: int) -> Callable[[int], str]:
-    """Returns options for so many parts of the price: of epsilon, or of the rho that it is with the budget's delta."""
+    """Returns options for a number of parts of the price: of epsilon, or of its rho with the budget's delta."""
     if budget.pure:
         return lambda parts: f"epsilon = {_down(epsilon * parts / number)}"
     delta = budget.delta - budget.delta_keys
@@ -119,13 +119,13 @@ def _parts(budget: Budget, epsilon: Fraction, number: int) -> Callable[[int], st
 
 
 def _down(amount: Fraction) -> str:
-    """Returns four significant digits, never more than the amount."""
+    """Returns an amount with four significant digits, rounded down."""
     scale = Fraction(10) ** (3 - floor(log10(float(amount))))
     return decimal_text(Fraction(floor(amount * scale)) / scale)
 
 
 def grid_of(type_name: str) -> tuple[Fraction, ...]:
-    """Returns the public numbers that a column of this type is compared with.
+    """Returns the public numbers to compare a column of this type with.
 
     >>> [str(edge) for edge in grid_of("UTINYINT")][98:104]
     ['98', '99', '100', '101', '150', '200']
@@ -153,7 +153,7 @@ def _listed_quantiles(value: str) -> str:
 
 
 def _of_unit(policy: Policy, price: str, home: Home) -> str:
-    """Returns rows of a unit: quantiles over units, of which each is one row; and how many units there are."""
+    """Returns the statement about the rows of a unit: quantiles over units, one row each, and the number of units."""
     table = table_text(policy.table, home)
     if policy.unit.column is None:
         return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}) count(*) AS n FROM {table}"
@@ -170,7 +170,7 @@ def _of_unit(policy: Policy, price: str, home: Home) -> str:
 def place_sql(column: Column, grid: Sequence[Fraction]) -> str:
     """Returns the place of a value: 0 for NULL, 1 below the grid, then one more from each number of the grid on.
 
-    Consecutive whole numbers and consecutive years are counted. This keeps the text short.
+    Consecutive whole numbers, or consecutive years, share one CASE branch. This keeps the text short.
     """
     name, kind = quote_identifier(column.name), sql_type(column.type_name)
     temporal = kind.is_moment
@@ -192,17 +192,17 @@ def place_sql(column: Column, grid: Sequence[Fraction]) -> str:
 
 
 def _of_values(policy: Policy, column: Column, grid: Sequence[Fraction], price: str, home: Home) -> str:
-    """Asks for quantiles of where one row of each unit lies on the grid."""
+    """Returns the statement about a column's values: quantiles of the grid places of one row of each unit."""
     unit = policy.unit.column or (policy.unit.reference.column if policy.unit.reference else None)
-    whose, once = (f"{name_text(unit)}, ", ", max_rows_contributed = 1") if unit else ("", "")
+    unit_column, one_row = (f"{name_text(unit)}, ", ", max_rows_contributed = 1") if unit else ("", "")
     return (
-        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}{once}) {_listed_quantiles('place')} "
-        f"FROM (SELECT {whose}{place_sql(column, grid)} AS place FROM {table_text(policy.table, home)}) AS placed"
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}{one_row}) {_listed_quantiles('place')} "
+        f"FROM (SELECT {unit_column}{place_sql(column, grid)} AS place FROM {table_text(policy.table, home)}) AS placed"
     )
 
 
 def _of_keys(policy: Policy, column: Column, price: str, delta: Fraction, home: Home) -> str:
-    """Returns texts that enough units have."""
+    """Returns the statement about a column's texts: the texts that enough units have."""
     name = quote_identifier(column.name)
     options = f"{price}, delta = {_down(delta)}, max_groups_contributed = 1"
     return (
@@ -212,7 +212,7 @@ def _of_keys(policy: Policy, column: Column, price: str, delta: Fraction, home: 
 
 
 def required_price(text: object) -> Fraction:
-    """Returns the epsilon of PRIVATELY, as an owner wrote it."""
+    """Returns the epsilon of an owner's PRIVATELY. Refuses a text that is no number or out of range."""
     try:
         epsilon = Fraction(str(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The suggestions of a private draft: a function of noisy answers that were paid for, and of nothing else.
+"""Suggestions of a private draft: a function of noisy answers that were paid for, and of nothing else.
 
 Each suggestion says how much it leaves out, and the most that noise allows. A value that the noise hides stays a TODO.
 """
@@ -35,12 +35,12 @@ from dpduck.values.quoting import quote_text
 from dpduck.values.sqltypes import sql_type
 
 ONE_PLACE = 0.8
-"""The standard error of the share of one place, relative to that of a share at or above an edge."""
+"""Standard error of the share of one place, relative to the error of a share at or above an edge."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A question with the rows of its answer, and the standard error of a quantile's rank, where it has one."""
+    """Question with the rows of its answer, and the standard error of a quantile's rank, if it has one."""
 
     question: PrivateQuestion
     rows: Rows
@@ -50,7 +50,7 @@ class Answered:
 def _numbers(value: object) -> list[float | None]:
     """Returns the numbers of a list, with None for NULL."""
     listed = value if isinstance(value, (list, tuple)) else []
-    return [float(one) if isinstance(one, (int, float)) else None for one in listed]
+    return [float(number) if isinstance(number, (int, float)) else None for number in listed]
 
 
 # Rows of a unit.
@@ -58,11 +58,11 @@ def _numbers(value: object) -> list[float | None]:
 
 @dataclass(frozen=True)
 class UnitFacts:
-    """The numbers of units and rows, and MAX ROWS with the share of the rows that it leaves out.
+    """Numbers of units and rows, and MAX ROWS with the share of the rows that it leaves out.
 
     - error: the standard error of `units`.
-    - most_rows: None where the noise hides it.
-    - rows: None where noise hides a tail that may hold a third of the rows.
+    - most_rows: None if the noise hides it.
+    - rows: None if noise hides a tail that may hold a third of the rows.
     """
 
     units: float
@@ -73,12 +73,12 @@ class UnitFacts:
 
 
 def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -> UnitFacts:
-    """Tells how many rows units have. rank: the standard error of a quantile's rank, in units."""
-    *found, number, error = (*answer, 0.0) if policy.unit.column is None else answer
+    """Estimates the number of rows per unit. rank: the standard error of a quantile's rank, in units."""
+    *quantiles, number, error = (*answer, 0.0) if policy.unit.column is None else answer
     units, deviation = max(_number(number), 1.0), _number(error)
     if policy.unit.column is None:
         return UnitFacts(units, deviation, 1, Beyond(0.0, 0.0), units)
-    up_to = shares_up_to(_numbers(found[0]), len(NICE))
+    up_to = shares_up_to(_numbers(quantiles[0]), len(NICE))
     shares = (1.0, *(1 - share for share in up_to))
     tail = Tail((1.0, *(most + 1.0 for most in NICE)), shares, (rank or 0.0) / units, whole=True)
     last = tail.last
@@ -96,7 +96,7 @@ def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -
 
 
 def _cut(tail: Tail, place: int, mean: float) -> Beyond | None:
-    """Returns the share of the rows beyond so many rows of a unit. The first row beyond is at the edge itself."""
+    """Returns the share of the rows beyond a bound on a unit's rows. The first row beyond is at the edge itself."""
     beyond = tail.beyond(place)
     if beyond is None:
         return None
@@ -134,9 +134,9 @@ class Seen:
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """Returns the edge below which nothing stands out of the noise, and the last edge with a share that does.
+        """Returns two edges: the last one with only noise below it, and the last one with more than noise above it.
 
-        It is None where nothing stands out, or where a share that does lies beyond the grid.
+        It is None if nothing stands out of the noise, or if values that stand out lie beyond the grid.
         """
         least = STANDS_OUT * self.error
         low = max((place for place, share in enumerate(self.below) if share <= least), default=-1)
@@ -165,21 +165,21 @@ class Seen:
     def without(self, place: int) -> Seen:
         """Returns the shares without the values between this edge and the next."""
         share = self.share(place)
-        kept = 1 - share
-        below = tuple((part - (share if other > place else 0.0)) / kept for other, part in enumerate(self.below))
-        units = self.units * kept
-        error = (self.error + STEP / 2) / kept  # one quantile may lie anywhere between the others and these
+        rest = 1 - share
+        below = tuple((old - (share if other > place else 0.0)) / rest for other, old in enumerate(self.below))
+        units = self.units * rest
+        error = (self.error + STEP / 2) / rest  # one quantile may lie anywhere between these values and the others
         return Seen(self.edges, below, error, self.blank, units, self.whole)
 
 
 def seen(question: PrivateQuestion, answer: tuple[object, ...], units: float, rank: float | None) -> Seen | None:
-    """Returns the shares of a column, or None where too few units have a value."""
-    known = shares_up_to(_numbers(answer[0]), len(question.grid) + 2)
-    blank, error = known[0], (rank or 0.0) / units
+    """Returns the shares of a column, or None if too few units have a value."""
+    shares = shares_up_to(_numbers(answer[0]), len(question.grid) + 2)
+    blank, error = shares[0], (rank or 0.0) / units
     present = 1 - blank
     if question.column is None or present <= 2 * STANDS_OUT * error:
         return None
-    below = tuple((share - blank) / present for share in known[1:-1])
+    below = tuple((share - blank) / present for share in shares[1:-1])
     whole = sql_type(question.column.type_name).is_whole
     return Seen(question.grid, below, error / present, blank, units * present, whole)
 
@@ -198,8 +198,8 @@ def no_answer(shares: Seen) -> int | None:
 def codes_of(shares: Seen) -> tuple[tuple[int, ...], Beyond] | None:
     """Returns a few whole numbers, and the share of the other values.
 
-    The numbers are all from the first to the last, or those that stand out. The result is None where there are many, or
-    where the noise hides too many others.
+    They are all numbers from the first to the last, or only those that stand out. The result is None if there are many,
+    or if the noise hides too many others.
     """
     ends = shares.ends
     if ends is None or not shares.whole:
@@ -219,7 +219,7 @@ def codes_of(shares: Seen) -> tuple[tuple[int, ...], Beyond] | None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of a clamp, with the share of the sum that they leave out, and the most units that may lie beyond."""
+    """Bounds of a clamp, with the share of the sum that they leave out, and the most units that may lie beyond."""
 
     low: Fraction
     high: Fraction
@@ -228,7 +228,7 @@ class Bounds:
 
 
 def clamp_of(shares: Seen) -> Bounds | None:
-    """Returns bounds that leave out about a hundredth of the sum at most, or None where noise hides their effect."""
+    """Returns bounds that leave out about a hundredth of the sum at most, or None if noise hides their effect."""
     ends, up, down = shares.ends, shares.tail(downwards=False), shares.tail(downwards=True)
     body = up.body() + down.body()
     if ends is None or body <= 0:
@@ -254,10 +254,9 @@ def clamp_of(shares: Seen) -> Bounds | None:
 
 
 def _bound(tail: Tail, body: float) -> tuple[float, Beyond, float] | None:
-    """Returns a round number in one direction, the little amount beyond it, and the most units there.
+    """Returns a round number in one direction, the small amount beyond it, and the most units there.
 
-    The number is 0 where no values stand out in this direction.
-    body: the amount within, in both directions.
+    The number is 0 if no values stand out in this direction. body: the amount within, in both directions.
     """
     last = tail.last
     if last < 0:
@@ -286,7 +285,7 @@ def _is_round(number: Fraction) -> bool:
 
 
 def range_of(low: Fraction, high: Fraction, whole: bool) -> tuple[Fraction, Fraction, Fraction]:
-    """Returns bounds around these that are multiples of a round step, and the step. They make at most MOST_BINS bins.
+    """Returns bounds around `low` and `high`, as multiples of a round step, and the step, with at most MOST_BINS bins.
 
     >>> [str(part) for part in range_of(Fraction(17), Fraction(91), True)]
     ['15', '95', '5']
@@ -310,9 +309,9 @@ def range_of(low: Fraction, high: Fraction, whole: bool) -> tuple[Fraction, Frac
 def suggested(
     policy: Policy, answers: Sequence[Answered], left: Sequence[tuple[Column, str]], price: str, home: Home
 ) -> Suggested:
-    """Returns what the answers suggest; the first is about units. left: columns, with WITH NULL or nothing."""
+    """Returns the answers' suggestions. The first answer is about units. left: columns, with " WITH NULL" or ""."""
     facts = unit_facts(policy, answers[0].rows[0], answers[0].rank)
-    about = {one.question.column: one for one in answers}
+    about = {answer.question.column: answer for answer in answers}
     columns = {
         column.name: _about(about[column], facts.units, null) if column in about else _unasked(policy, column)
         for column, null in left
@@ -335,23 +334,23 @@ def _of_units(policy: Policy, facts: UnitFacts, home: Home) -> tuple[str, str]:
     """Returns a remark about units, and the PRIVACY UNIT clause."""
     if policy.unit.column is None:
         return "as it was declared; no person may have two rows.", unit_text(policy, home)
-    known = f"as it was declared. There are about {_round(facts.units)} units, give or take {_round(2 * facts.error)}."
+    intro = f"as it was declared. There are about {_round(facts.units)} units, give or take {_round(2 * facts.error)}."
     if facts.most_rows is None or facts.left is None:
         text = unit_text(replace(policy, unit=replace(policy.unit, max_rows=1)), home)
         return (
-            f"{known} {TODO}: noise hides how many rows the units with most rows have. dp_check tells the owner what "
+            f"{intro} {TODO}: noise hides how many rows the units with most rows have. dp_check tells the owner what "
             f"several MAX ROWS would drop.{_of_norms(policy)}",
             f"{text.removesuffix('1')}{TODO}",
         )
     why = (
-        f"{known} MAX ROWS {facts.most_rows} leaves out {_left_text(facts.left)} of the rows: totals are too small by "
+        f"{intro} MAX ROWS {facts.most_rows} leaves out {_left_text(facts.left)} of the rows: totals are too small by "
         f"as much.{_of_norms(policy)}"
     )
     return why, unit_text(replace(policy, unit=replace(policy.unit, max_rows=facts.most_rows)), home)
 
 
 def _of_norms(policy: Policy) -> str:
-    """Says where MAX ROWS may be generous: where statements may have norms."""
+    """Returns the advice that MAX ROWS may be generous, if statements may have norms."""
     if policy.budget.pure:
         return ""
     return (
@@ -361,28 +360,28 @@ def _of_norms(policy: Policy) -> str:
 
 
 def _kept(policy: Policy, column: Column) -> list[str]:
-    """Returns the items that the policy in force has for a column: nobody needs to pay for what is public."""
+    """Returns the items of the policy in force for a column. Nobody needs to pay for public facts."""
     domain, clamp, name = policy.domain(column.name), policy.clamp(column.name), name_text(column.name)
     lines = [] if domain is None else [f"DOMAIN {name} {domain_text(domain)},"]
     return lines + ([] if clamp is None else [f"CLAMP {name} BETWEEN {clamp.low} AND {clamp.high} STEP {clamp.step},"])
 
 
 def _unasked(policy: Policy, column: Column) -> tuple[str, Sequence[str]]:
-    kept = _kept(policy, column)
-    if kept:
-        return "as it was declared.", kept
+    items = _kept(policy, column)
+    if items:
+        return "as it was declared.", items
     keys = "texts are found by a threshold, which needs a budget with delta_keys"
     return (f"{keys}." if column.type_name == "VARCHAR" else "not asked about."), ()
 
 
-def _about(one: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
+def _about(answer: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
     """Returns a remark and items about one column."""
-    column = one.question.column
+    column = answer.question.column
     if column is None:
         return "", ()
-    if one.question.kind == "text":
-        return _of_texts(column, one.rows, units, null)
-    shares = seen(one.question, one.rows[0], units, one.rank)
+    if answer.question.kind == "text":
+        return _of_texts(column, answer.rows, units, null)
+    shares = seen(answer.question, answer.rows[0], units, answer.rank)
     ends = None if shares is None else shares.ends
     if shares is None or ends is None:
         return "its bounds do not stand out of the noise at this price, or lie beyond the grid.", ()
@@ -403,15 +402,15 @@ def _about(one: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
 
 
 def _of_texts(column: Column, rows: Rows, units: float, null: str) -> tuple[str, Sequence[str]]:
-    """Returns a remark, and a DOMAIN of the texts that were published. All other texts have one label."""
+    """Returns a remark, and a DOMAIN of the published texts. All other texts have one label."""
     texts = [str(row[0]) for row in rows if row[0] is not None][:MOST_KEYS]
     if not texts:
         return "no text stands out of the noise at this price.", ()
-    held = min(sum(_number(row[1]) for row in rows) / units, 1.0)
+    share = min(sum(_number(row[1]) for row in rows) / units, 1.0)
     listed = ", ".join(map(quote_text, sorted(texts)))
     other = "" if "OTHER" not in {text.upper() for text in texts} else " 'any other'"
     return (
-        f"these texts hold about {100 * held:.0f} % of the units; rarer ones are OTHER.",
+        f"these texts hold about {100 * share:.0f} % of the units; rarer ones are OTHER.",
         [f"DOMAIN {name_text(column.name)} IN ({listed}){null} WITH OTHER{other},"],
     )
 
@@ -429,10 +428,10 @@ def of_numbers(column: Column, shares: Seen, ends: tuple[int, int], null: str) -
 
     The DOMAIN is IN for a few whole numbers, else a RANGE.
     """
-    name, found = name_text(column.name), codes_of(shares)
+    name, few = name_text(column.name), codes_of(shares)
     low, high = shares.edges[ends[0]], shares.edges[ends[1] + 1]
-    if found is not None:
-        codes, others = found
+    if few is not None:
+        codes, others = few
         said = f"{_left_text(others)} of the units have another value, and are in no group."
         return ["few whole numbers.", said, "CLAMP is for sums and averages: take the -- off."], [
             f"DOMAIN {name} IN ({', '.join(map(str, codes))}){null},",
@@ -465,7 +464,7 @@ def _left_text(left: Beyond) -> str:
 
 
 def _sentences(parts: Sequence[str]) -> str:
-    """Returns the parts as one text, which goes on after a column's name.
+    """Joins the parts to one text, for use after a column's name.
 
     >>> _sentences(["few whole numbers.", "about half are 2."])
     'few whole numbers. About half are 2.'
@@ -484,7 +483,7 @@ def _percent(share: float) -> str:
 
 
 def _round(number: float) -> int:
-    """Returns two significant digits.
+    """Rounds a number to two significant digits.
 
     >>> _round(12345.0), _round(7.0)
     (12000, 7)

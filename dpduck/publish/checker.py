@@ -1,13 +1,13 @@
-"""Check a bundle of certificates: `python check.py BUNDLE [--head LINK]`. It needs Python alone: no data, no dpduck.
+"""Check of a bundle of certificates: `python check.py BUNDLE [--head LINK]`. It needs only Python: no data, no dpduck.
 
-1. The chain: no entry of the ledger, and no certificate, which its entry names by SHA-256, was changed, left out or put
-   in, as the last link says. Compare it with the one that the owner published: a chain written anew has another.
-2. The price of each release: from its plan, the noise and how far one privacy unit moves what it is added to.
-3. The budgets: what all entries of a privacy unit add up to, in each period where it has such, never exceeds what was
-   declared for it, and no declaration is below what was spent by then.
+1. The chain: no ledger entry or certificate was changed, left out or put in, as the last link says. An entry names its
+   certificate by SHA-256. Compare the last link with the owner's published one: a chain written anew has another.
+2. The price of each release: from its plan, with the noise and the sensitivity to one privacy unit.
+3. The budgets: the sum of all entries of a privacy unit never exceeds its declared budget, in each period if it has
+   periods. No declaration is below the amount that was spent by then.
 
-What cannot be checked without the data: that rows were counted as the plan says. Formulas: rho of Gaussian noise is
-D2^2 / (2 sigma^2), epsilon of Laplace noise D1 / b (Bun and Steinke 2016); all amounts are exact rationals.
+Without the data, nobody can check that rows were counted as the plan says. Formulas: rho of Gaussian noise is
+D2^2 / (2 sigma^2), epsilon of Laplace noise is D1 / b (Bun and Steinke 2016). All amounts are exact rationals.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ FORMAT = "dpduck certificates 2"
 MODEL = "central: the owner's process sees the rows, and adds the noise"
 NEIGHBOURS = "one table is the other without all rows of one privacy unit; by periods, of one of them"
 GENESIS = "0" * 64
-SMALL = Fraction(1, 10**12)  # what roundings may differ by, relative to the amount
-UNITS = 1024  # questions of a session are counted in such parts of a row
-DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))  # at which every price is an epsilon too; that of keys comes on top
-LAST = date(9998, 12, 31).toordinal()  # a day in the last period that there is, of every length
+SMALL = Fraction(1, 10**12)  # the largest difference by rounding, relative to the amount
+UNITS = 1024  # a session counts its questions in these parts of a row
+DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))  # each price is also an epsilon at these, plus the delta of keys
+LAST = date(9998, 12, 31).toordinal()  # a day in the last possible period of every length
 KEY = re.compile(
     r"(?P<unit>.* PER (?P<word>DAY|WEEK|MONTH|QUARTER|YEAR))"
     r"(?: (?:FROM (?P<first>\d{4}-\d\d-\d\d) TO (?P<end>\d{4}-\d\d-\d\d)|EVERY))?",
     re.DOTALL | re.ASCII,
-)  # what is charged of a unit by periods: its rows from a day on to before another, or in every period
+)  # the charged part of a unit with periods: its rows from one day until before another, or in every period
 
 ACCEPTED = "the folder that dpduck certify --to made"
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -48,18 +48,18 @@ NOTHING: Price = (Fraction(0), Fraction(0), Fraction(0))
 
 
 def canonical(part: Part) -> str:
-    """Writes an entry or a certificate in one way."""
+    """Writes an entry or a certificate in its one canonical form."""
     return json.dumps(part, sort_keys=True, separators=(",", ":"))
 
 
 def digest(part: Part, before: str = "") -> str:
-    """Returns the SHA-256 of what was before and of an entry or a certificate, but for its link, which comes of it."""
+    """Returns the SHA-256 of the link before and an entry or certificate, without its own link, which depends on it."""
     rest = {name: value for name, value in part.items() if name != "link"}
     return hashlib.sha256((before + canonical(rest)).encode()).hexdigest()
 
 
 def check(bundle: Part, head: str | None = None) -> Iterator[str]:
-    """Yields what is wrong, one line each; nothing where all is as it should be."""
+    """Yields a line for each error. A correct bundle has none."""
     if bundle.get("format") != FORMAT:
         yield f"this is no bundle of the format {FORMAT!r}, but says {str(bundle.get('format'))[:40]!r}"
         return
@@ -78,7 +78,7 @@ def check(bundle: Part, head: str | None = None) -> Iterator[str]:
 
 
 def check_chain(bundle: Part, head: str | None) -> Iterator[str]:
-    """Yields what is wrong with the chain of entries."""
+    """Yields the errors of the chain of entries."""
     link = GENESIS
     for number, entry in enumerate(bundle["entries"], start=1):
         link = digest(entry, link)
@@ -92,7 +92,7 @@ def check_chain(bundle: Part, head: str | None) -> Iterator[str]:
 
 
 def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
-    """Yields what is wrong with one release."""
+    """Yields the errors of one release."""
     name = f"the certificate of entry {certificate['entry']}"
     if entry is None:
         yield f"{name} has no entry in the ledger, or it has two"
@@ -126,13 +126,13 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
 
 
 def check_budgets(entries: list[Part]) -> Iterator[str]:
-    """Yields the entries that exceed what was declared by then for their privacy unit, or declare less than was spent.
+    """Yields a line for each entry that exceeds its unit's budget at that time, or declares less than was spent.
 
-    Each period has the budget; LIFETIME is for all of them together, and for no run without a beginning or an end.
+    Each period has the budget. LIFETIME is for all periods together, and allows no run without a beginning or an end.
     """
     budgets: dict[str, Part] = {}
     spent: dict[str, dict[int, Price]] = {}
-    persons: dict[str, Price] = {}  # what LIFETIME bounds
+    persons: dict[str, Price] = {}  # the sums that LIFETIME bounds
     for entry in entries:
         name, other, declared = f"entry {entry['id']}", amounts(entry), entry["budget"]
         try:
@@ -154,7 +154,7 @@ def check_budgets(entries: list[Part]) -> Iterator[str]:
                 continue
             budgets[unit], sums, says = declared, sums + list(steps.values()), "declares less than was spent of"
         budget = budgets.get(unit)
-        if not all(within(one, budget) for one in sums):
+        if not all(within(total, budget) for total in sums):
             yield f"{name} {says} the budget of {unit}"
         lifetime = (budget or {}).get("lifetime")
         over = (endless and other != NOTHING) or not within(persons.get(unit, NOTHING), lifetime)
@@ -163,7 +163,7 @@ def check_budgets(entries: list[Part]) -> Iterator[str]:
 
 
 def number_of(word: str, day: int) -> int:
-    """Returns the number of the period that a day lies in, both from the year 1 on, which begins with a Monday."""
+    """Returns the number of a day's period. Days and periods count from the year 1, which begins with a Monday."""
     if word in ("DAY", "WEEK"):
         return (day - 1) // (1 if word == "DAY" else 7)
     at = date.fromordinal(day)
@@ -172,14 +172,14 @@ def number_of(word: str, day: int) -> int:
 
 def run_of(key: str) -> tuple[str, bool, range]:
     """Reads the key of a charge: its unit, whether its periods have no beginning or no end, and their numbers."""
-    found = KEY.fullmatch(key)
-    if found is None:
+    match = KEY.fullmatch(key)
+    if match is None:
         return key, False, range(1)
-    unit, word = found["unit"], found["word"]
+    unit, word = match["unit"], match["word"]
     every = range(number_of(word, LAST) + 1)
-    if found["first"] is None:  # EVERY, or written by a dpduck that knew no periods
+    if match["first"] is None:  # EVERY, or written by a version without periods
         return unit, True, every
-    first, end = (date.fromisoformat(found[name]).toordinal() for name in ("first", "end"))
+    first, end = (date.fromisoformat(match[name]).toordinal() for name in ("first", "end"))
     run = range(number_of(word, first), number_of(word, end - 1) + 1)
     begun = first > 1 and number_of(word, first - 1) == run.start
     if not first < end or begun or number_of(word, end) < run.stop or run.stop > every.stop:
@@ -188,26 +188,26 @@ def run_of(key: str) -> tuple[str, bool, range]:
 
 
 def charged(steps: dict[int, Price], run: range, other: Price) -> list[Price]:
-    """Adds a charge to the sums of its periods, and returns them. steps: the sum from a period on to the next one."""
+    """Adds a charge to the sums of its periods, and returns these sums. steps: the sum from a period until the next."""
     for cut in (run.start, run.stop):
-        steps.setdefault(cut, steps[max(before)] if (before := [one for one in steps if one < cut]) else NOTHING)
-    inside = [one for one in steps if one in run]
-    steps.update({one: plus(steps[one], other) for one in inside})
-    return [steps[one] for one in inside]
+        steps.setdefault(cut, steps[max(before)] if (before := [at for at in steps if at < cut]) else NOTHING)
+    inside = [at for at in steps if at in run]
+    steps.update({at: plus(steps[at], other) for at in inside})
+    return [steps[at] for at in inside]
 
 
 def of_person(other: Price, periods: int) -> Price:
-    """Computes what k periods cost a person with rows in each: k epsilon; k^2 rho, or what k epsilon costs."""
-    if periods == 1:  # of more, nothing bounds a delta of keys
+    """Computes the cost of k periods to a person with rows in each: k epsilon, and min(k^2 rho, rho of k epsilon)."""
+    if periods == 1:  # nothing bounds the delta of keys for more periods
         return other
     epsilon, rho = None if other[0] is None else periods * other[0], periods**2 * other[1]
     return epsilon, min(rho, of_pure(epsilon)[1]) if epsilon else rho, Fraction(1 if other[2] else 0)
 
 
-def plus(one: Price, other: Price) -> Price:
-    """Adds two charges; there is no pure epsilon once one of them has none."""
-    epsilon = None if one[0] is None or other[0] is None else one[0] + other[0]
-    return epsilon, one[1] + other[1], one[2] + other[2]
+def plus(first: Price, other: Price) -> Price:
+    """Adds two charges. There is no pure epsilon if one charge has none."""
+    epsilon = None if first[0] is None or other[0] is None else first[0] + other[0]
+    return epsilon, first[1] + other[1], first[2] + other[2]
 
 
 def within(spent: Price, budget: Part | None) -> bool:
@@ -220,7 +220,7 @@ def within(spent: Price, budget: Part | None) -> bool:
 
 
 def declared_well(budget: Part) -> bool:
-    """Tells whether a budget and its LIFETIME hold together, and the rho of each is within its epsilon and delta."""
+    """Tells whether a budget and its LIFETIME are consistent, and the rho of each is within its epsilon and delta."""
     lifetime = budget.get("lifetime")
     if lifetime is not None:
         same = (lifetime["rho"] is None) == (budget["rho"] is None) and lifetime.get("lifetime") is None
@@ -255,7 +255,7 @@ def amounts(entry: Part) -> Price:
 
 
 def price(plan: list[Part]) -> Price:
-    """Computes what a plan costs: epsilons add up, rhos add up, and deltas do."""
+    """Computes the price of a plan: epsilons add up, and so do rhos and deltas."""
     parts = []
     for part in plan:
         moved = "moved" in part
@@ -266,31 +266,31 @@ def price(plan: list[Part]) -> Price:
 
 
 def added(parts: list[Price]) -> Price:
-    """Adds up prices; what is pure costs no more rho than its epsilon does."""
+    """Adds up prices. A pure sum costs no more rho than its epsilon does."""
     epsilon, rho, delta = reduce(plus, parts)
     return epsilon, rho if epsilon is None else min(rho, of_pure(epsilon)[1]), delta
 
 
 def norms(moved: list[Part]) -> tuple[int, int, int]:
-    """Adds up how far one privacy unit moves all that has one noise: L1, squared L2, and any one number."""
+    """Adds up the sensitivities of all queries with one noise: L1, squared L2, and the largest change of one number."""
     l1 = l2_squared = most = 0
     for query in moved:
-        one, two, largest, times = (whole(query[name], 1) for name in ("l1", "l2_squared", "most", "times"))
-        if not largest <= one <= two or two > one * one or two > one * largest:
+        own_l1, square, largest, times = (whole(query[name], 1) for name in ("l1", "l2_squared", "most", "times"))
+        if not largest <= own_l1 <= square or square > own_l1 * own_l1 or square > own_l1 * largest:
             raise ValueError("norms of no vector")
-        l1, l2_squared, most = l1 + one * times, l2_squared + two * times, max(most, largest)
+        l1, l2_squared, most = l1 + own_l1 * times, l2_squared + square * times, max(most, largest)
     return l1, l2_squared, most
 
 
 def whole(value: object, least: int) -> int:
-    """Reads a whole number that is at least so large."""
+    """Reads a whole number that is at least `least`."""
     if not isinstance(value, int) or value < least:
         raise ValueError("no such number")
     return value
 
 
 def positive(value: str) -> Fraction:
-    """Reads a rational above 0: no noise, and no part of a plan, gives something back."""
+    """Reads a rational above 0, since no noise and no part of a plan gives something back."""
     amount = Fraction(value)
     if amount <= 0:
         raise ValueError("no such amount")
@@ -298,7 +298,7 @@ def positive(value: str) -> Fraction:
 
 
 def of_noise(noise: Part, l1: int, l2_squared: int, most: int) -> Price:
-    """Computes the price of integers with one noise. parameter: the scale b of Laplace's, sigma^2 of Gauss's."""
+    """Computes the price of integers with one noise. Its parameter is the scale b of Laplace, or sigma^2 of Gauss."""
     scale = positive(noise["parameter"])
     if noise["law"] == "discrete Gaussian":
         return None, Fraction(l2_squared) / (2 * scale), Fraction(0)
@@ -308,9 +308,9 @@ def of_noise(noise: Part, l1: int, l2_squared: int, most: int) -> Price:
 
 
 def rho_of_laplace(shifts: Fraction, x: Fraction, step: Fraction) -> Fraction:
-    """Bounds the rho of `shifts` numbers that move by x scales each; step: 1 in scales.
+    """Bounds the rho of `shifts` numbers that move by x scales each. step: the number 1 in scales, s below.
 
-    The divergence of discrete Laplace noise from itself moved by d is x - (1 - exp(-x)) s / sinh(s).
+    The divergence of discrete Laplace noise from its copy moved by x scales is x - (1 - exp(-x)) s / sinh(s).
     """
     bound = shifts * min(x, x * x / 2)
     if x > 1000 or step > 1000:
@@ -318,12 +318,12 @@ def rho_of_laplace(shifts: Fraction, x: Fraction, step: Fraction) -> Fraction:
     with localcontext() as context:
         context.prec = 60
         a, s = (Decimal(v.numerator) / Decimal(v.denominator) for v in (x, step))
-        kept = 2 * s / (s.exp() - (-s).exp()) if s > Decimal("1e-10") else 1 - s * s / 6
-        return min(bound, shifts * Fraction(a - (1 - (-a).exp()) * kept))
+        ratio = 2 * s / (s.exp() - (-s).exp()) if s > Decimal("1e-10") else 1 - s * s / 6
+        return min(bound, shifts * Fraction(a - (1 - (-a).exp()) * ratio))
 
 
 def of_pure(epsilon: Fraction) -> Price:
-    """Returns the price of what is known to be epsilon-DP alone: at most epsilon tanh(epsilon/2) of rho."""
+    """Returns the price of a release that is only known to be epsilon-DP. Rho is at most epsilon tanh(epsilon/2)."""
     return epsilon, rho_of_laplace(Fraction(1), epsilon, epsilon), Fraction(0)
 
 
@@ -363,7 +363,7 @@ def of_threshold(part: Part) -> Price:
 
 
 def tail(noise: Part, excess: int) -> float:
-    """Computes the chance that a noise is above a number."""
+    """Computes the probability that noise is above a number."""
     scale = float(positive(noise["parameter"]))
     if noise["law"] == "discrete Laplace":
         return math.exp(-(excess + 1) / scale) / (1 + math.exp(-1 / scale))
@@ -376,7 +376,7 @@ def tail(noise: Part, excess: int) -> float:
 
 
 def main(words: list[str]) -> int:
-    """Checks the bundle that is named, prints what is wrong, and returns 1 if anything is."""
+    """Checks the named bundle, prints its errors, and returns 1 if there are any."""
     reader = argparse.ArgumentParser(description=f"Checks a bundle of the format {FORMAT!r}.")
     reader.add_argument("bundle", nargs="?", type=Path, default=Path(__file__).parent)
     reader.add_argument("--head", metavar="LINK", help="the last link, as the owner published it")

@@ -1,11 +1,11 @@
 """Pictures of a view's answers, in Vega-Lite. Each picture says the same as the table of the view, or there is none.
 
-A mark stands for one row. There is no picture where two rows would stand in one place, as where a key is not among the
-columns. Marks of counts would be stacked there, and marks of averages would be added up.
+A mark stands for one row. There is no picture if two rows would stand in one place, for example if a key is not among
+the columns. Marks of counts would be stacked there, and marks of averages would be added up.
 
 One key makes bars, or a line over bins and days. Two keys make groups of bars, or lines with bands. Three keys make a
-few such pictures with one scale. Where these are too many, two keys make tiles. All tiles have one shade where noise
-alone can make their differences. Otherwise a shade is a step of at least four standard errors, and looks like its
+few such pictures with one scale. If these are too many, two keys make tiles. All tiles have one shade if noise alone
+can make their differences. Otherwise a shade is a step of at least four standard errors, and looks like its
 neighbours: noise alone moves two equal tiles one shade apart at most, at least 98 times of 100.
 """
 
@@ -83,7 +83,7 @@ NULL, TOTAL, EITHER, OTHERS = "NULL", "all", "NULL or all", "NULL or others"
 class KeyColumn:
     """A column that tells groups apart.
 
-    values: the kind of its values. nulls: the meaning of its NULL. Both are None where nobody knows.
+    values: the kind of its values. nulls: the meaning of its NULL. Both are None if nobody knows.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Shape:
         return tuple(key.name for key in self.keys)
 
     def called(self, answer: str) -> str:
-        """Returns the title of an answer, with its unit where there is one."""
+        """Returns the title of an answer, with its unit if there is one."""
         return f"{answer} ({self.units[answer]})" if answer in self.units else answer
 
     def null_in(self, key: KeyColumn, row: Mapping[str, Any]) -> str:
@@ -123,7 +123,7 @@ class Shape:
             return NULL if key.name in names_in(row[self.named]) else TOTAL
         if self.level is not None and row[self.level] == 0:
             return NULL
-        if key.values is None and key.nulls in (None, Nulls.NONE):  # nobody knows
+        if key.values is None and key.nulls in (None, Nulls.NONE):  # unknown
             return EITHER
         return {Nulls.TOTAL: TOTAL, Nulls.EITHER: EITHER, Nulls.OTHERS: OTHERS}.get(key.nulls or Nulls.NONE, NULL)
 
@@ -134,15 +134,15 @@ def names_in(level: str) -> frozenset[str]:
     >>> sorted(names_in('sex, "born in"')), names_in("()")
     (['born in', 'sex'], frozenset())
     """
-    found = _NAME.findall("" if level == "()" else level)
-    return frozenset(name[1:-1].replace('""', '"') if name.startswith('"') else name for name in found)
+    names = _NAME.findall("" if level == "()" else level)
+    return frozenset(name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names)
 
 
 def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
     """Tells keys from answers by the comments on a view's columns.
 
     columns: the name, type and comment of each column.
-    A view of an earlier version has no comment on a key with another name. Where there may be such a key, the shape has
+    A view of an earlier version has no comment on a key with another name. If there may be such a key, the shape has
     no keys.
     """
     comments = {name: comment for name, _, comment in columns}
@@ -187,12 +187,12 @@ def _may_be_a_key(column: tuple[str, str, str], comments: Mapping[str, str]) -> 
 def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:
     """Returns the pictures of one answer, in Vega-Lite, each with its content in words. There may be none.
 
-    A cube shows the cells of all keys together. Where no grouping set has all keys, each of the largest has a picture.
+    A cube shows the cells of all keys together. If no grouping set has all keys, each of the largest sets has one.
     """
-    found: list[Drawn] = []
+    pictures: list[Drawn] = []
     for cells, without in _parts(shape, rows):
-        found += _pictures(shape, answer, cells, without)
-    return found[:MOST_PARTS]
+        pictures += _pictures(shape, answer, cells, without)
+    return pictures[:MOST_PARTS]
 
 
 def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without: Sequence[str]) -> Sequence[Drawn]:
@@ -215,9 +215,9 @@ def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without
 
 
 def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
-    """Yields the rows of each largest grouping set, with words for the rows that are left out of all.
+    """Yields the rows of each largest grouping set, with words for the rows that are left out of every such set.
 
-    Those are the totals, and NULL where it may be a total.
+    These are the totals, and NULL where it may be a total.
     """
     if shape.named is None or any(row[shape.named] is None for row in rows):
         yield _cells(shape, rows)
@@ -230,19 +230,19 @@ def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
 
 
 def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
-    """Returns the rows of all keys together, and words for the rows that are left out, where no column names levels."""
+    """Returns the cells of all keys together, and words for the other rows. No column names the levels here."""
     if shape.level is not None:
         left = [row for row in rows if row[shape.level] == 0]
         return left, ["totals"] if len(left) < len(rows) else []
     without: list[str] = []
     for key in shape.keys:
-        known = key.values not in (None, Values.COMPUTED)
-        if (known and key.nulls in _NO_TOTAL) or key.nulls is Nulls.VALUE or (not known and len(shape.keys) == 1):
+        has_kind = key.values not in (None, Values.COMPUTED)
+        if (has_kind and key.nulls in _NO_TOTAL) or key.nulls is Nulls.VALUE or (not has_kind and len(shape.keys) == 1):
             continue
         left = [row for row in rows if row[key.name] is not None]
         if len(left) < len(rows):
-            without += ["NULL"] if not known or key.nulls is Nulls.EITHER else []
-            without += ["totals"] if known else []
+            without += ["NULL"] if not has_kind or key.nulls is Nulls.EITHER else []
+            without += ["totals"] if has_kind else []
         rows = left
     return rows, sorted(set(without))
 
@@ -250,7 +250,7 @@ def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
 def _is_ordered(key: KeyColumn, cells: Rows) -> bool:
     """Tells whether a line may join the values: days, bins, and whole numbers that are too many for bars.
 
-    Codes and years are whole numbers too, and have bars. Numbers that nobody knows to be bins have bars as well.
+    Codes and years are whole numbers too, and have bars. So have numbers that are not known to be bins.
     """
     values = {row[key.name] for row in cells} - {None}
     if len(values) < 2 or any(isinstance(value, bool) for value in values):
@@ -297,10 +297,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Picture:
-    """The pictures of one answer. title: of the answer, with its unit.
+    """The pictures of one answer. title: the answer's title, with its unit.
 
     without: words for rows that are left out. where: words for the part of the rows that a picture shows.
-    span: the two ends of the scale, where several pictures have one.
+    span: the two ends of the scale, if several pictures share one.
     """
 
     title: str
@@ -316,7 +316,7 @@ class Picture:
         if along.ordered and len(series.labels) <= MOST_LINES:
             return self.line(along, series, cells)
         if along.ordered and len(series.labels) <= MOST_PARTS and not self.where:
-            return self._apart(series, cells, lambda one, rows: one.line(along, None, rows))
+            return self._apart(series, cells, lambda picture, rows: picture.line(along, None, rows))
         if not along.ordered and len(series.labels) <= MOST_GROUPED and len(cells) <= MOST_BARS:
             return self.bars(along, series, cells)
         return self.tiles(first, second, cells)
@@ -327,17 +327,17 @@ class Picture:
         first, second = (axis for axis in axes if axis is not apart)
         if len(apart.labels) > MOST_PARTS:
             return []
-        return self._apart(apart, cells, lambda one, rows: one.two(first, second, rows))
+        return self._apart(apart, cells, lambda picture, rows: picture.two(first, second, rows))
 
     def _apart(self, apart: Axis, cells: Rows, draw: Callable[[Picture, Rows], list[Drawn]]) -> list[Drawn]:
         ends = [end for point in _points(cells, cells, self, None).rows for end in _ends(point)]
         span = (min(ends), max(ends)) if ends else None
-        found = []
+        pictures = []
         for value, label in apart.labels.items():
-            one = replace(self, where=f", where {apart.name} is {label}", span=span)
+            picture = replace(self, where=f", where {apart.name} is {label}", span=span)
             rows = [row for row in cells if row[apart.name] == value or (value is None and row[apart.name] is None)]
-            found += draw(one, rows)
-        return found if len(found) == len(apart.labels) else []
+            pictures += draw(picture, rows)
+        return pictures if len(pictures) == len(apart.labels) else []
 
     def bars(self, axis: Axis, series: Axis | None, cells: Rows) -> list[Drawn]:
         """Draws bars: one for each value of a key, or a group with one for each value of a second key."""
@@ -379,15 +379,15 @@ class Picture:
         return [drawn._with_errors(points, marks, errors, _by(axis, series), {})]
 
     def tiles(self, first: Axis, second: Axis, cells: Rows) -> list[Drawn]:
-        """Draws tiles with shades that are no finer than the noise, and none where nobody knows the noise."""
+        """Draws tiles with shades that are no finer than the noise, and no tiles if the noise is unknown."""
         values = [(row, value) for row in cells if (value := _number(row[self.name])) is not None]
         errors = [_number(row[self.stderr]) if self.stderr else None for row, _ in values]
-        known = [error for error in errors if error is not None]
-        if len(cells) > MOST_TILES or len(known) < len(errors):
+        stderrs = [error for error in errors if error is not None]
+        if len(cells) > MOST_TILES or len(stderrs) < len(errors):
             return []
         ends = self.span or (min(value for _, value in values), max(value for _, value in values))
-        alike = ends[1] - ends[0] <= SQRT2 * log(len(known) / BY_CHANCE) * max(known)
-        step = _step(max(SHADE * max(known), (ends[1] - ends[0]) / MOST_SHADES))
+        alike = ends[1] - ends[0] <= SQRT2 * log(len(stderrs) / BY_CHANCE) * max(stderrs)
+        step = _step(max(SHADE * max(stderrs), (ends[1] - ends[0]) / MOST_SHADES))
         shades = range(1) if alike else range(_shade(ends[0], step), _shade(ends[1], step) + 1)
         names = {shade: f"{_plain(shade * step)} to {_plain((shade + 1) * step)}" for shade in shades}
         if alike:
@@ -417,7 +417,7 @@ class Picture:
         return [(spec_of(points, layer, said), f"{said}; {ONE_SHADE if alike else SHADES}")]
 
     def _scale(self, zero: bool) -> dict[str, Any]:
-        """Returns the scale of the answer, where several pictures have one."""
+        """Returns the scale of the answer, if several pictures share one."""
         if self.span is None:
             return {}
         low, high = (min(0.0, self.span[0]), max(0.0, self.span[1])) if zero else self.span
@@ -455,16 +455,16 @@ class _Points:
 
 
 def _points(place: Sequence[Any], cells: Rows, of: Picture, series: Axis | None) -> _Points:
-    """Returns the rows as marks. A line stops where there is no value: it has another run from there on."""
+    """Returns the rows as marks. A line stops at a missing value, and has another run from there on."""
     points, runs = [], Counter[str]()
     for key, row in zip(place, cells, strict=True):
         value, error = _number(row[of.name]), _number(row[of.stderr]) if of.stderr else None
         about = None if value is None or error is None else (value - ERRORS_SHOWN * error, value + ERRORS_SHOWN * error)
         low, high = about or (None, None)
-        one = "" if series is None else series.labels[row[series.name]]
-        runs[one] += value is None
-        point = {"key": key, "value": value, "low": low, "high": high, "run": runs[one]}
-        points.append(point if series is None else point | {"series": one})
+        label = "" if series is None else series.labels[row[series.name]]
+        runs[label] += value is None
+        point = {"key": key, "value": value, "low": low, "high": high, "run": runs[label]}
+        points.append(point if series is None else point | {"series": label})
     errors = sum(point["low"] is not None for point in points)
     return _Points(points, errors, any(point["value"] is None for point in points))
 
@@ -503,12 +503,12 @@ def _along(name: str, values: Sequence[Any]) -> dict[str, Any]:
         midnight = all(not isinstance(value, datetime) or value.time() == time() for value in values)
         axis: dict[str, Any] = {"format": "%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M", "labelFlush": False}
         return {"field": "key", "type": "temporal", "title": name, "scale": {"type": "utc"}, "axis": axis}
-    axis = {"format": ".12~g", **({"tickMinStep": 1} if all(isinstance(one, int) for one in values) else {})}
+    axis = {"format": ".12~g", **({"tickMinStep": 1} if all(isinstance(number, int) for number in values) else {})}
     return {"field": "key", "type": "quantitative", "title": name, "scale": {"zero": False}, "axis": axis}
 
 
 def _step(least: float) -> float:
-    """Returns the first of 1, 2, 5, 10, 20, .. that is as large.
+    """Returns the first of 1, 2, 5, 10, 20, .. that is at least `least`.
 
     >>> _step(130.0), _step(0.04), _step(0.0)
     (200.0, 0.05, 1.0)
@@ -516,11 +516,11 @@ def _step(least: float) -> float:
     if least <= 0:
         return 1.0
     power = 10.0 ** floor(log10(least))
-    return float(f"{next(one * power for one in (1, 2, 5, 10, 20) if one * power >= least * (1 - 1e-9)):.6g}")
+    return float(f"{next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power >= least * (1 - 1e-9)):.6g}")
 
 
 def _tile_axis(axis: Axis, angle: int) -> dict[str, Any]:
-    """Returns an axis of tiles. Some of many labels are left out. Below tiles only short ones have room upright."""
+    """Returns an axis of tiles. It leaves out some of many labels. Below tiles, only short labels have room upright."""
     short = all(len(label) < 3 for label in axis.labels.values())
     return {"labelAngle": 0 if short else angle, "labelOverlap": len(axis.labels) > MOST_LABELS}
 
@@ -530,19 +530,19 @@ def _shade(value: float, step: float) -> int:
 
 
 def _plain(number: float) -> str:
-    """Returns a multiple of a step."""
+    """Writes a multiple of a step as a text."""
     return f"{number:,.0f}" if number == round(number) else f"{number:.6g}"
 
 
 def _shades(number: int) -> list[str]:
-    """Returns so many shades of blue, the palest first. Neighbours look alike, also where there are two alone."""
+    """Returns `number` shades of blue, the palest first. Neighbours look alike, even if there are only two."""
     parts = [place / max(MOST_SHADES, number - 1) for place in range(number)]
     mixed = ([round(a + (b - a) * part) for a, b in zip(PALEST, DARKEST, strict=True)] for part in parts)
     return [f"rgb({red}, {green}, {blue})" for red, green, blue in mixed]
 
 
 def _day(value: date) -> str:
-    """Returns a day or a time as a text that everybody reads alike, wherever they are."""
+    """Returns a day or a time as a text that means the same in every time zone."""
     return f"{value.isoformat()}Z" if isinstance(value, datetime) and value.tzinfo is None else value.isoformat()
 
 
@@ -551,7 +551,7 @@ def _with(field: str) -> list[dict[str, str]]:
 
 
 def spec_of(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]], said: str) -> Mapping[str, Any]:
-    """Returns a picture of these marks, in Vega-Lite. said: what it shows, for who cannot see it."""
+    """Returns a picture of these marks, in Vega-Lite. said: its content in words, for readers who cannot see it."""
     ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelLimit": 400}
     ink |= {"labelFontSize": 12, "titleFontSize": 12}
     lines: dict[str, Any] = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick")}
@@ -569,7 +569,7 @@ def spec_of(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, An
 
 
 def svg(spec: Mapping[str, Any]) -> str:
-    """Draws a picture."""
+    """Draws a picture as SVG."""
     import vl_convert  # noqa: PLC0415 - 30 MB that only pictures need
 
     return str(vl_convert.vegalite_to_svg(json.dumps(spec)))

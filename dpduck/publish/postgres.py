@@ -1,7 +1,7 @@
 """Private views as tables of a PostgreSQL database, through DuckDB's postgres_scanner, in one transaction.
 
-Rows of a table that was published before are deleted and inserted anew, so that its grants and the views that others
-made over it are kept; readers see all of the old publication or all of the new one.
+If a table was published before, its rows are deleted and inserted anew. So its grants stay, and so do views that others
+made over it. Readers see all of the old publication or all of the new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
-# What is published of a store: its private views with their comments and metadata, and nothing else.
+# The published parts of a store: its private views with their comments and metadata, and nothing else.
 
 
 METADATA = "dpduck_releases"
@@ -30,7 +30,7 @@ LEDGER_ENTRY = re.compile(r"; ledger entry \d+")
 
 @dataclass(frozen=True)
 class PublishedColumn:
-    """A column of a private view, its DuckDB type in full."""
+    """A column of a private view, with its full DuckDB type."""
 
     name: str
     type_name: str
@@ -39,7 +39,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True)
 class PublishedView:
-    """A private view as it is published."""
+    """A private view for publication."""
 
     name: str
     comment: str
@@ -47,7 +47,7 @@ class PublishedView:
 
 
 def open_store(store: Path) -> duckdb.DuckDBPyConnection:
-    """Returns a connection of its own with the file attached read-only as `store`."""
+    """Opens a new connection with the file attached read-only as `store`."""
     if not store.is_file():
         raise StoreError(f"there is no store at {store}; accepted: the file <name>_private.duckdb")
     connection = duckdb.connect(":memory:")
@@ -66,7 +66,7 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
 def published_views(
     connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
 ) -> tuple[PublishedView, ...]:
-    """Returns the private views of the attached store, by name. wanted: names of some; all if none is given."""
+    """Returns the private views of the attached store, by name. wanted: the names of views, empty for all views."""
     try:
         names = connection.execute(
             "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
@@ -100,7 +100,7 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -
 
 
 def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
-    """Returns a SELECT of one row per private view; who asked and its ledger entry are told only if wanted."""
+    """Writes a SELECT of one row per private view. with_ledger: whether it has the principal and the ledger entry."""
     ledger = ", principal, ledger_id" if with_ledger else ""
     listed = ", ".join(quote_text(fold(name)) for name in wanted)
     named = f" AND lower(name) IN ({listed})" if listed else ""
@@ -112,14 +112,14 @@ def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
 
 
 def _number(column: str) -> str:
-    """Returns a DOUBLE for a rational that is kept as text."""
+    """Writes SQL that reads a rational from a text as a DOUBLE."""
     divisor = f"coalesce(nullif(split_part({column}, '/', 2), ''), '1')"
     return f"CAST(split_part({column}, '/', 1) AS DOUBLE) / CAST({divisor} AS DOUBLE)"
 
 
 LONGEST_NAME = 63
-"""Bytes; PostgreSQL cuts longer names off."""
-_ONE_AT_A_TIME = 7_236_511_904  # an advisory lock's number, of no meaning
+"""Most bytes of a name. PostgreSQL cuts longer names off."""
+_ONE_AT_A_TIME = 7_236_511_904  # an arbitrary number for an advisory lock
 _WITHDRAWN = "withdrawn: no longer among the published private views"
 _ABOUT_METADATA = "what dpduck published: each private view with its statement, strategy and price"
 
@@ -143,7 +143,7 @@ def to_postgres(
     schema: str,
     steps: Steps,
 ) -> None:
-    """Publishes the attached store's views to a schema; all of it or nothing."""
+    """Publishes the attached store's views to a schema: all of these views, or nothing."""
     load_extension(connection, "postgres_scanner", "pip install '.[postgres]' in dpduck's folder")
     try:
         connection.execute(f"ATTACH {quote_text(target)} AS target (TYPE postgres)")
@@ -162,17 +162,17 @@ def _why(error: duckdb.Error, target: str) -> str:
     """Returns PostgreSQL's reason in one line. DuckDB quotes the whole URI with its password, which is left out."""
     text = str(error).replace(target, shown_target(target))
     reasons = [line.strip() for line in text.splitlines() if line.strip()]
-    told = next((line for line in reasons if "ERROR:" in line or "FATAL:" in line), reasons[0] if reasons else "")
+    reason = next((line for line in reasons if "ERROR:" in line or "FATAL:" in line), reasons[0] if reasons else "")
     for mark in ("ERROR:", "FATAL:", '": '):
-        told = told.rpartition(mark)[2].strip()
+        reason = reason.rpartition(mark)[2].strip()
     password = urlsplit(target).password
-    if password and password in told:
-        told = "the connection failed"
-    return f"PostgreSQL at {shown_target(target)}: {told}"
+    if password and password in reason:
+        reason = "the connection failed"
+    return f"PostgreSQL at {shown_target(target)}: {reason}"
 
 
 class _Publication:
-    """One transaction's work on one schema of the attached database."""
+    """A publication to one schema of the attached database, in one transaction."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, schema: str) -> None:
         self._connection = connection
@@ -213,7 +213,7 @@ class _Publication:
             self._execute(f"CREATE SCHEMA {quote_identifier(self._schema)}")
 
     def _present(self) -> dict[str, tuple[PostgresColumn, ...]]:
-        """Returns every relation of the schema with its columns; a relation that is no table has none."""
+        """Returns every relation of the schema with its columns. A relation that is no table has none."""
         rows = self._rows(
             "SELECT c.relname::text, CASE WHEN c.relkind = 'r' THEN a.attname::text END, "
             "format_type(a.atttypid, a.atttypmod) "
@@ -221,15 +221,15 @@ class _Publication:
             "ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
             f"WHERE n.nspname = {quote_text(self._schema)} AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY a.attnum"
         )
-        found: dict[str, tuple[PostgresColumn, ...]] = {}
+        relations: dict[str, tuple[PostgresColumn, ...]] = {}
         for name, column, type_name in rows:
-            known = found.setdefault(name, ())
+            columns = relations.setdefault(name, ())
             if column is not None:
-                found[name] = (*known, PostgresColumn(column, type_name, None))
-        return found
+                relations[name] = (*columns, PostgresColumn(column, type_name, None))
+        return relations
 
     def _earlier(self, present: dict[str, tuple[PostgresColumn, ...]]) -> frozenset[str]:
-        """Returns the tables of earlier publications: those that the metadata name, and those withdrawn since."""
+        """Returns the tables of earlier publications: the tables in the metadata, and tables withdrawn since."""
         if METADATA not in present:
             return frozenset()
         named = self._rows(f"SELECT name FROM {self._place(METADATA)}")
@@ -280,7 +280,7 @@ def _require_names(names: Sequence[str]) -> None:
             raise Refusal(f"the name {name!r} is too long for PostgreSQL", accepted=f"at most {LONGEST_NAME} bytes")
 
 
-# DuckDB's types as PostgreSQL's: every value arrives, nested ones as jsonb.
+# PostgreSQL's types for DuckDB's types: every value arrives, nested values as jsonb.
 
 _SAME = {
     "BOOLEAN": "boolean",
@@ -305,7 +305,7 @@ _SAME = {
 }
 _CAST = {
     "UBIGINT": ("numeric(20,0)", "DECIMAL(20,0)"),
-    "HUGEINT": ("numeric(38,0)", "DECIMAL(38,0)"),  # the type of sums; as it is, it would arrive as a double
+    "HUGEINT": ("numeric(38,0)", "DECIMAL(38,0)"),  # the type of sums: without a cast it would arrive as a double
     "TIMESTAMP_S": ("timestamp without time zone", "TIMESTAMP"),
     "TIMESTAMP_MS": ("timestamp without time zone", "TIMESTAMP"),
     "TIMESTAMP_NS": ("timestamp without time zone", "TIMESTAMP"),
@@ -314,7 +314,7 @@ _CAST = {
 
 @dataclass(frozen=True)
 class PostgresColumn:
-    """A column as it is in PostgreSQL. cast: what DuckDB makes of a value before it is sent; None for nothing."""
+    """A column in PostgreSQL. cast: the type that DuckDB casts values to before it sends them. None for no cast."""
 
     name: str
     type_name: str
@@ -322,12 +322,12 @@ class PostgresColumn:
 
     @property
     def stored(self) -> tuple[str, str]:
-        """Returns what PostgreSQL knows of it."""
+        """Returns the name and the type of the column in PostgreSQL."""
         return self.name, self.type_name
 
     @property
     def select_sql(self) -> str:
-        """Returns the value as it is sent, from a row that is named `released`."""
+        """Writes SQL of the value to send, from a row with the name `released`."""
         value = f"released.{quote_identifier(self.name)}"
         if self.cast is None:
             return value
@@ -335,7 +335,7 @@ class PostgresColumn:
 
 
 def postgres_column(name: str, type_name: str) -> PostgresColumn:
-    """Returns the column for a DuckDB type; ENUM and what PostgreSQL lacks becomes text.
+    """Returns the column for a DuckDB type. ENUM, and types that PostgreSQL lacks, become text.
 
     >>> postgres_column("n", "UBIGINT").select_sql
     'CAST(released."n" AS DECIMAL(20,0))'
@@ -356,7 +356,7 @@ def postgres_column(name: str, type_name: str) -> PostgresColumn:
 
 
 def extension_file(name: str, accepted: str) -> Path:
-    """Returns the extension's file in the package duckdb-extension-<name>; accepted: what to install."""
+    """Returns the extension's file in the package duckdb-extension-<name>. accepted: how to install it."""
     spec = find_spec(f"duckdb_extension_{name}")
     places = [] if spec is None else list(spec.submodule_search_locations or ())
     for place in places:

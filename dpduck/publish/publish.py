@@ -1,11 +1,11 @@
-"""Publishing: private views as a DuckDB file, Parquet files or PostgreSQL tables, and certificates; nothing else.
+"""Publication: private views as a DuckDB file, Parquet files or PostgreSQL tables, and certificates, nothing else.
 
-Certificates say what was promised of each release, for whoever wants to check it without the data and without dpduck.
+Certificates state the guarantee of each release. Anybody can check it without the data and without dpduck.
 
-A bundle is a directory of two files. certificates.json has every entry of the ledger in order, chained by SHA-256, and
-for each release its statement, its price in every form, and its plan: each noise with the norms of what it covers. An
-entry names its certificate by SHA-256, so that the last link covers both. check.py (publish/checker.py, which imports
-nothing of dpduck) verifies all of it. Principals' names are left out.
+A bundle is a directory of two files. certificates.json has every entry of the ledger in order, chained by SHA-256. It
+has the statement of each release, its price in every form, and its plan: each noise with the norms of its queries. An
+entry names its certificate by SHA-256, so that the last link covers both. check.py is publish/checker.py, which imports
+nothing of dpduck. It verifies the whole bundle. Principals' names are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dpduck.values.quoting import quote_identifier, quote_text
 
 @dataclass(frozen=True)
 class Published:
-    """What was written; target is fit to be printed: without the password of a database."""
+    """Result of a publication. target: fit to be printed, without the password of a database."""
 
     views: tuple[str, ...]
     target: str
@@ -61,15 +61,15 @@ def publish(
     views: Sequence[str] = (),
     steps: Steps = no_step,
 ) -> Published:
-    """Writes the private views of a store to FILE.duckdb, a directory (Parquet) or postgresql://..; all or nothing.
+    """Writes the private views of a store to FILE.duckdb, a directory (Parquet) or postgresql://.., all or nothing.
 
-    store: its file, or a connection with its views and what is known about them attached as `store`, which is closed.
-    schema: in PostgreSQL. with_ledger: tell who asked and the numbers of ledger entries too. views: names of those to
-    publish; all if none is given. steps: called before the last step; for tests that stop the process there.
+    store: its file, or a connection with its views and their metadata attached as `store`, which is closed here.
+    schema: the schema in PostgreSQL. with_ledger: whether principals and numbers of ledger entries are published.
+    views: the names of views, empty for all. steps: called before the last step, for tests that stop the process there.
     """
     with store if isinstance(store, duckdb.DuckDBPyConnection) else open_store(Path(store)) as connection:
-        found = published_views(connection, with_ledger=with_ledger, wanted=views)
-        return _published(connection, found, target, schema, metadata_sql(with_ledger=with_ledger, wanted=views), steps)
+        batch = published_views(connection, with_ledger=with_ledger, wanted=views)
+        return _published(connection, batch, target, schema, metadata_sql(with_ledger=with_ledger, wanted=views), steps)
 
 
 def _published(
@@ -118,9 +118,9 @@ def _to_duckdb(
 
 
 def _was_published(target: Path, copy: Path) -> bool:
-    """Tells whether a file is a publication: its metadata are there, and no ledger, as a store has.
+    """Tells whether a file is a publication: it has the metadata, and no ledger, which a store has.
 
-    A copy is looked at: the file itself may be open, in this process or in another. What cannot be read is none.
+    It reads a copy, since the file itself may be open, in this process or in another. An unreadable file is none.
     """
     copyfile(target, copy)
     try:
@@ -181,9 +181,9 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2) and RENAME_SWAP of renamex_np(2
 
 
 def replace_directory(finished: Path, target: Path) -> None:
-    """Moves `finished` to `target`; what was there is then at `finished`, for the caller to remove.
+    """Moves `finished` to `target`. An old directory is then at `finished` or beside it, for the caller to remove.
 
-    Where the system cannot swap two directories in one step, two renames are as near as it gets.
+    If the system cannot swap two directories in one step, two renames come nearest.
     """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         finished.replace(target)  # an empty directory may be replaced by a rename
@@ -194,7 +194,7 @@ def replace_directory(finished: Path, target: Path) -> None:
 
 
 def exchanged(first: Path, second: Path) -> bool:
-    """Tells whether the two could be swapped, and were."""
+    """Swaps two directories in one step. Returns whether that was possible."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "darwin":
@@ -210,7 +210,7 @@ STORE = "store"
 
 @dataclass(frozen=True)
 class Certified:
-    """What was written. head: the last link of the chain, to be published where nobody can change it."""
+    """Result of a certification. head: the last link of the chain, to be published where nobody can change it."""
 
     certificates: int
     entries: int
@@ -218,7 +218,7 @@ class Certified:
 
 
 def certify(store: Path, entries: int, target: Path) -> Certified:
-    """Writes the bundle of a store whose first `entries` entries were verified (engine.connection.verify_store)."""
+    """Writes the bundle of a store. Its first `entries` entries must be verified (engine.connection.verify_store)."""
     with open_store(store) as connection:
         chain, released = certified(connection, STORE, entries)
     head = str(chain[-1]["link"]) if chain else checker.GENESIS
@@ -239,7 +239,7 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
 
 @contextmanager
 def _replaced(target: Path) -> Iterator[Path]:
-    """Lends an empty directory that takes the target's place when all of it is written."""
+    """Yields an empty directory, which takes the target's place after the block."""
     if target.exists() and not (target / "certificates.json").is_file():
         raise Refusal(f"{target} is there and is no bundle", accepted="a directory that is not there yet")
     target.parent.mkdir(parents=True, exist_ok=True)

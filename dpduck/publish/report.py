@@ -1,8 +1,8 @@
-"""dpduck report: one page for whoever receives the numbers, with a picture of every private view.
+"""dpduck report: one page for the recipients of the numbers, with a picture of every private view.
 
-The page is one file that fetches nothing: pictures are inside of it, drawn by Vega-Lite, and it runs no script.
-It holds what publishing gives away (publish/publish.py), what policies promise, and what was spent. Principals' names
-and their statements are on it only where the owner says so.
+The page is one file that fetches nothing and runs no script. It includes its pictures, drawn by Vega-Lite. It shows
+the published facts (publish/publish.py), the guarantees of policies, and the spent budgets. Principals' names and
+their statements are on it only if the owner says so.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dpduck.values.quoting import quote_identifier
 
 PAGES = (".html", ".htm")
 MOST_ROWS = 300
-"""Of a view that the page lists; a longer one is in the published files."""
+"""Most rows of a view on the page. The published files have all rows."""
 
 MOST_COSTS = 4
-"""Budgets that the first screen tells in words; the others are in the list at the end."""
+"""Most budgets in words on the first screen. The list at the end has all budgets."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the page says beside the views: rows of dp_policies, dp_budget and dp_ledger, as an owner gets them."""
+    """Facts of the page beside the views: rows of dp_policies, dp_budget and dp_ledger, as an owner gets them."""
 
     policies: Rows
     budgets: Rows
@@ -55,44 +55,44 @@ def write_report(
 ) -> int:
     """Writes the page and returns the number of views on it.
 
-    connection: with the views attached as `store` (publish/postgres.py). with_ledger: tell who asked, and what.
-    about: a sentence below the title.
+    connection: has the views attached as `store` (publish/postgres.py). with_ledger: whether the page names
+    principals, with their statements. about: a sentence below the title.
     """
     require_pictures()
     require_place(target, _MADE)
-    found = published_views(connection, with_ledger=with_ledger, wanted=views)
+    selection = published_views(connection, with_ledger=with_ledger, wanted=views)
     described = connection.sql(metadata_sql(with_ledger=False, wanted=views)).to_arrow_table().to_pylist()
     metadata = {row["name"]: row for row in described}
-    sections = "".join(_view_html(connection, view, metadata[view.name]) for view in found)
+    sections = "".join(_view_html(connection, view, metadata[view.name]) for view in selection)
     newest = max((row["released_at"] for row in described if row["released_at"] is not None), default=None)
-    page = _page(Front(title, about, datetime.now(UTC), newest), sections, facts, with_ledger, found)
+    page = _page(Front(title, about, datetime.now(UTC), newest), sections, facts, with_ledger, selection)
     replace_page(target, page, 0o644)
-    return len(found)
+    return len(selection)
 
 
 def require_pictures() -> None:
-    """Refuses where nothing can draw."""
+    """Refuses if no package can draw pictures."""
     if find_spec("vl_convert") is None:
         raise Refusal("pictures need vl-convert", accepted="pip install '.[report]' in dpduck's folder")
 
 
-def require_place(target: Path, made: str) -> None:
-    """Refuses a file that is there already and is no page of this kind, and a name that is not a page's."""
+def require_place(target: Path, maker: str) -> None:
+    """Refuses an existing file that is no page of this kind, and a name that is not a page's."""
     if target.suffix.lower() not in PAGES:
         raise Refusal(f"{target.name} would be a page of HTML", accepted=str(target.with_suffix(".html")))
-    if target.exists() and not (target.is_file() and generator(made).encode() in target.read_bytes()[:2000]):
+    if target.exists() and not (target.is_file() and generator(maker).encode() in target.read_bytes()[:2000]):
         raise Refusal(
-            f"{target.name} is in the way", accepted=f"a new file, or one that {made.rsplit(maxsplit=1)[-1]} made"
+            f"{target.name} is in the way", accepted=f"a new file, or one that {maker.rsplit(maxsplit=1)[-1]} made"
         )
 
 
-def generator(made: str) -> str:
-    """Returns the line by which a page of one kind is known."""
-    return f'<meta name="generator" content="{made}">'
+def generator(maker: str) -> str:
+    """Returns the line that marks a page of one kind."""
+    return f'<meta name="generator" content="{maker}">'
 
 
 def replace_page(target: Path, page: str, mode: int) -> None:
-    """Puts a page in its place whole, for whom the mode lets read it."""
+    """Puts a whole page in its place at once. mode: the file mode, which decides who may read the page."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".dpduck", delete=False, encoding="utf-8") as file:
         file.write(page)
@@ -108,15 +108,15 @@ def replace_page(target: Path, page: str, mode: int) -> None:
 def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, released: Mapping[str, Any]) -> str:
     shape = shape_of([(column.name, column.type_name, column.comment) for column in view.columns])
     columns = [column.name for column in view.columns]
-    found = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY ALL").fetchall()
-    rows = in_key_order(shape, columns, found)
+    records = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY ALL").fetchall()
+    rows = in_key_order(shape, columns, records)
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     pictures = "".join(
         f"<figure>{svg(spec)}<figcaption>{escape(said)}</figcaption></figure>"
         for answer in shape.answers
         for spec, said in charts(shape, answer, named)
     )
-    numbers = "".join(f'<p class="one">{escape(one)}</p>' for one in single_numbers(shape, named))
+    numbers = "".join(f'<p class="one">{escape(number)}</p>' for number in single_numbers(shape, named))
     caption = caption_of(view.comment)
     described = f"<p>{escape(caption.description)}</p>" if caption.description else ""
     count = f"The first {MOST_ROWS:,} of {len(rows):,} rows" if len(rows) > MOST_ROWS else f"{len(rows):,} rows"
@@ -142,7 +142,7 @@ class TableCaption:
 
 
 def caption_of(comment: str) -> TableCaption:
-    """Takes the comment on a view apart.
+    """Splits the comment on a view into its parts.
 
     >>> caption_of("differentially private, epsilon = 1 (pure)\\nVisits by ward\\nOf 2026.").title
     'Visits by ward'
@@ -152,19 +152,19 @@ def caption_of(comment: str) -> TableCaption:
 
 
 def single_numbers(shape: Shape, rows: Rows) -> list[str]:
-    """Returns the answers of a view of one row and no keys, each with two standard errors: they need no picture."""
+    """Returns the answers of a view with one row and no keys, each with two standard errors. They need no picture."""
     if len(rows) != 1 or shape.keys:
         return []
-    found = []
+    lines = []
     for name, stderr in shape.answers:
         value, error = rows[0][name], rows[0][stderr] if stderr else None
         about = "" if error is None else f" \N{PLUS-MINUS SIGN} {number_text(2 * float(error))}"
-        found += [] if value is None else [f"{shape.called(name)}: {_as_text(value)}{about}"]
-    return found
+        lines += [] if value is None else [f"{shape.called(name)}: {_as_text(value)}{about}"]
+    return lines
 
 
 def in_key_order(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Returns rows in the order of their keys. Of a key, the group without a value comes late, and totals come last."""
+    """Returns rows in the order of their keys. In each key the group without a value comes late, and totals last."""
     keys = [(key, columns.index(key.name)) for key in shape.keys if key.name in columns]
 
     def place_of(row: Sequence[Any]) -> list[tuple[int, Any]]:
@@ -181,11 +181,11 @@ def in_key_order(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[A
 
 
 class NullWord(str):
-    """A word for a NULL in a key, which no value is."""
+    """A word for a NULL in a key. No value has this class."""
 
 
 def with_null_words(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Returns rows with words in place of NULL in keys: a total, a group without a value, or the one or the other."""
+    """Returns rows with words in place of NULL in keys: a total, a group without a value, or either of both."""
     keys = {key.name: key for key in shape.keys}
     worded = []
     for row in rows:
@@ -206,9 +206,9 @@ def _moment(value: object) -> str:
 
 
 def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Collection[str] = ()) -> str:
-    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it.
+    """Returns rows as a table that scrolls by itself. about: its name, for readers who cannot see it.
 
-    names: of columns with numbers that are names, such as codes and years.
+    names: the columns with numbers that are names, such as codes and years.
     """
     named = [name in names for name in columns]
     numeric = [any(is_number_value(row[place]) for row in rows) for place in range(len(columns))]
@@ -246,7 +246,7 @@ def _as_text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else number_text(float(value))
 
 
-# The page around them.
+# The page around the views.
 
 _MADE = "dpduck report"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -312,19 +312,19 @@ def _how_to_read() -> str:
     return f"<section><h2>How to read this</h2><ul>{listed}</ul></section>"
 
 
-def _cost(found: Sequence[Cost]) -> str:
+def _cost(entries: Sequence[Cost]) -> str:
     paragraphs = "".join(
         f"<h3>{escape(f'{cost.table}, {cost.period}' if cost.period else cost.table)}</h3>"
         f"<p>{escape(' '.join(spent_sentences(cost)))}</p>"
-        for cost in found[:MOST_COSTS]
+        for cost in entries[:MOST_COSTS]
     )
     return f"<section><h2>What it cost in privacy</h2>{paragraphs}</section>"
 
 
-def framed(title: str, made: str, body: str) -> str:
+def framed(title: str, maker: str, body: str) -> str:
     """Returns a page that fetches nothing and runs nothing."""
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{generator(made)}'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{generator(maker)}'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head><body><main>{body}</main></body></html>\n"

@@ -24,13 +24,13 @@ HOW_TO_READ = (
     "total exactly.",
 )
 BLIND = 50
-"""Of 100 guesses, those that are right without any number: somebody is in the data or is not."""
+"""Right guesses of 100 without any numbers, since somebody is in the data or is not."""
 
 _UNIT = re.compile(r"(?:all rows of one (?P<column>\([^)]*\)|[^:]*?)|one row)(?: of one \w+ of [^:]*)?:")
 
 
 def right_guesses(epsilon: float, delta: float = 0.0) -> int:
-    """Returns how many of 100 guesses whether somebody is in the data are right at most, with both equally likely.
+    """Returns the most right guesses of 100 about whether somebody is in the data, if both answers are equally likely.
 
     The best test between two neighbours is right with a chance of at most (e^epsilon + delta) / (e^epsilon + 1)
     [Kairouz, Oh, Viswanath: The composition theorem for differential privacy, 2015, theorem 2.1].
@@ -43,10 +43,10 @@ def right_guesses(epsilon: float, delta: float = 0.0) -> int:
 
 
 def right_guesses_rho(rho: float, delta: float = 0.0) -> int:
-    """Returns the same for zero-concentrated privacy, from the distance in total variation.
+    """Returns the same number for zero-concentrated privacy, from the distance in total variation.
 
-    The divergence of Kullback and Leibler is at most rho. By Pinsker the distance is at most sqrt(rho / 2), by
-    Bretagnolle and Huber at most sqrt(1 - e^-rho). A delta adds to the distance.
+    The Kullback-Leibler divergence is at most rho. By Pinsker the distance is at most sqrt(rho / 2), by Bretagnolle
+    and Huber at most sqrt(1 - e^-rho). A delta adds to the distance.
 
     >>> right_guesses_rho(0.0), right_guesses_rho(0.005), right_guesses_rho(10.0)
     (50, 53, 100)
@@ -64,8 +64,8 @@ def unit_of(guarantee: str) -> str:
     >>> unit_of("all rows of one patient: epsilon = 10, over all statements"), unit_of("one row: rho = 1, over ..")
     ('one patient', 'one row')
     """
-    found = _UNIT.match(guarantee)
-    column = None if found is None else found["column"]
+    match = _UNIT.match(guarantee)
+    column = None if match is None else match["column"]
     return "one row" if column is None else f"one {column.strip('()')}"
 
 
@@ -82,17 +82,17 @@ class Cost:
 
     @property
     def part(self) -> float:
-        """Returns the spent part of the budget: of the measure that is nearest its end."""
-        return max((self.spent[one] / whole for one, whole in self.budget.items() if whole), default=0.0)
+        """Returns the spent part of the budget, in the measure that is nearest its end."""
+        return max((self.spent[measure] / whole for measure, whole in self.budget.items() if whole), default=0.0)
 
     @property
     def whole(self) -> dict[str, float]:
-        """Returns the budget of everybody together, of which this may be a share."""
+        """Returns the budget of everybody together. This cost may have a share of that budget."""
         return {measure: amount / (self.share or 1.0) for measure, amount in self.budget.items()}
 
 
 def guesses(amounts: Mapping[str, Any]) -> int:
-    """Returns how many of 100 guesses about one unit are right at most, at these amounts of epsilon, rho and delta."""
+    """Returns the most right guesses of 100 about one unit, at these amounts of epsilon, rho and delta."""
     delta = float(amounts.get("delta") or 0.0)
     if amounts.get("epsilon") is None:
         return right_guesses_rho(float(amounts.get("rho") or 0.0), delta)
@@ -102,21 +102,21 @@ def guesses(amounts: Mapping[str, Any]) -> int:
 def costs(budgets: Sequence[Mapping[str, Any]], policies: Sequence[Mapping[str, Any]]) -> list[Cost]:
     """Returns the cost for each table of dp_budget, with its unit from dp_policies."""
     units = {str(row["table_name"]).rpartition(".")[2]: unit_of(str(row["guarantee"])) for row in policies}
-    found: dict[tuple[str, str], Cost] = {}
+    result: dict[tuple[str, str], Cost] = {}
     for row in budgets:
         if row["budget"] is None or row["spent"] is None:
             continue
         table, period = str(row["table_name"]), str(row.get("period") or "")
         unit = units.get(table.rpartition(".")[2], "one of them")
-        cost = found.setdefault((table, period), Cost(table, period, unit, {}, {}, row.get("share")))
+        cost = result.setdefault((table, period), Cost(table, period, unit, {}, {}, row.get("share")))
         spent, budget = ({**of, str(row["measure"]): float(row[what])}
                          for of, what in ((cost.spent, "spent"), (cost.budget, "budget")))  # fmt: skip
-        found[table, period] = Cost(table, period, unit, spent, budget, row.get("share"))
-    return list(found.values())
+        result[table, period] = Cost(table, period, unit, spent, budget, row.get("share"))
+    return list(result.values())
 
 
 def spent_sentences(cost: Cost) -> list[str]:
-    """Returns in plain words how much of a budget is spent, and what all releases together can tell about one unit."""
+    """Says in plain words the spent part of a budget, and the most that all releases together tell about one unit."""
     now, most = guesses(cost.spent), guesses(cost.budget)
     said = [
         f"{percent(cost.part)} of the budget is spent.",
@@ -150,7 +150,7 @@ def percent(part: float) -> str:
 
 
 def number_text(value: float) -> str:
-    """Returns a number with three digits, or all digits before the point where there are more.
+    """Returns a number with three digits, or all digits before the point if there are more.
 
     >>> [number_text(value) for value in (34.15927, 4.89896, 12_345.6, 0.00123456, -0.5, 3.0)]
     ['34.2', '4.9', '12,346', '0.00123', '-0.5', '3']

@@ -1,4 +1,4 @@
-"""Serving private answers: the vault, the public database, the gate between them and everyone else."""
+"""Server of private answers: the vault, the public database, and the gate that stands before both."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""Hosts of addresses that only this machine reaches."""
+"""Hosts of addresses that only this machine can reach."""
 
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM: the certificate with its chain, and its private key."""
+    """PEM files for TLS: the certificate with its chain, and its private key."""
 
     certificate: Path
     key: Path
 
 
 def is_taken(host: str, port: int) -> bool:
-    """Tells whether a server listens on an address of this host.
+    """Tells whether a server already listens on an address of this host.
 
-    gRPC is content with one of the addresses of localhost, and Quack with an address that another server of the same
-    user listens on: clients, with their tokens, would then reach now one of them, now the other.
+    gRPC starts if one address of localhost is free. Quack starts even if another server of the same user
+    listens there. Clients would then send their tokens sometimes to one server and sometimes to the other.
     """
     names = ("127.0.0.1", "::1") if host.lower() == "localhost" else (host.strip("[]"),)
     for name in names:
-        # a port whose last connections are still fading cannot be bound for a minute: a server that was killed is back
-        # before, so somebody who answers is looked for; what is no address is refused by whoever listens
+        # binding is no test: a port stays taken for a minute while its last connections end, and a killed server
+        # restarts sooner. So this looks for a server that answers. The listener itself refuses an invalid address.
         with suppress(OSError, OverflowError, UnicodeError), socket.create_connection((name, port), 1):
             return True
     return False

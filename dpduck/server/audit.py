@@ -1,4 +1,4 @@
-"""The audit log: who, when, which statement, charged or refused and why; never an answer. One JSON object a line."""
+"""Audit log: who, when, which statement, charge or refusal with its reason, never an answer. One JSON object a line."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from typing import Protocol
 from dpduck.values.errors import StoreError
 
 MOST_TEXT, MOST_REFUSED = 10_000, 500
-"""Characters of a statement that was answered, and of one that was refused."""
+"""The largest number of characters of a statement in one line, and the same for a refused statement."""
 
 MINUTE = 60.0
 MOST_NOTES, MOST_TURNED_AWAY, MOST_BYTES = 6_000, 60, 1_000_000
-"""Of one principal, or of all who are nobody, in a minute: what is more is counted; texts give way to their digests."""
+"""Limits per minute: lines of one principal, lines of all unknown clients, and bytes of either. Beyond these, lines are
+only counted, and texts become digests."""
 
 MOST_OF_PAGES = 600
-"""Of one principal in a minute, of what pages ask of themselves: apart, so that none takes a statement's room."""
+"""Lines of a principal per minute for statements that pages send by themselves. Typed statements keep their room."""
 
 ALWAYS = frozenset(("asked", "charged", "connected", "disconnected"))
 UNWRITTEN = "the audit log cannot be written, so nothing is done"
 
 
 def kind_of(error: BaseException) -> str:
-    """Names what was unexpected and the line of code where it came up; neither can hold data, as its words can."""
+    """Returns the class of an unexpected error and its line of code. Neither can hold data, unlike the error's text."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -40,27 +41,26 @@ def kind_of(error: BaseException) -> str:
 
 
 class Audit(Protocol):
-    """Where what happened is noted."""
+    """Log of events."""
 
     def note(
         self, principal: str | None, event: str, statement: str = "", *,
         charged: int | None = None, why: str = "", page: bool = False,
     ) -> None:  # fmt: skip
-        """event: connected, disconnected, turned away, asked, answered, charged, refused. charged: the ledger's entry.
-        page: whether a page asked this of itself.
-
-        Asked is noted before anything can be charged: StoreError where that is impossible, and nothing is.
+        """Logs an event: connected, disconnected, turned away, asked, answered, charged or refused.
+        charged: the ledger entry. page: whether the page itself sent the statement, and nobody typed it.
+        The event "asked" comes before any charge. If it cannot be written, StoreError is raised and nothing is charged.
         """
 
     def reopen(self) -> None:
-        """Goes on in a new file of the same name: the present one was moved away."""
+        """Continues in a new file of the same name, after the present file was moved away."""
 
     def close(self) -> None: ...
 
 
 @dataclass
 class _Minute:
-    """What was noted of one principal in the present minute."""
+    """Counts of one principal in the present minute: lines, their bytes, and skipped lines."""
 
     began: float
     notes: int = 0
@@ -69,7 +69,7 @@ class _Minute:
 
 
 class AuditFile:
-    """An audit log in a file that only its owner can read; what cannot be noted is not done."""
+    """Audit log in a file that only its owner can read. An action that cannot be logged is not done."""
 
     def __init__(
         self,
@@ -121,12 +121,12 @@ class AuditFile:
 
     def _minute(self, principal: str | None, page: bool) -> _Minute:
         now = self._clock()
-        found = self._minutes.get((principal, page))
-        if found is None or now - found.began >= MINUTE:
-            if found is not None:
-                self._note_skipped(principal, page, found)
-            found = self._minutes[principal, page] = _Minute(now)
-        return found
+        minute = self._minutes.get((principal, page))
+        if minute is None or now - minute.began >= MINUTE:
+            if minute is not None:
+                self._note_skipped(principal, page, minute)
+            minute = self._minutes[principal, page] = _Minute(now)
+        return minute
 
     def _note_skipped(self, principal: str | None, page: bool, minute: _Minute) -> None:
         if minute.skipped:
@@ -134,11 +134,11 @@ class AuditFile:
                 line: dict[str, object] = {"principal": principal, "event": "more of these", "times": minute.skipped}
                 self._write(line | ({"page": True} if page else {}))
             except StoreError:
-                return  # that it cannot be written is said where a statement is refused
+                return  # the refusal of a statement says that the log cannot be written
             minute.skipped = 0
 
     def _write(self, line: dict[str, object]) -> int:
-        """Writes a line whole or not at all."""
+        """Writes a whole line or nothing, and returns its length in bytes."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         data = (json.dumps({"at": at, **line}) + "\n").encode("utf-8", "backslashreplace")
         written = 0

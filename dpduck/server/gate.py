@@ -1,6 +1,6 @@
-"""The gate: every statement of every client passes here, over whichever protocol it came, and leaves as SQL to run.
+"""Gate: every statement of every client, over any protocol, passes here and leaves as SQL to run.
 
-A service is the vault, the public database, the gate and the book of principals, put together.
+A service holds the vault, the public database, the gate, the book of principals and the audit log.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ FREE = frozenset(
         "compare", "certificate",
     )
 )  # fmt: skip
-"""Actions that change nothing, which whoever looks for columns may have carried out."""
+"""Actions that change nothing. They also run if a client only looks for columns."""
 DESCRIBED = {"run": "describe", "ask": "describe_ask"}
-"""For actions that charge or use a round up: the one that gives their columns alone."""
+"""For each action that charges or uses up a round: the action that returns its columns alone."""
 
 ASKING = "SELECT WITH DIFFERENTIAL_PRIVACY .. FROM a table of dp_policies()"
 NO_ROOM = "the server has no room for more private views"
 STREAMED = 5.0
-"""Of the largest statements that stream: how many a principal may have in about ten seconds. Then a runner does it."""
+"""Streaming work of one principal in about ten seconds, in units of Limits.work. Runners take the rest."""
 
 _CREATES = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*CREATE\b", re.IGNORECASE | re.DOTALL)
 _QUESTIONS = ("select", "with", "from", "(")
@@ -54,14 +54,14 @@ _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
 
 
 class Told(DpduckError):
-    """A refusal in the vault's words."""
+    """Refusal in the words of the vault."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a client takes of a statement. ceilings: the most that each argument of dp may cost, whatever is not among
-    them nothing; None for no limit. letters: of a text, or of a nested value as text; None for values as they are.
-    page: whether a page asks this of itself, and nobody typed it.
+    """Conditions of a statement. ceilings: the largest cost of each argument of dp, and 0 for an argument without an
+    entry. None means no limit. letters: the largest length of a text, or of a nested value as text. None means values
+    as they are. page: whether the page itself sends the statement, and nobody typed it.
     """
 
     ceilings: Mapping[str, Ceiling] | None = None
@@ -69,7 +69,7 @@ class Terms:
     page: bool = False
 
     def ceiling(self, argument: str | None) -> Ceiling | None:
-        """Returns the most that this argument may cost."""
+        """Returns the largest cost that this argument may have, None for no limit."""
         return None if self.ceilings is None else self.ceilings.get(argument or "", FREE_OF_CHARGE)
 
 
@@ -77,7 +77,7 @@ ANY = Terms()
 
 
 class Gate:
-    """Says what may run in the public database, and asks the vault on the way; safe to use from many threads."""
+    """Gate to the public database: checks statements, and asks the vault for their answers. Many threads may use it."""
 
     def __init__(self, vault: Vault, public: PublicDatabase, audit: Audit, limits: Limits) -> None:
         self._vault = vault
@@ -93,13 +93,13 @@ class Gate:
         self._syncing = threading.Lock()
         self._left_out: dict[str, str] = {}
         self._owners: Counter[str] = Counter()
-        self._streamed = Debts()  # who streams without end does it in a runner, behind the others
+        self._streamed = Debts()  # a principal that streams without end gets a runner, behind others
 
     def admit(self, principal: Principal, text: str, given_up: GivenUp = never, terms: Terms = ANY) -> str:
-        """Returns SQL that gives what the principal asked for; a DpduckError says why not. Noted either way.
+        """Returns SQL for the result of a statement. A refusal is a DpduckError with its reason. Both are logged.
 
-        It charges what the dp functions in the statement cost, before it returns. given_up: whether the client has
-        gone; a release goes on, what runs over released tables ends.
+        The dp functions in the statement are charged before it returns. given_up: whether the client has gone.
+        Then a release goes on, and a statement over released tables ends.
         """
         charged: list[int] = []
         with self._noting_refusals(principal, text, charged, terms.page):
@@ -109,7 +109,7 @@ class Gate:
         return sql
 
     def charging(self, principal: Principal, text: str) -> list[Call]:
-        """Returns what a statement asks the vault that may charge; it asks nobody. A refusal is noted."""
+        """Lists the calls of a statement that may charge, without asking the vault. A refusal is logged."""
         with self._noting_refusals(principal, text, []):
             return [call for call in self.inspected(text).calls if call.action not in FREE]
 
@@ -117,7 +117,7 @@ class Gate:
     def _noting_refusals(
         self, principal: Principal, text: str, charged: list[int], page: bool = False
     ) -> Iterator[None]:
-        """Lends a place among the statements at work, and notes why one is refused."""
+        """Counts a statement as running until the block ends, and logs the reason of a refusal."""
         try:
             with self._turn(principal.name):
                 yield
@@ -133,15 +133,13 @@ class Gate:
             raise DpduckError(UNEXPECTED) from None
 
     def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str, page: bool) -> None:
-        """Notes a refusal, which stands where noting fails; what was charged was noted as asked before."""
+        """Logs a refusal, which stands even if logging fails. Any charge has its event "asked" in the log already."""
         with suppress(StoreError):
             entry = charged[-1] if charged else None
             self._audit.note(principal.name, "refused", text, charged=entry, why=why, page=page)
 
     def probe(self, principal: Principal, text: str) -> str:
-        """Returns SQL for the public database with the columns that a statement would have, and no rows: it charges
-        nothing.
-        """
+        """Returns SQL for the public database with the columns of a statement and no rows. It charges nothing."""
         inspected = self._asked(text)
         with self._turn(principal.name):
             self._require_views(inspected)
@@ -154,20 +152,20 @@ class Gate:
             return self._found(principal, inspected, keys, only_columns=True)
 
     def inspected(self, text: str) -> Inspected:
-        """Inspects a statement; spends nothing and asks nobody."""
+        """Inspects a statement, or finds it in the cache. It charges nothing and does not ask the vault."""
         with self._lock:
-            known = self._known.get(text)
-        if known is None:
-            known = inspect(text, self._syntax, longest=self._limits.characters)
+            statement = self._known.get(text)
+        if statement is None:
+            statement = inspect(text, self._syntax, longest=self._limits.characters)
             if len(text) <= _REMEMBERED_LENGTH:
                 with self._lock:
-                    self._known[text] = known
+                    self._known[text] = statement
                     if len(self._known) > _REMEMBERED:
                         self._known.popitem(last=False)
-        return known
+        return statement
 
     def sync(self) -> None:
-        """Brings the public database's private views to what the vault has; what does not fit is left out."""
+        """Makes the private views of the public database equal to the vault's. Views that do not fit are left out."""
         with self._syncing:
             present, wanted = self._public.marks(), self._vault.views()
             for name in present.keys() - {fold(name) for name in wanted}:
@@ -181,9 +179,9 @@ class Gate:
             self._owners = Counter(owner_of(mark) for mark in wanted.values())
 
     def end(self, seconds: float) -> bool:
-        """Admits nothing more, ends statements at work over released tables, and waits so long for releases.
+        """Admits nothing more, ends statements over released tables, and waits up to `seconds` for releases.
 
-        True where nothing is at work any more.
+        Returns whether no statement runs any more.
         """
         with self._lock:
             self._ending = True
@@ -192,7 +190,7 @@ class Gate:
             return self._idle.wait_for(lambda: not self._running, seconds)
 
     def left_out(self) -> list[str]:
-        """Returns private views that the public database has no room for."""
+        """Lists the private views that do not fit into the public database."""
         return sorted(self._left_out)
 
     def _put_view(self, name: str, mark: str) -> None:
@@ -207,7 +205,7 @@ class Gate:
             self._left_out[fold(name)] = mark
 
     def _require_view_room(self, principal: Principal) -> None:
-        """Before a view is made and charged for: whether this principal, and the public database, may have one more."""
+        """Refuses a new view, before its charge, if this principal or the public database has no room for it."""
         marks, sizes = self._public.marks(), self._public.sizes()
         own = sum(sizes[name].bytes for name in sizes.keys() & marks.keys() if owner_of(marks[name]) == principal.name)
         most, bytes_each = self._limits.views_each, self._limits.view_bytes // 4
@@ -228,10 +226,9 @@ class Gate:
         return self._found(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _asked(self, text: str) -> Inspected:
-        """Returns the statement; where it reads tables that are not here, the same as a question of dp_known, which is
-        free.
+        """Inspects a statement. A plain SELECT over tables that are not here becomes a call of dp_known, which is free.
 
-        It takes no more than FROM dp_known('..') would: the vault reads the text, and answers from releases alone.
+        It gets no more than FROM dp_known('..') would get: the vault reads the text, and answers from releases alone.
         """
         inspected = self.inspected(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
@@ -242,16 +239,16 @@ class Gate:
     def _known_or_view(
         self, principal: Principal, call: Call, charged: list[int], text: str, terms: Terms = ANY
     ) -> str:
-        """Returns the answer to a dp function; what is no question about private rows misses a private view."""
+        """Returns the key of an answer. If dp_known found no private table, the refusal names the missing view."""
         try:
             return self._answered(principal, call, charged, terms)
-        except Told as told:
-            if call.action == "known" and str(told).startswith(NOTHING_PRIVATE):
+        except Told as refusal:
+            if call.action == "known" and str(refusal).startswith(NOTHING_PRIVATE):
                 self._require_views(self.inspected(text))
             raise
 
     def _require_views(self, inspected: Inspected) -> None:
-        """Refusal where a private view of a statement is not there."""
+        """Refuses a statement if one of its private views is not here."""
         for view in inspected.views:
             if self._public.size(view) is None:
                 if view in self._left_out:
@@ -271,25 +268,23 @@ class Gate:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> str:
-        """Returns SQL over public tables: the statement itself where it streams, else the table of what it found."""
+        """Returns SQL over public tables: the statement itself if it streams, else a SELECT of its result's table."""
         sql = inspected.sql
         for call, key in zip(inspected.calls, keys, strict=True):
             sql = sql.replace(call.mark, answer_name(key))
         if only_columns:
-            sql = f"SELECT * FROM ({sql}\n) LIMIT 0"  # after a comment at its end
+            sql = f"SELECT * FROM ({sql}\n) LIMIT 0"  # the line break ends a comment
         work = self._work(inspected, keys) if inspected.plain else math.inf
         if work <= self._limits.work and self._streamed.of(principal.name) <= STREAMED:
             self._streamed.add(principal.name, work / self._limits.work)
             return sql
         tables = [(OWN, view) for view in inspected.views] + [(LISTING, listing) for listing in inspected.listings]
         tables += [(ANSWERS, answer_name(key)) for key in keys]
-        found = self._public.run(principal.name, sql, list(dict.fromkeys(tables)), given_up, letters)
-        return f"FROM {ANSWERS}.main.{answer_name(found)}"
+        result_key = self._public.run(principal.name, sql, list(dict.fromkeys(tables)), given_up, letters)
+        return f"FROM {ANSWERS}.main.{answer_name(result_key)}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
-        """Returns rows times parts of a statement over one table; without end where its rows are too many for one
-        result.
-        """
+        """Returns rows times parts of a statement over one table, infinity if its rows are too many for one result."""
         sizes = [self._public.size(view) or NOTHING for view in inspected.views]
         sizes += [self._public.answer_size(key) for key in keys]
         rows, columns = sum(size.rows for size in sizes), sum(size.columns for size in sizes)
@@ -298,7 +293,7 @@ class Gate:
         return rows * (inspected.parts + inspected.stars * columns)
 
     def _answered(self, principal: Principal, call: Call, charged: list[int], terms: Terms) -> str:
-        """Returns the key of the answer to a dp function, which is in the public database then."""
+        """Asks the vault, puts the answer into the public database, and returns its key."""
         creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
         if creates:
             self._require_view_room(principal)
@@ -317,7 +312,7 @@ class Gate:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Lends a place among the statements at work; refused where they are too many."""
+        """Counts a statement as running until the block ends. Refuses it if too many run."""
         with self._lock:
             if self._ending:
                 raise Refusal("the server is ending", accepted="the same statement when it is there again")
@@ -352,7 +347,7 @@ Prepare = Callable[[duckdb.DuckDBPyConnection], None]
 
 @dataclass(frozen=True)
 class Service:
-    """What listeners of any protocol need: whom a token belongs to, what may run, and where it runs."""
+    """Parts that the listener of any protocol needs: principals, gate, public database, vault and audit log."""
 
     book: PrincipalBook
     gate: Gate
@@ -361,7 +356,7 @@ class Service:
     audit: Audit
 
     def close(self) -> None:
-        """Ends the vault after its releases at work, then the public database."""
+        """Ends the vault after its running releases, then the public database and the audit log."""
         self.vault.close()
         self.public.close()
         self.audit.close()
@@ -378,9 +373,9 @@ def open_service(
     keeping: Keeping | None = None,
     idle: IdleVault | None = None,
 ) -> Service:
-    """Opens the vault, in a process of its own unless one is given, and a public database with its private views.
+    """Opens a vault, in a process of its own unless `vault` is given, and a public database with its private views.
 
-    idle: a process that begins already, and opens the vault.
+    idle: a process that has already started, and that opens the vault.
     """
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
@@ -388,7 +383,7 @@ def open_service(
     vault = vault or VaultProcess(database, store, keeping, idle=idle)
     try:
         public = PublicDatabase(limits, prepare=prepare)
-        if isinstance(vault, VaultProcess):  # which began before, beside the public database
+        if isinstance(vault, VaultProcess):  # it started in parallel with the public database
             vault.wait()
         gate = Gate(vault, public, audit, limits)
         gate.sync()

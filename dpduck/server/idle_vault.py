@@ -1,8 +1,8 @@
-"""A vault's process that has opened nothing yet: its start, and the settings that it gets then.
+"""Process of a vault that has opened nothing yet: its start, and the settings that it gets later.
 
-It imports what plans, counts and adds noise, and waits for one message. Until then it holds no file, no lock and no
-row, so it may be ended at any time. dpduck serve begins one before its own imports. Another one waits beside a vault at
-work, and takes its place when that dies.
+It imports the code that plans, counts and adds noise, and waits for one message. Until then it holds no file, no lock
+and no row, so it may be ended at any time. dpduck serve starts one before its own imports. Another one waits beside a
+running vault, and takes its place when that vault dies.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from dpduck.server.limits import FLOOR, SECONDS, Quota, stand_back
 
 KINDNESS = 5
-"""How far a vault stands back behind readers for the processor, in steps of nice."""
+"""Steps of nice by which a vault yields the processor to readers."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """What the vault's process keeps to. floor: seconds before which no new answer is given. memory: bytes; 0 for all.
-    seconds: of a SELECT around released answers. engines: that are attached, as name=address.
+    """Settings of the vault's process. floor: seconds before which no new answer is given. seconds: the largest time of
+    a SELECT around released answers. engines: the engines to attach, as name=address.
 
-    The process may have that much beside what it begins with: the operating system refuses it more.
+    memory: bytes beyond the memory of the process at its start, 0 for all. The operating system refuses more.
     """
 
     quota: Quota = field(default_factory=Quota)
@@ -35,14 +35,14 @@ class Keeping:
 
 @dataclass(frozen=True)
 class IdleVault:
-    """The process, and this side of its pipe."""
+    """Idle process, with this side of its pipe."""
 
     process: subprocess.Popen[bytes]
     socket: socket.socket
 
     @property
     def alive(self) -> bool:
-        """Tells whether the process is there."""
+        """Tells whether the process still runs."""
         return self.process.poll() is None
 
     def end(self) -> None:
@@ -53,9 +53,9 @@ class IdleVault:
 
 
 def begin_idle_vault(kindness: int | None = None) -> IdleVault:
-    """Starts a process, and does not wait until it has imported anything. It ends when its pipe is closed.
+    """Starts an idle process without waiting for its imports. It ends when its pipe is closed.
 
-    kindness: how far it stands back already, where nobody waits for it. It has a process group of its own: Ctrl-C
+    kindness: its steps of nice from the start, if nobody waits for it. The process has its own process group: Ctrl-C
     reaches the server alone, which decides.
     """
     ours, theirs = socket.socketpair()

@@ -1,7 +1,7 @@
-"""How much one statement, one principal and all of them together may use of the server.
+"""Limits of the server for one statement, for one principal, and for all principals together.
 
-New answers are given on a grid of times, so that how long one took tells little about private rows. There are places
-for work that costs time: so many at once, so many of one principal, and who worked least lately first.
+New answers are given on a grid of times, so that the duration of one tells little about private rows. Places bound the
+work that runs at once, in all and of one principal. The principal that worked least lately comes first.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from dpduck.values.errors import Refusal
 
 HALF_LIFE = 10.0
-"""Seconds after which half of what somebody worked is forgotten."""
+"""Seconds after which half of a principal's work is forgotten."""
 
 PROMPT = 1.0
-"""A principal with at most so many seconds of recent work does not wait for others."""
+"""Seconds of recent work up to which a principal does not wait for others."""
 
 _LOOK_AGAIN = 0.25
 _OWN_DATA = re.compile(r"^VmData:\s+(\d+) kB$", re.MULTILINE)
@@ -32,12 +32,12 @@ GivenUp = Callable[[], bool]
 
 
 def never() -> bool:
-    """Answers False, for statements whose client cannot say that it does not wait any more."""
+    """Returns False, for statements of clients that cannot report that they no longer wait."""
     return False
 
 
 class Debts:
-    """How many seconds each principal was at work lately; safe to use from many threads."""
+    """Seconds of recent work of each principal. Many threads may use it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,12 +45,12 @@ class Debts:
         self._known: dict[str, tuple[float, float]] = {}
 
     def of(self, name: str) -> float:
-        """Returns seconds, of which older ones count less."""
+        """Returns seconds of recent work. Older seconds count less."""
         with self._lock:
             return self._now(name)
 
     def add(self, name: str, seconds: float) -> None:
-        """Notes work that was done, or what somebody's work cost the others."""
+        """Adds seconds of work, or seconds that this work cost others."""
         with self._lock:
             self._known[name] = max(0.0, self._now(name) + seconds), self._clock()
 
@@ -60,10 +60,10 @@ class Debts:
 
 
 class Places:
-    """Admits so many statements at once, first those of whoever worked least lately, however many each sends.
+    """Places for statements at work. The principal that worked least lately comes first, however many each one sends.
 
-    Who worked much waits for whoever is at work and worked less than half of that: an occasional statement is at work
-    alone, not beside those of somebody who never stops. The other's work counts as it goes on, so that wait ends.
+    A principal with much recent work waits while another one runs that has less than half as much. So an occasional
+    statement runs alone, and not beside those of a busy principal. The other's work counts meanwhile, so the wait ends.
     """
 
     def __init__(self, total: int, each: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,7 +77,7 @@ class Places:
 
     @contextmanager
     def place(self, name: str, patience: float, given_up: GivenUp = never) -> Iterator[None]:
-        """Lends a place for this principal; Refusal where none is free in so many seconds."""
+        """Holds a place for this principal until the block ends. Refusal if none is free within `patience` seconds."""
         self.take(name, patience, given_up)
         try:
             yield
@@ -85,7 +85,7 @@ class Places:
             self.give_back(name)
 
     def take(self, name: str, patience: float, given_up: GivenUp = never) -> None:
-        """Waits for a place, which is to be given back. given_up: whether nobody waits for the answer any more."""
+        """Waits for a place, which the caller gives back. given_up: whether nobody waits for the answer any more."""
         called = threading.Event()
         with self._lock:
             self._waiting.setdefault(name, deque()).append(called)
@@ -102,26 +102,26 @@ class Places:
             raise Refusal("the server is ending", accepted="the same statement when it is there again")
 
     def give_back(self, name: str) -> None:
-        """Gives back a place that was taken."""
+        """Gives back a place."""
         with self._lock:
             self._settle()
             self._taken[name] -= 1
             self._call()
 
     def debt(self, name: str) -> float:
-        """Tells how many seconds this principal was at work lately."""
+        """Returns the seconds of recent work of this principal."""
         with self._lock:
             self._settle()
         return self._debts.of(name)
 
     def owe(self, name: str, seconds: float) -> None:
-        """Adds seconds to what a principal worked; a negative number takes off time that was no work."""
+        """Adds seconds to a principal's work. A negative number subtracts time that was no work."""
         with self._lock:
             self._settle()
         self._debts.add(name, seconds)
 
     def close(self) -> None:
-        """Sends away everybody who waits, and who comes."""
+        """Refuses all present and later requests for a place."""
         with self._lock:
             self._closed = True
             self._call()
@@ -134,7 +134,7 @@ class Places:
         self._settled = now
 
     def _call(self) -> None:
-        """Calls the next of those who wait, as long as there are places."""
+        """Gives free places to waiting statements, as long as there are any."""
         if self._closed:
             for waiting in self._waiting.values():
                 for called in waiting:
@@ -145,7 +145,7 @@ class Places:
             free = [name for name in self._waiting if self._taken[name] < self._each and not self._stands_back(name)]
             if not free:
                 return
-            name = min(free, key=self._debts.of)  # of equals the one whose turn it is
+            name = min(free, key=self._debts.of)  # principals with equal work take turns
             called = self._waiting[name].popleft()
             if self._waiting[name]:
                 self._waiting.move_to_end(name)
@@ -172,11 +172,11 @@ FLOOR = 0.5
 """Seconds before which no new answer is given."""
 
 SECONDS = 50.0
-"""Of a SELECT around released answers, unless the server allows less."""
+"""Seconds that a SELECT around released answers may take, unless the server allows less."""
 
 
 def next_point(elapsed: float, floor: float) -> float:
-    """Returns the first of floor, 2 floor, 4 floor, .. that is not before these seconds.
+    """Returns the first of floor, 2 floor, 4 floor, .. that is not less than `elapsed`.
 
     >>> [next_point(elapsed, 0.5) for elapsed in (0.01, 0.5, 0.6, 1.7, 24.2)]
     [0.5, 0.5, 1.0, 2.0, 32.0]
@@ -188,33 +188,33 @@ def next_point(elapsed: float, floor: float) -> float:
 
 
 class TimeGrid:
-    """Holds work that read private rows until the next point of the grid. Each thread has a state of its own.
+    """Grid of times at which work on private rows ends. Each thread has a state of its own.
 
-    Whatever becomes of the work, its end is seen at a point of the grid alone: it is held before a release is stored,
-    where others could see it, and before a failure is told. Held work waits: it costs no processor.
+    However the work ends, its end is seen at a point of the grid alone. The work waits before a release is stored,
+    where others could see it, and before a failure is reported. Waiting work costs no processor time.
     """
 
     def __init__(
         self, floor: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """floor: in seconds; 0 for no grid."""
+        """floor: the first point of the grid in seconds, 0 for no grid."""
         self._floor, self._clock, self._sleep = floor, clock, sleep
         self._mine = threading.local()
 
     def begin(self) -> None:
-        """Begins a question, of which nothing private was looked at yet."""
+        """Begins a question that has read no private rows yet."""
         self._mine.start, self._mine.looked = self._clock(), False
 
     def looked(self) -> None:
-        """Notes that the question looks at private rows from here on."""
+        """Records that the question reads private rows from here on."""
         self._mine.looked = True
 
     def holds(self) -> bool:
-        """Tells whether private rows were looked at since the last time that this thread was held."""
+        """Tells whether this thread has read private rows since its last wait for the grid."""
         return bool(getattr(self._mine, "looked", False))
 
     def hold(self) -> None:
-        """Waits for the next point, if private rows were looked at since the last time."""
+        """Waits for the next point of the grid, if this thread has read private rows since its last wait."""
         if not self.holds():
             return
         self._mine.looked = False
@@ -224,18 +224,18 @@ class TimeGrid:
 
 
 SWITCH_SECONDS = 0.0005
-"""After which a thread lets another one have the interpreter: whoever comes back from one of the many calls of DuckDB
-in a statement waits so long for a thread that computes, and not ten times that."""
+"""Seconds after which a thread gives the interpreter to another one. A statement calls DuckDB many times. After each
+call it waits this long for a thread that computes, and not ten times as long."""
 
 
 def stand_back(kindness: int, process: int) -> None:
-    """Lets others have the processor before a process, by so many steps of nice.
+    """Lets a process yield the processor to others. kindness: its steps of nice.
 
     No thread of the process can undo this.
     """
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, process, kindness)
-        for thread in Path(f"/proc/{process}/task").glob("*"):  # Linux has a number for each
+        for thread in Path(f"/proc/{process}/task").glob("*"):  # on Linux each thread has its own nice value
             os.setpriority(os.PRIO_PROCESS, int(thread.name), kindness)
 
 
@@ -245,7 +245,7 @@ _POWERS = "kmgt"
 
 @dataclass(frozen=True)
 class Quota:
-    """What one principal may keep in the store: releases with views, and their rows. A price bounds neither."""
+    """Limits of one principal in the store: releases with views, and their rows. A price bounds neither."""
 
     releases: int = 20_000
     rows: int = 20_000_000
@@ -253,15 +253,15 @@ class Quota:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds that a server keeps.
+    """Limits of a server. The names with `each` are limits of one principal.
 
-    seconds: of one statement's work. release_seconds: how long a client waits for a release; the release goes on, and
-    asking again is free. characters: of one statement. rows: of one result. work: rows times parts of a statement that
-    streams; what may cost more runs in a runner. running, running_each: statements at the same time, of all and of one
-    principal. runners: processes for their work.
-    sessions, sessions_each: remembered connections of clients. connections: that a principal may open in a minute.
-    views_each: private views of one principal. kept, kept_each, kept_rows: results that wait for their readers.
-    memory: bytes of the public database's database; a runner has a quarter of it, views half, kept results a quarter.
+    seconds: the time of one statement. release_seconds: the time that a client waits for a release. Then the release
+    goes on, and asking again is free. characters: the length of one statement. rows: the rows of one result. work:
+    rows times parts of a statement that streams. A statement with more work runs in a runner. running, running_each:
+    statements at the same time. runners: processes for statements. sessions, sessions_each: remembered connections of
+    clients. connections: connections that a principal may open in a minute. views_each: private views.
+    kept, kept_each, kept_rows: results that wait for their readers. memory: bytes of the public database's instance.
+    A runner may have a quarter as much, the views half, and the waiting results a quarter.
     """
 
     characters: int = 100_000
@@ -283,59 +283,59 @@ class Limits:
 
     @property
     def runner_bytes(self) -> int:
-        """Returns the bytes of memory of one runner."""
+        """Returns the largest memory of one runner in bytes."""
         return max(128 * 2**20, self.memory // 4)
 
     @property
     def view_bytes(self) -> int:
-        """Returns the bytes of all private views; of those that principals made each principal has a quarter."""
+        """Returns the largest size of all private views in bytes. One principal's views may take a quarter."""
         return self.memory // 2
 
     @property
     def kept_bytes(self) -> int:
-        """Returns the bytes of all results that wait for their readers."""
+        """Returns the largest size in bytes of all results that wait for their readers."""
         return self.memory // 4
 
     @property
     def kept_bytes_each(self) -> int:
-        """Returns the bytes of one principal's waiting results."""
+        """Returns the largest size in bytes of one principal's waiting results."""
         return self.memory // 8
 
     @property
     def result_bytes(self) -> int:
-        """Returns the bytes of one result that is kept for its reader."""
+        """Returns the largest size in bytes of one result that waits for its reader."""
         return self.memory // 16
 
 
 def parse_size(text: str) -> int:
-    """Returns bytes, as people write them.
+    """Reads a number of bytes, as people write it.
 
     >>> parse_size("4GB"), parse_size("300 MiB"), parse_size("1.5kB")
     (4000000000, 314572800, 1500)
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    size = _SIZE.fullmatch(text.strip())
+    if size is None:
         raise Refusal(f"{text[:80]!r} is no amount of memory", accepted="4GB or 512MiB")
-    unit = found["unit"].lower()
+    unit = size["unit"].lower()
     base = 1024 if "i" in unit else 1000
     power = 0 if unit == "b" else _POWERS.index(unit[0]) + 1
-    return int(float(found["number"]) * base**power)
+    return int(float(size["number"]) * base**power)
 
 
 def limit_memory(more: int, process: int | None = None) -> bool:
-    """Lets a process have at most so many bytes beside what it has now; False where the system does not count them.
+    """Limits a process to `more` bytes beside its present data. Returns False if the system does not count them.
 
-    What is counted is the process's own data (RLIMIT_DATA of Linux), not files that it maps or address space that it
-    reserves. Whatever asks for more is refused: an allocation fails in the statement that makes it, and no other
-    process has to be killed to make room. process: a child by its number, this one if not given. The limit stays.
+    The limit counts the process's own data (RLIMIT_DATA of Linux), but no mapped files or reserved address space.
+    Beyond it, an allocation fails in the statement that makes it, and no other process has to be killed to make room.
+    process: the number of a child, None for this process. The limit stays.
     """
     status = Path(f"/proc/{process or 'self'}/status")
     if not status.is_file() or not hasattr(resource, "prlimit"):
         return False
-    found = _OWN_DATA.search(status.read_text(encoding="ascii", errors="replace"))
-    if found is None:
+    data_size = _OWN_DATA.search(status.read_text(encoding="ascii", errors="replace"))
+    if data_size is None:
         return False
-    most = int(found[1]) * 1024 + more
+    most = int(data_size[1]) * 1024 + more
     _, hard = resource.prlimit(process or 0, resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)

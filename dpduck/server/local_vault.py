@@ -1,4 +1,4 @@
-"""The vault: the private database, its store and its ledger; answers principals, and hands out released rows alone."""
+"""Vault: the private database, its store and its ledger. It answers principals, and hands out released rows alone."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from dpduck.values.quoting import quote_identifier
 CHARGED = "charge returns"
 MOST_KEYS = 1_000
 QUESTIONS, QUESTIONS_EACH, READERS = 8, 1, 4
-"""At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
+"""Questions at once, of all and of one principal, and reads of answers at once. A busy principal slows only itself."""
 
 TEXTS_OF_MEMORY = 32
-"""The part of the vault's memory that the texts of one table may have while it is made, and there are several copies
-and several principals: a computed key may have labels of thousands of characters."""
+"""The texts of one table may take 1/32 of the vault's memory while the table is made. There are several copies and
+several principals, and a computed key may have labels of thousands of characters."""
 
 STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
 READ_AT_ONCE = 2_048
-"""Rows of an answer: a batch of long texts is looked at before there are many of them."""
+"""Rows of a batch of an answer. The size of long texts is checked batch by batch, before there are many."""
 
 SERVED_KINDS = ("view",)
 
 
 class LocalVault:
-    """The vault in this process; the command line runs it in a process of its own (see vault_process)."""
+    """Vault in this process. The command line runs it in a process of its own (see vault_process)."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class LocalVault:
         memory: int = 0,
         engines: tuple[str, ...] = (),
     ) -> None:
-        """seconds: of a SELECT around released answers. memory: bytes that this process may have; 0 for all.
+        """seconds: the largest time of a SELECT around released answers. memory: bytes of this process, 0 for all.
 
-        engines: that are attached with the tables that the store knows, as name=address.
+        engines: the engines to attach, as name=address, with the tables that the store knows.
         """
         self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
         self._places = Places(QUESTIONS, QUESTIONS_EACH)
@@ -82,13 +82,13 @@ class LocalVault:
             engine = engine_of(self._connection)
             if engine is None:
                 raise InternalError("the vault has no engine")
-            self._engine: Engine = engine  # imported with this file: its first question waits for nothing
+            self._engine: Engine = engine  # imported with this file: the first question does not wait for it
             engine.limit_selects(seconds)
             for named in engines:
                 attach_known(self._connection, named)
             self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
             self._connection.execute("SET enable_external_access = false")
-            if memory:  # DuckDB goes to the disk before the system refuses: what an allocator keeps counts, too
+            if memory:  # DuckDB spills to disk before the system refuses: an allocator's reserve counts, too
                 self._connection.execute(f"SET memory_limit = '{memory // 2}B'")
         except BaseException:
             self._connection.close()
@@ -103,9 +103,9 @@ class LocalVault:
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
     ) -> Reply:
-        """Runs a dp function as this principal, looked up here: the server says who asks, not what they may.
+        """Runs a dp function for a principal. The server names the principal, and the vault looks up the permissions.
 
-        ceiling: what they were shown as its price; where it would cost more it is refused, and nothing charged.
+        ceiling: the price that the principal saw. If the call would cost more, it is refused and nothing is charged.
         """
         self._charging.principal = None
         self._grid.begin()
@@ -113,9 +113,9 @@ class LocalVault:
             caller, changes = self._book.named(principal).caller, self._known.changes
             room = partial(self._take_room, principal)
             caller = replace(caller, room=room, most_characters=self._most_characters, ceiling=ceiling)
-            known = self._known.get(caller, action, argument)
-            if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
-                return Reply(self._kept(principal, known))
+            known_sql = self._known.get(caller, action, argument)
+            if known_sql is not None:  # nothing is read or computed: it needs no place, and no point of the grid
+                return Reply(self._kept(principal, known_sql))
             self._places.take(principal, seconds)
         except DpduckError as error:
             return Reply(None, None, str(error))
@@ -133,7 +133,7 @@ class LocalVault:
         return Reply(self._kept(principal, answer.sql), answer.entry)
 
     def _kept(self, principal: str, sql: str) -> str:
-        """Returns the key under which the rows of this SQL can be had."""
+        """Remembers SQL, and returns the key for reading its rows."""
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
@@ -143,7 +143,7 @@ class LocalVault:
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
-        """Returns the rows of an answer, one answer of a principal's at a time; Refusal where they are too many."""
+        """Returns the rows of an answer, one answer of a principal at a time. Refusal if they exceed a limit."""
         with self._lock:
             sql = self._statements.get(key)
         if sql is None:
@@ -155,7 +155,7 @@ class LocalVault:
         ):
             try:
                 return _fetched(cursor, sql, most, most_bytes)
-            except Exception as error:  # while rows are read Arrow has errors of its own for those of DuckDB
+            except Exception as error:  # while rows are read, Arrow replaces DuckDB's errors by its own
                 if late():
                     raise Refusal(
                         "the SELECT takes too long over the released answers, which are kept: asking for them again "
@@ -170,7 +170,7 @@ class LocalVault:
                 ) from None
 
     def alive(self) -> bool:
-        """Tells whether DuckDB answers at all: an error of its own, in any statement, is the end of an instance."""
+        """Tells whether DuckDB still answers: an internal error, in any statement, is the end of an instance."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
@@ -181,15 +181,15 @@ class LocalVault:
         return True
 
     def well(self) -> None:
-        """Does what every question needs, a new thread, DuckDB and the ledger: it fails or hangs where they do."""
+        """Uses a new thread, DuckDB and the ledger, as every question does. It fails or hangs if they do."""
         threading.Thread(target=len, args=("",)).start()
         self.views()
         self._engine.ledger.budgets()
 
     def views(self) -> dict[str, str]:
-        """Returns the private views, the owner's first and older ones before newer, each with whose it is and a mark.
+        """Returns the private views, the owner's first and older ones before newer, each with its principal and a mark.
 
-        Both in one text, 'principal|mark'; the mark changes whenever the view's rows may have.
+        Both are in one text, 'principal|mark'. The mark changes whenever the view's rows may have changed.
         """
         kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
         with self._connection.cursor() as cursor:
@@ -201,18 +201,18 @@ class LocalVault:
         return {row[0]: row[1] for row in listed}
 
     def view(self, name: str) -> ReleasedRows:
-        """Returns a private view with its comments, without the number of its ledger entry: that is for the owner."""
-        found = self.view_with_entry(name)
-        return replace(found, comment=None if found.comment is None else LEDGER_ENTRY.sub("", found.comment))
+        """Returns a private view with its comments, without the number of its ledger entry, which is for the owner."""
+        rows = self.view_with_entry(name)
+        return replace(rows, comment=None if rows.comment is None else LEDGER_ENTRY.sub("", rows.comment))
 
     def view_with_entry(self, name: str) -> ReleasedRows:
-        """Returns a private view with its comments, all that they say."""
+        """Returns a private view with its full comments, the ledger entry included."""
         table = f"{STORE_NAME}.main.{quote_identifier(name)}"
         with self._connection.cursor() as cursor:
             if name not in self.views():
                 accepted = meant_or(name, list(self.views()), "a name of dp_releases()")
                 raise Refusal(f"there is no private view {name!r}", accepted=accepted)
-            found = _fetched(cursor, f"FROM {table}")
+            rows = _fetched(cursor, f"FROM {table}")
             comment = cursor.execute(
                 "SELECT comment FROM duckdb_tables() WHERE database_name = $1 AND table_name = $2", [STORE_NAME, name]
             ).fetchone()
@@ -222,25 +222,25 @@ class LocalVault:
                 [STORE_NAME, name],
             ).fetchall()
         return ReleasedRows(
-            found.columns, found.table, comment[0] if comment else None, tuple(row[0] for row in comments)
+            rows.columns, rows.table, comment[0] if comment else None, tuple(row[0] for row in comments)
         )
 
     def end(self) -> None:
-        """Sends away whoever waits for a place; what is at work is finished."""
+        """Refuses everyone who waits for a place. Running work is finished."""
         self._places.close()
         self._reading.close()
 
     def owner(self, action: str, argument: str | None) -> ReleasedRows:
-        """Returns the answer to a dp function for the owner, who is held to no grid and no quota."""
+        """Returns the answer to a dp function for the owner, without the grid and the quota."""
         try:
             sql = called(self._engine, OWNER, action, argument).sql
         finally:
-            self._known.forget()  # whatever it was: a policy may be another one now
+            self._known.forget()  # the call may have changed a policy
         with self._connection.cursor() as cursor:
             return _fetched(cursor, sql)
 
     def verify(self) -> int:
-        """Reads the whole ledger again; how many entries it has."""
+        """Reads and verifies the whole ledger again, and returns its number of entries."""
         self._engine.ledger.verify()
         return len(self._engine.ledger.entries())
 
@@ -250,17 +250,17 @@ class LocalVault:
             return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
 
     def close(self) -> None:
-        """Lets go of the database and of the store."""
+        """Closes the database and the store."""
         self._connection.close()
 
     def _note(self, step: str) -> None:
-        """Acts on the steps of a release: places, room, and a point of the grid before the end."""
+        """Acts on a step of a release: gives back its place or room, or waits for the grid before the end."""
         principal = getattr(self._charging, "principal", None)
-        if principal is None:  # the owner, whom nothing is hidden from
+        if principal is None:  # the owner, from whom nothing is hidden
             return
         if step == STORED:
             self._give_room_back(principal)
-        elif step == WAITING:  # who only waits takes nobody's place, not even their own
+        elif step == WAITING:  # a waiting question holds no place, not even of its own principal
             self._give_place_back(principal)
         elif step in (CHARGED, PAID):
             self._grid.looked()
@@ -271,7 +271,7 @@ class LocalVault:
             self._hold(principal)
 
     def _hold(self, principal: str) -> None:
-        """Waits for the grid; whoever only waits takes nobody's place."""
+        """Waits for the grid. A waiting question holds no place."""
         if self._grid.holds():
             self._give_place_back(principal)
             self._grid.hold()
@@ -282,14 +282,14 @@ class LocalVault:
             self._places.give_back(principal)
 
     def _take_room(self, principal: str, rows: int | None) -> int:
-        """Takes room for a release, before its charge; returns how many rows more there is room for after it.
+        """Takes room for a release before its charge. Returns the number of rows that still have room after it.
 
-        What is not stored yet counts as well. rows: 0 where answers decide how many it has: it has room while anything
-        is left. None to ask alone.
+        Releases that are not stored yet count, too. rows: 0 if the answers decide their number. Such a release has room
+        while any is left. None returns the room and takes none.
         """
-        with self._lock:  # one after the other, from the look to the note
-            releases, kept = self._engine.kept_by(principal)
-            left = self._quota.rows - kept - self._coming_rows[principal]
+        with self._lock:  # one at a time, from the check to the entry
+            releases, stored_rows = self._engine.kept_by(principal)
+            left = self._quota.rows - stored_rows - self._coming_rows[principal]
             if rows is None:
                 return max(0, left)
             for present, most, wanted, what in (

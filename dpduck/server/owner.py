@@ -1,4 +1,4 @@
-"""Finds the door of the server that serves a store: a socket beside it. What goes through it: see owner_door."""
+"""Door of the server that serves a store: a socket beside the store. See owner_door for its messages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dpduck.server.owner_door import Owner
 
 LONGEST = 100
-"""Bytes that the name of a socket may have, on every system."""
+"""The largest number of bytes of a socket's name that every system accepts."""
 
 
 def door_path(files: StoreFiles) -> Path | None:
-    """Returns the path of a store's door: beside it, or in the state directory (long names); None in memory."""
+    """Returns the path of a store's door: beside it, or for long names in the state directory. None in memory."""
     if files.store is None:
         return None
     store = files.store.resolve()
@@ -33,7 +33,7 @@ def door_path(files: StoreFiles) -> Path | None:
 
 
 def owner_of_server(files: StoreFiles) -> Owner | None:
-    """Returns the door of the server that serves a store; None where nobody serves it."""
+    """Opens the door of the server that serves a store. None if no server serves it."""
     path = door_path(files)
     if path is None or not path.is_socket():
         return None

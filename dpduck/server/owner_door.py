@@ -1,7 +1,7 @@
-"""The owner's door to a vault that serves: a socket in the file system that only the owner's account can open.
+"""Owner's door to a vault that serves: a socket in the file system that only the owner's account can open.
 
-The vault's process listens, not the public one: what comes in here may do everything that the owner may. Clients are
-dpduck's own commands, which find the door beside the store and use it instead of the files that the vault has open.
+The vault's process listens, not the public one: a client of this door may do everything that the owner may. Clients are
+dpduck's own commands. They find the door beside the store, and use it instead of the files that the vault has open.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _AT_ONCE, _LONGEST_QUESTION = 8, 2**24
 
 
 class OwnerDoor:
-    """Listens for the owner; safe to close at any time."""
+    """Listener for the owner. It may be closed at any time."""
 
     def __init__(self, vault: LocalVault, path: Path) -> None:
         self._vault, self._path = vault, path
         self._places = threading.BoundedSemaphore(_AT_ONCE)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # of a server that was killed: this one has the store
+        path.unlink(missing_ok=True)  # a killed server left it: this server has the store
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
@@ -48,7 +48,7 @@ class OwnerDoor:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """Listens no longer."""
+        """Stops listening."""
         self._path.unlink(missing_ok=True)
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -83,29 +83,27 @@ class OwnerDoor:
             "releases": self._vault.view_records,
         }
         try:
-            found = operations[message["do"]](*message["with"])
+            result = operations[message["do"]](*message["with"])
         except DpduckError as error:
             return packed({"error": str(error)})
-        except Exception:  # whatever it says could quote data
+        except Exception:  # its text could quote data
             return packed({"error": UNEXPECTED})
-        if isinstance(found, ReleasedRows):
-            return packed(rows_message(found), found.table)
-        return packed({"value": found})
+        if isinstance(result, ReleasedRows):
+            return packed(rows_message(result), result.table)
+        return packed({"value": result})
 
 
 def _same_account(client: socket.socket) -> bool:
-    """Tells whether the other end is the same user of this machine, or root; the file's mode decides where nobody can
-    say.
-    """
+    """Tells whether the client is the same user, or root. If the system cannot tell, the mode of the file decides."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
-    found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", found)
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", credentials)
     return user in (os.getuid(), 0)
 
 
 class Owner:
-    """What the owner asks of a vault that serves."""
+    """Owner's end of a connection to a vault that serves."""
 
     def __init__(self, client: socket.socket) -> None:
         self._pipe = Connection(client.detach())
@@ -114,20 +112,20 @@ class Owner:
         self._pipe.close()
 
     def call(self, action: str, argument: str | None) -> ReleasedRows:
-        """Returns the answer to a dp function, as the owner."""
+        """Runs a dp function as the owner, and returns its answer."""
         return rows_from(*self._asked("call", action, argument))
 
     def put(self, connection: duckdb.DuckDBPyConnection, name: str, action: str, argument: str | None) -> None:
-        """Creates a table of the answer to a dp function."""
+        """Creates a table with the answer to a dp function."""
         rows = self.call(action, argument)
         create_table(connection, name, list(rows.columns), rows.table)
 
     def verify(self) -> int:
-        """Reads the whole ledger again; how many entries it has."""
+        """Has the whole ledger read and verified again, and returns its number of entries."""
         return int(self._asked("verify")[0]["value"])
 
     def store(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection with a copy of the private views, and of what is known about them, as `store`."""
+        """Returns a connection with copies of the private views and of their records, in a database `store`."""
         connection = duckdb.connect(":memory:")
         connection.execute("ATTACH ':memory:' AS store")
         connection.execute("CREATE SCHEMA store.dpduck")

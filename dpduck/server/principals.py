@@ -1,6 +1,6 @@
-"""Principals, who may ask about which tables for which share of the budget.
+"""Principals, each with the tables that it may ask about and its share of the budget.
 
-Tokens are kept as hashes alone.
+Tokens are stored as hashes alone.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ RECORD = "principals"
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _RESERVED = frozenset(("owner", "dpduck"))
 _SURE = 1_000_000_000  # nanoseconds
-_TOKEN_BYTES = 32  # 256 bits from the operating system: a fast hash is enough, nothing can be guessed
+_TOKEN_BYTES = 32  # 256 bits from the operating system: a fast hash is enough, since nobody can guess them
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Someone with a token. share: of each budget, None for no limit but the budget. tables: None for every table.
+    """Holder of a token. share: its part of each budget, None for no limit but the budget. tables: None for all tables.
 
     token_hash: hexadecimal SHA-256 of the token. until: the last moment of the token, None for no end.
     """
@@ -47,12 +47,12 @@ class Principal:
     until: datetime | None = None
 
     def in_force(self, now: datetime | None = None) -> bool:
-        """Tells whether the token has not ended."""
+        """Tells whether the token is still in force."""
         return self.until is None or (now or datetime.now(UTC)) <= self.until
 
     @property
     def caller(self) -> Caller:
-        """Tells how dp() sees this principal."""
+        """Returns this principal as a caller of dp()."""
         from dpduck.store.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
 
         return Caller(self.name, owner=False, share=self.share, tables=self.tables)
@@ -62,10 +62,10 @@ Changed = Callable[[tuple[Principal, ...]], tuple[Principal, ...]]
 
 
 class PrincipalBook:
-    """The principals of one store, in its secrets; every call reads them anew, so that a revocation counts at once."""
+    """Principals of one store, in its secrets. Every call reads them anew, so that a revocation counts at once."""
 
-    def __init__(self, kept: Secrets) -> None:
-        self._kept = kept
+    def __init__(self, store_secrets: Secrets) -> None:
+        self._kept = store_secrets
 
     def add(
         self,
@@ -74,7 +74,7 @@ class PrincipalBook:
         tables: Sequence[str] | None = None,
         until: datetime | None = None,
     ) -> str:
-        """Returns a new principal; returns the token, which is not kept and cannot be shown again."""
+        """Adds a principal. Returns the token, which is not stored and cannot be shown again."""
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
             raise Refusal(
                 f"{name[:80]!r} is no name for a principal", accepted="a letter, then letters, digits, '_', '.' and '-'"
@@ -87,15 +87,15 @@ class PrincipalBook:
         return token
 
     def revoke(self, name: str) -> None:
-        """Takes a principal's token back; what was charged to the name stays charged to it."""
+        """Removes a principal with its token. Earlier charges to its name stay."""
         self._change(lambda present: _without(present, name, missing=True))
 
     def all(self) -> tuple[Principal, ...]:
-        """Returns every principal, by name."""
+        """Lists the principals, sorted by name."""
         return _read(self._kept.get(RECORD))
 
     def named(self, name: str) -> Principal:
-        """Returns the principal of this name as of now; PermissionRefusal where there is none."""
+        """Returns the principal of this name if its token is in force now. PermissionRefusal otherwise."""
         for principal in self.all():
             if principal.name == name and principal.in_force():
                 return principal
@@ -104,12 +104,12 @@ class PrincipalBook:
         )
 
     def authenticate(self, token: str) -> Principal | None:
-        """Finds the principal of a token, None for nobody's. Every hash is compared, each in constant time."""
-        given, found = hashed(token), None
+        """Finds the principal of a token in force, or None. Every hash is compared, each in constant time."""
+        token_hash, holder = hashed(token), None
         for principal in self.all():
-            if hmac.compare_digest(principal.token_hash, given):
-                found = principal
-        return found if found is None or found.in_force() else None
+            if hmac.compare_digest(principal.token_hash, token_hash):
+                holder = principal
+        return holder if holder is None or holder.in_force() else None
 
     def _change(self, change: Changed) -> None:
         while True:  # another process may write meanwhile
@@ -120,27 +120,27 @@ class PrincipalBook:
 
 
 def hashed(token: str) -> str:
-    """Hashes a token, for keeping."""
+    """Hashes a token for storage."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def parse_until(text: str) -> datetime:
-    """Returns the end of a day, or a moment, as people write it; without a zone it is UTC.
+    """Reads a date or a moment, as people write them. A date means its last second. Without a zone, it is UTC.
 
     >>> parse_until("2027-01-31").isoformat(), parse_until("2027-01-31T12:00:00+01:00").isoformat()
     ('2027-01-31T23:59:59+00:00', '2027-01-31T12:00:00+01:00')
     """
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise Refusal(f"{text[:80]!r} is no date", accepted="2027-01-31 or 2027-01-31T12:00:00+00:00") from None
     if len(text) == len("2027-01-31"):
-        found = found.replace(hour=23, minute=59, second=59)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        moment = moment.replace(hour=23, minute=59, second=59)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def parse_share(text: str) -> Fraction:
-    """Returns a share as people write it.
+    """Reads a share, as people write it.
 
     >>> parse_share("0.5"), parse_share("1/3"), parse_share("25%")
     (Fraction(1, 2), Fraction(1, 3), Fraction(1, 4))
@@ -152,11 +152,11 @@ def parse_share(text: str) -> Fraction:
 
 
 def _without(present: Sequence[Principal], name: str, *, missing: bool) -> tuple[Principal, ...]:
-    """Returns all but the one of this name; refuses where it is there and should not be, or the other way round."""
-    known = any(principal.name.lower() == name.lower() for principal in present)
-    if missing and not known:
+    """Returns all principals without this name. Refuses an absent name if `missing`, and a present name if not."""
+    is_present = any(principal.name.lower() == name.lower() for principal in present)
+    if missing and not is_present:
         raise Refusal(f"there is no principal {name[:80]!r}", accepted=", ".join(p.name for p in present) or "none yet")
-    if known and not missing:
+    if is_present and not missing:
         raise Refusal(f"there is a principal {name!r} already", accepted="another name, or dpduck principal revoke")
     return tuple(principal for principal in present if principal.name.lower() != name.lower())
 
@@ -174,7 +174,7 @@ def _plain(principal: Principal) -> dict[str, object]:
 def _read(record: bytes | None) -> tuple[Principal, ...]:
     try:
         listed = [] if record is None else json.loads(record)
-        found = [
+        principals = [
             Principal(
                 name=entry["name"],
                 share=None if entry["share"] is None else Fraction(entry["share"]),
@@ -186,11 +186,11 @@ def _read(record: bytes | None) -> tuple[Principal, ...]:
         ]
     except (ValueError, KeyError, TypeError):
         raise StoreError("the list of principals is damaged; accepted: the secrets file as last written") from None
-    return tuple(sorted(found, key=lambda principal: principal.name))
+    return tuple(sorted(principals, key=lambda principal: principal.name))
 
 
 class WatchedSecrets:
-    """Secrets in a file, read again only when the file has changed: the gate looks at every statement."""
+    """Secrets in a file, read again only after the file has changed: the gate reads them at every statement."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -200,11 +200,11 @@ class WatchedSecrets:
     def get(self, name: str) -> bytes | None:
         state = self._path.stat()
         mark = (state.st_mtime_ns, state.st_size, state.st_ino)
-        known = self._seen.get(name)
-        if known is not None and known[0] == mark:
-            return known[1]
+        seen = self._seen.get(name)
+        if seen is not None and seen[0] == mark:
+            return seen[1]
         value = self._file.get(name)
-        if time.time_ns() - state.st_mtime_ns > _SURE:  # a clock's tick may hide a second change
+        if time.time_ns() - state.st_mtime_ns > _SURE:  # one tick of the clock may hide a second change
             self._seen[name] = (mark, value)
         return value
 
@@ -215,28 +215,28 @@ class WatchedSecrets:
         return self._file.replace(name, expected, value)
 
 
-# What principals were given before.
+# Earlier answers to principals.
 
 MOST_KNOWN = 200
-"""Statements of one principal whose answers are found without looking."""
+"""The largest number of remembered statements of one principal."""
 
 
 class Known:
-    """SQL of answers that principals were given before, so that the same statement again costs no work.
+    """Cache with the SQL of earlier answers, so that the same statement again costs no work.
 
-    A stored answer depends on nothing but what the owner may change, and on who asks: the caller is a part of the key,
+    A stored answer depends only on the caller, and on facts that the owner may change. The caller is a part of the key,
     as looked up for this statement. Tables cannot change, since the database is open for reading alone.
     """
 
     def __init__(self, has_copies: Callable[[str], bool]) -> None:
-        """has_copies: whether SQL reads what is still there; copies go, and then the answer is in the store."""
+        """has_copies: whether all copies that SQL reads still exist. Without them, the answer is only in the store."""
         self.changes = 0
         self._has_copies = has_copies
         self._lock = threading.Lock()
         self._of: dict[str, OrderedDict[tuple[Caller, str], str]] = {}
 
     def get(self, caller: Caller, action: str, argument: str | None) -> str | None:
-        """Returns the SQL of an answer; None where it has to be found out."""
+        """Returns the SQL of an answer, None if the statement must run."""
         if action != "run" or argument is None:
             return None
         with self._lock:
@@ -245,7 +245,7 @@ class Known:
         return sql if sql is not None and self._has_copies(sql) else None
 
     def put(self, caller: Caller, action: str, argument: str | None, sql: str, changes: int) -> None:
-        """Keeps the SQL of a question, if the owner changed nothing since it was begun; each principal has so many."""
+        """Remembers a question's SQL if the owner changed nothing since it began. A principal's oldest entries go."""
         if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
             return
         with self._lock:
@@ -258,7 +258,7 @@ class Known:
                 mine.popitem(last=False)
 
     def forget(self) -> None:
-        """Whatever is known may be otherwise now."""
+        """Forgets all answers, since the owner may have changed something."""
         with self._lock:
             self.changes += 1
             self._of.clear()

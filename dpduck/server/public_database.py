@@ -1,8 +1,8 @@
-"""The public database: a DuckDB in memory that holds released tables and nothing else, locked, for clients to read.
+"""Public database: a DuckDB in memory that holds released tables and nothing else, locked, for clients to read.
 
-memory.main: the private views. listing: what clients may see of the catalog. answers: results of dp functions and of
-statements that ran in a runner, for the statement that asked; the gate lets nobody name them. What runs here streams:
-scans of one table whose work is bounded. Everything else runs in a runner, a process that may be killed.
+memory.main: the private views. listing: the part of the catalog that clients may see. answers: results of dp functions
+and of statements that ran in a runner, for the statement that asked. The gate lets no client name these results.
+Statements that run here stream: they scan one table with bounded work. All others run in a runner, which may be killed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LOCK = (
     "SET allow_unsigned_extensions = false",
     "SET lock_configuration = true",
 )
-"""In this order, and after everything that needs more."""
+"""The statements that lock the instance, in this order, after every step that needs more rights."""
 
 THREADS = 1
-"""Of one statement. With more, DuckDB may let another thread ask the gate for a connection's statement, and Quack's own
-thread then waits for it by looking again and again: whoever sends statements that wait takes a processor from all."""
+"""Threads of one statement. With more, DuckDB may let another thread ask the gate for a connection's statement. Quack's
+own thread then waits in a busy loop, so a client with waiting statements takes a processor from all."""
 
 _SERVED = "database_name = 'memory' AND schema_name = 'main' AND NOT internal"
 LISTINGS = {
@@ -62,10 +62,10 @@ LISTINGS = {
 
 
 class PublicDatabase:
-    """The instance that clients read; safe to use from many threads."""
+    """DuckDB instance that clients read. Many threads may use it."""
 
     def __init__(self, limits: Limits, *, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> None:
-        """prepare: what must happen before the lock, such as loading the extension that listens."""
+        """prepare: a step before the lock, such as loading the extension that listens."""
         self._limits = limits
         self._root = duckdb.connect(":memory:", config={"memory_limit": f"{limits.memory}B", "threads": THREADS})
         for database in (ANSWERS, LISTING):
@@ -87,40 +87,40 @@ class PublicDatabase:
         self._runners = Runners(limits, LOCK)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection of its own, for a reader or a listener."""
+        """Opens a connection for one reader or one listener."""
         return self._root.cursor()
 
     def close(self) -> None:
-        """Ends every statement that is at work, and forgets everything."""
+        """Ends every running statement, and drops all tables."""
         self._runners.close()
         self._root.close()
 
     def end_statements(self) -> None:
-        """Ends every statement that is at work in a runner, and takes no more."""
+        """Ends every statement that runs in a runner, and accepts no more."""
         self._runners.close()
 
     def processes(self) -> list[int]:
-        """Lists the runners' processes, whose memory can be watched."""
+        """Lists the process numbers of the runners, for watching their memory."""
         return self._runners.processes()
 
     def marks(self) -> Mapping[str, str]:
-        """Returns the private views that are here, by name as DuckDB compares names, each with its mark."""
+        """Returns the mark of each private view, by its folded name."""
         return dict(self._marks)
 
     def size(self, view: str) -> Size | None:
-        """Tells how large a private view is; None where there is no such view. view: folded."""
+        """Returns the size of a private view, None if there is no such view. view: its folded name."""
         return self._sizes.get(view)
 
     def sizes(self) -> Mapping[str, Size]:
-        """Tells how large the private views are, by name as DuckDB compares names."""
+        """Returns the size of each private view, by its folded name."""
         return dict(self._sizes)
 
     def answer_size(self, key: str) -> Size:
-        """Tells how large an answer is that was put here."""
+        """Returns the size of an answer, NOTHING if it has gone."""
         return self._kept.size(key) or NOTHING
 
     def put_view(self, name: str, mark: str, rows: ReleasedRows) -> None:
-        """Puts a private view, new or anew, with its comments."""
+        """Creates or replaces a private view, with its comments."""
         table = f"memory.main.{quote_identifier(name)}"
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
@@ -133,27 +133,27 @@ class PublicDatabase:
         self._marks[fold(name)], self._sizes[fold(name)] = mark, size_of(rows)
 
     def drop_view(self, name: str) -> None:
-        """Drops a private view that is no more."""
+        """Drops a private view."""
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS memory.main.{quote_identifier(name)}")
         self._marks.pop(fold(name), None)
         self._sizes.pop(fold(name), None)
 
     def has_answer(self, key: str) -> bool:
-        """Tells whether the answer under a key is here; if so it stays for its next reader."""
+        """Tells whether the answer under a key is here. If so, it stays for its next reader."""
         return self._kept.used(key)
 
     def put_answer(self, principal: str, key: str, rows: ReleasedRows) -> None:
-        """Keeps the rows of an answer under a key, for this principal, whose oldest answers make room for them."""
+        """Stores the rows of an answer under a key. The oldest answers of this principal make room."""
         size = size_of(rows)
-        with self._inserting.held(principal):  # one at a time: others' small ones do not wait for somebody's large ones
+        with self._inserting.held(principal):  # one lock for each principal: no one waits for another's large answer
             with self._lock:
                 if self._kept.used(key):
                     return
                 self._drop(self._kept.room_for(principal, size))
             try:
                 self._insert(key, rows)
-            except StoreError:  # whatever nobody waits for any more goes first
+            except StoreError:  # old answers, which nobody waits for, go first
                 with self._lock:
                     self._drop(self._kept.unread())
                 try:
@@ -173,14 +173,14 @@ class PublicDatabase:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> str:
-        """Runs a SELECT in a runner, within time, rows and memory; returns the key of what it found.
+        """Runs a SELECT in a runner, within limits of time, rows and memory. Returns the key of its result.
 
-        tables: what it reads, each as database and name: private views, listings, answers. letters: see shown_sql.
+        tables: the private views, listings and answers that it reads, as database and name. letters: see shown_sql.
         """
         sources = [self._source(database, name) for database, name in tables]
-        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows, given_up, letters)
+        rows = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows, given_up, letters)
         key = secrets.token_hex(20)
-        self.put_answer(principal, key, found)
+        self.put_answer(principal, key, rows)
         return key
 
     def _source(self, database: str, name: str) -> TableRead:
@@ -194,7 +194,7 @@ class PublicDatabase:
                     return ReleasedRows(columns, relation.to_arrow_table(ROWS_AT_ONCE))
                 except duckdb.OutOfMemoryException:
                     raise StoreError("the server is short of memory; accepted: the same statement later") from None
-                except duckdb.Error:  # it went between the look whether it is there and here
+                except duckdb.Error:  # it was dropped after the check that it exists
                     raise Refusal(f"there is no table {name[:200]!r}", accepted="a name of dp_releases()") from None
 
         return TableRead(table, self._marks.get(fold(name), "") if database == OWN else "", rows)
@@ -220,7 +220,7 @@ class PublicDatabase:
 
 
 def answer_name(key: str) -> str:
-    """Returns the name of an answer's table: unlike any that a statement could have."""
+    """Returns the name of an answer's table, unlike any name that a statement could contain."""
     return f"dpduck_answer_{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
 
@@ -228,10 +228,10 @@ def _answer_table(key: str) -> str:
     return f"{ANSWERS}.main.{answer_name(key)}"
 
 
-# What the public database keeps for readers who have not come yet: whose it is, how large, and what goes first.
+# Answers that wait for their readers: the principal and the size of each, and the order in which they go.
 
 YOUNG = 60.0
-"""Seconds for which an answer is surely kept from others: its reader may not have begun yet."""
+"""Seconds for which an answer never makes room for other principals: its reader may not have begun yet."""
 
 
 @dataclass(frozen=True)
@@ -242,10 +242,10 @@ class _Entry:
 
 
 class Kept:
-    """Answers by key, the longest unused first; safe to use from many threads.
+    """Answers by key, the longest unused first. Many threads may use it.
 
-    A principal has a share of the room, and makes room for what is new by what is the principal's own. Others' answers
-    go only where all of them together are too many, and only when they are not young.
+    A principal has a share of the room, and its longest unused answers make room for a new one. Answers of others go
+    only if all answers together are too many, and only if they are not young.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -254,32 +254,32 @@ class Kept:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
     def used(self, key: str) -> bool:
-        """Tells whether an answer is here; if so it counts as just used."""
+        """Tells whether an answer is here. If so, it counts as just used."""
         with self._lock:
-            found = self._entries.get(key)
-            if found is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return False
-            self._entries[key] = _Entry(found.principal, found.size, time.monotonic())
+            self._entries[key] = _Entry(entry.principal, entry.size, time.monotonic())
             self._entries.move_to_end(key)
             return True
 
     def size(self, key: str) -> Size | None:
         with self._lock:
-            found = self._entries.get(key)
-        return None if found is None else found.size
+            entry = self._entries.get(key)
+        return None if entry is None else entry.size
 
     def enter(self, principal: str, key: str, size: Size) -> None:
         with self._lock:
             self._entries[key] = _Entry(principal, size, time.monotonic())
 
     def unread(self) -> list[str]:
-        """Takes everything that is not young out, and says what it was."""
+        """Removes all answers that are not young, and returns their keys."""
         now = time.monotonic()
         with self._lock:
             return self._taken([key for key, entry in self._entries.items() if now - entry.used >= YOUNG])
 
     def room_for(self, principal: str, size: Size) -> list[str]:
-        """Takes out what has to go for something of this size, and says what it was."""
+        """Removes the answers that must make room for one of this size, and returns their keys."""
         limits, now = self._limits, time.monotonic()
         with self._lock:
             own = [key for key, entry in self._entries.items() if entry.principal == principal]
@@ -291,7 +291,7 @@ class Kept:
             return self._taken(gone)
 
     def _first(self, keys: list[str], size: Size, most: int, most_bytes: int, most_rows: int) -> list[str]:
-        """Returns the first of these that must go so that the rest and something new stay below these bounds."""
+        """Returns the first keys that must go so that the rest and a new answer stay within these bounds."""
         count, rows, used = len(keys) + 1, size.rows, size.bytes
         for key in keys:
             rows, used = rows + self._entries[key].size.rows, used + self._entries[key].size.bytes
@@ -312,7 +312,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Size:
-    """Of a table of released rows."""
+    """Size of a table of released rows."""
 
     rows: int
     columns: int
@@ -323,5 +323,5 @@ NOTHING = Size(0, 0, 0)
 
 
 def size_of(rows: ReleasedRows) -> Size:
-    """Returns the size of these rows."""
+    """Returns the size of released rows."""
     return Size(rows.table.num_rows, len(rows.columns), rows.table.nbytes)

@@ -1,8 +1,8 @@
-"""The Quack listener: DuckDB's own protocol, for the stock shell and every DuckDB client.
+"""Quack listener: DuckDB's own protocol, for the stock shell and every DuckDB client.
 
-Quack asks one function for every connection and one for every statement. The second may answer with a
-text, which runs in place of the statement: that is how the gate's SQL reaches the client, and its refusals too. Where
-a client sends rows, not a statement, any text would be a permission: there the answer is NULL.
+Quack calls one function for every connection and one for every statement. The second may return a text, which runs in
+place of the statement. This is how the gate's SQL and its refusals reach the client. If a client sends rows instead of
+a statement, any text would permit them, so the function returns NULL.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<
 
 
 _HEAD, _TAIL = b"\x01\x00\x0b\x02\x00\x20", b"\x03\x00" + b"\xff" * 9 + b"\x01" + b"\xff" * 4
-"""Around a connection's name in Quack's message that ends it, as clients of DuckDB 1.5.5 send it on DETACH."""
+"""Bytes around a connection's name in Quack's message that ends it, as DuckDB 1.5.5 clients send it on DETACH."""
 
 
 class QuackListener:
-    """Serves one public database over Quack. prepare is called before it is locked, open afterwards."""
+    """Listener of one public database over Quack. `prepare` is called before its lock, `open` afterwards."""
 
     def __init__(self, address: str, audit: Audit, limits: Limits, in_the_clear: bool = False) -> None:
         """in_the_clear: whether tokens may travel beyond this machine without TLS."""
@@ -70,7 +70,7 @@ class QuackListener:
         self._public: PublicDatabase | None = None
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Loads the extension and puts the gate before every connection and every statement."""
+        """Loads the extension, and puts the gate before every connection and every statement."""
         for name in EXTENSIONS:
             load_extension(connection, name, INSTALL)
         for name, function, arguments, result in (
@@ -80,12 +80,12 @@ class QuackListener:
             connection.create_function(
                 name, function, [VARCHAR] * arguments, result, side_effects=True, null_handling=SPECIAL
             )
-        # in full: a name of two parts could be shadowed by a macro of a client that got past the gate
+        # names in full: a macro of a client that got past the gate could shadow a name of two parts
         connection.execute(f"SET GLOBAL quack_authentication_function = 'system.main.{AUTHENTICATE}'")
         connection.execute(f"SET GLOBAL quack_authorization_function = 'system.main.{AUTHORIZE}'")
 
     def open(self, public: PublicDatabase, gate: Gate, book: PrincipalBook) -> str:
-        """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
+        """Listens, and returns the address. The server's own token is random and forgotten: nobody may use it."""
         self._sessions = Sessions(book, self._limits, forgotten=self._forgotten.put)
         self._gate, self._public = gate, public
         if is_taken(*self._at):
@@ -103,14 +103,14 @@ class QuackListener:
         return self.address
 
     def close(self) -> None:
-        """Listens no longer; statements at work are finished."""
+        """Stops listening. Running statements are finished."""
         self._forgotten.put(None)
         if self._public is not None:
             with self._public.cursor() as cursor:
                 cursor.execute(f"CALL quack_stop({quote_text(self.address)})").fetchall()
 
     def _end_forgotten(self) -> None:
-        """Ends connections by the message of their clients: Quack has no function for it."""
+        """Ends connections with the message that clients send: Quack has no function for it."""
         while (session := self._forgotten.get()) is not None:
             with suppress(OSError, http.client.HTTPException, ValueError):
                 server = http.client.HTTPConnection(*self._at, timeout=_PATIENCE)
@@ -136,7 +136,7 @@ class QuackListener:
         return True
 
     def _authorize(self, session: str | None, text: str | None) -> str | None:
-        """Returns SQL that runs in the statement's place; NULL, which Quack takes for a no, where nothing may run."""
+        """Returns SQL that runs in place of the statement, or NULL if nothing may run: Quack takes NULL for a no."""
         try:
             if session is None or text is None or self._sessions is None or self._gate is None:
                 return None
@@ -151,5 +151,5 @@ class QuackListener:
 
 
 def _stands_for_rows(text: str) -> bool:
-    """Recognises what Quack writes in place of the rows that a client wants to insert, whatever the table is called."""
+    """Recognises the text that Quack writes in place of rows that a client wants to insert into some table."""
     return text.startswith("INSERT INTO ") and text.endswith(" VALUES (NULL)")

@@ -1,9 +1,9 @@
-"""A runner: a process that runs statements of principals over copies of released tables, one at a time.
+"""Runner: a process that runs statements of principals over copies of released tables, one at a time.
 
-python runner_process.py FD. It imports nothing of dpduck, holds no token, no file and no private row, and may be
-killed at any time: that is how a statement's clock and memory are enforced, whatever DuckDB does meanwhile. This file
-also says how messages between processes are written: JSON, and an Arrow stream for rows. Nothing that is read is run
-but statements that passed the gate.
+python runner_process.py FD. It imports nothing of dpduck, and holds no token, no file and no private row. It may be
+killed at any time: this enforces a statement's limits of time and memory, whatever DuckDB does meanwhile. This file
+also has the format of messages between processes: JSON, and an Arrow stream for rows. Of the texts that a runner
+reads, it runs only statements that passed the gate.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ import pyarrow as pa
 
 Message = dict[str, Any]
 LATE, MEMORY, ROWS, BYTES, FAILED = "late", "memory", "rows", "bytes", "failed"
-"""Why a statement has no result."""
+"""Reasons for which a statement has no result."""
 
 _MEMORY = ("bad_alloc", "failed to allocate", "Cannot allocate memory", "malloc of size")
 _VALUES_AT_ONCE = 2_000_000
 ROWS_AT_ONCE = 65_536
-"""Of a batch of Arrow: DuckDB takes room for a whole batch of every column at once, however few rows there are."""
+"""Rows of an Arrow batch. DuckDB takes room for a whole batch of every column at once, however few rows there are."""
 
 _ALIGNMENT = 64
 _DECIMAL = re.compile(r"DECIMAL\([0-9]+,[0-9]+\)")
 
 
 def packed(message: Message, table: pa.Table | None = None) -> bytes:
-    """Returns a message as bytes: the length of its JSON, the JSON, the rows."""
+    """Writes a message as bytes: the length of its JSON, the JSON, the rows."""
     head = json.dumps(message).encode()
-    head += b" " * (-(4 + len(head)) % _ALIGNMENT)  # Arrow reads in place
+    head += b" " * (-(4 + len(head)) % _ALIGNMENT)  # aligned, since Arrow reads in place
     return b"".join((len(head).to_bytes(4, "big"), head, b"" if table is None else _stream(table)))
 
 
 def unpacked(data: bytes) -> tuple[Message, pa.Table | None]:
-    """Reads what packed wrote."""
+    """Reads a message from its bytes."""
     end = 4 + int.from_bytes(data[:4], "big")
     message: Message = json.loads(data[4:end])
     if end == len(data):
@@ -61,7 +61,7 @@ def _stream(table: pa.Table) -> memoryview:
 
 
 def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tuple[str, str]], rows: pa.Table) -> None:
-    """Creates a table of released rows. name: quoted, in full. columns: names and DuckDB types."""
+    """Creates a table of released rows. name: the full name, quoted. columns: names and DuckDB types."""
     listed = ", ".join(f'"{column.replace(chr(34), chr(34) * 2)}" {kind}' for column, kind in columns)
     cursor.register("dpduck_rows", rows)
     cursor.execute(f"CREATE TABLE {name} ({listed})")
@@ -69,36 +69,36 @@ def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tup
     cursor.unregister("dpduck_rows")
 
 
-def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, kept: Callable[[str], bool]) -> str:
-    """Returns the SELECT for display: columns of types that are `kept` as they are, of others the first letters, as
-    text. names: of its columns; types: of as many as are wanted.
+def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, keeps: Callable[[str], bool]) -> str:
+    """Returns a SELECT for display. Columns of types that `keeps` accepts stay unchanged. Others become text, cut to
+    `letters`. names: all columns. types: the types of the first columns, which alone are shown.
     """
     parts = []
     for place, (name, kind) in enumerate(zip(distinct(list(names))[: len(types)], types, strict=True)):
-        value = f"c{place}" if kept(kind) else f"left(CAST(c{place} AS VARCHAR), {letters})"
+        value = f"c{place}" if keeps(kind) else f"left(CAST(c{place} AS VARCHAR), {letters})"
         parts.append(f'{value} AS "{name.replace(chr(34), chr(34) * 2)}"')
     columns = ", ".join(f"c{place}" for place in range(len(names)))
     return f"SELECT {', '.join(parts)} FROM ({sql}\n) AS dpduck_shown({columns})"
 
 
 def distinct(names: list[str]) -> list[str]:
-    """Makes names distinct, as columns of a table are: a name that comes again gets a number.
+    """Makes names distinct, as column names of a table are. A repeated name gets a number.
 
     >>> distinct(["n", "N", "m"])
     ['n', 'N_1', 'm']
     """
     taken: dict[str, int] = {}
-    found = []
+    distinct_names = []
     for name in names:
         folded = name.lower()
         taken[folded] = taken.get(folded, -1) + 1
-        found.append(name if not taken[folded] else f"{name}_{taken[folded]}")
-    return found
+        distinct_names.append(name if not taken[folded] else f"{name}_{taken[folded]}")
+    return distinct_names
 
 
 @contextmanager
 def clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callable[[], bool]]:
-    """Interrupts the cursor when its time is over; yields whether it was."""
+    """Interrupts the cursor when its time is over. Yields a function that tells whether this has happened."""
     rung = threading.Event()
 
     def ring() -> None:
@@ -116,7 +116,7 @@ def clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callabl
 
 
 class Instance:
-    """The instance of a runner, and what it is told to do."""
+    """DuckDB instance of a runner, with a method for each message."""
 
     def __init__(self, setup: list[str], memory: str, threads: int) -> None:
         self._root = duckdb.connect(":memory:", config={"memory_limit": memory, "threads": threads})
@@ -135,8 +135,8 @@ class Instance:
             try:
                 return _result(cursor, message)
             except (duckdb.FatalException, duckdb.InternalException) as error:
-                raise EOFError from error  # the instance is of no use any more
-            except Exception as error:  # while rows are read Arrow has errors of its own for those of DuckDB
+                raise EOFError from error  # the instance cannot be used any more
+            except Exception as error:  # while rows are read, Arrow replaces DuckDB's errors by its own
                 said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
                 memory = isinstance(error, (MemoryError, duckdb.OutOfMemoryException))
                 memory = memory or any(word in said for word in _MEMORY)
@@ -147,7 +147,7 @@ def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Messag
     sql = message["sql"]
     if message.get("letters") is not None:
         bound = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT 0")
-        short = frozenset(message["short"])  # names of types; this process has no table of them
+        short = frozenset(message["short"])  # names of types: this process has no table of types
         types = [_DECIMAL.sub("DECIMAL", str(kind)) for kind in bound.types]
         sql = shown_sql(sql, bound.columns, types, message["letters"], short.__contains__)
     relation = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT {message['rows'] + 1}")
@@ -167,15 +167,15 @@ def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Messag
 
 
 def end_with(descriptor: int) -> None:
-    """Ends the process when the other end of its pipe is gone, whatever DuckDB does: nobody would end it any more."""
+    """Ends the process when the other end of its pipe is gone, whatever DuckDB does. Nobody else would end it then."""
     poller = select.poll()
-    poller.register(descriptor, 0)  # whether it hangs up is told always
+    poller.register(descriptor, 0)  # poll always reports a hang-up
     poller.poll()
     os._exit(0)
 
 
 def main(descriptor: int) -> None:
-    """Does what the other end of the pipe asks for, until it hangs up."""
+    """Carries out messages from the pipe until its other end hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
     pipe = Connection(descriptor)
@@ -192,7 +192,7 @@ def main(descriptor: int) -> None:
             else:
                 pipe.send_bytes(packed(*runner.run(message)))
     except (EOFError, OSError, MemoryError, duckdb.Error):
-        return  # the other end sees that nobody is here any more, and starts another
+        return  # the other end sees that this process has gone, and starts another
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runners: processes in which statements of principals run, each killed where it takes too long or too much memory."""
+"""Runners: processes that run statements of principals, each killed if it takes too long or too much memory."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import NAMES, sql_type
 
 GRACE = 1.0
-"""Seconds in which a runner whose time is over may still say so; then it is killed."""
+"""Seconds in which a runner may still report that its time is over. Then it is killed."""
 
 KINDNESS, BEHIND = 5, 12
-"""How far runners stand back behind readers for the processor, in steps of nice: those of principals who work now and
-then, and those of principals who worked for more than places.PROMPT lately. Clocks run on, so nobody may starve there.
-No process gets back from there."""
+"""Steps of nice by which runners yield the processor to readers. BEHIND is for principals with more than limits.PROMPT
+seconds of recent work. Time limits run on, so no runner may starve. No process returns to fewer steps."""
 
 KILLED = 1.0
-"""Seconds of work that a runner counts which had to be killed: another one has to be started."""
+"""Seconds of work that a killed runner adds to its principal: another runner has to be started."""
 
 BESIDE = 192 * 2**20
-"""Bytes that a runner may have beside DuckDB's own limit: results, texts, Arrow's copies."""
+"""Bytes that a runner may have beside DuckDB's own limit, for results, texts and Arrow's copies."""
 
 ENDED, NOT_BEGUN = "ended", "not begun"
 _SETUP_SECONDS = 60.0
@@ -47,7 +46,7 @@ _LOOK_AGAIN = 0.1
 
 @dataclass(frozen=True)
 class TableRead:
-    """A table that a statement reads. table: its name in full. mark: changes with its rows; "" for those of one run."""
+    """Table that a statement reads. table: its full name. mark: changes with its rows, "" for a table of one run."""
 
     table: str
     mark: str
@@ -55,7 +54,7 @@ class TableRead:
 
 
 class Runners:
-    """A pool of runners; safe to use from many threads."""
+    """Pool of runners. Many threads may use it."""
 
     def __init__(self, limits: Limits, lock: Sequence[str]) -> None:
         """lock: the statements that lock an instance."""
@@ -82,15 +81,15 @@ class Runners:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> ReleasedRows:
-        """Returns the rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given
-        up. letters: see shown_sql.
+        """Returns the rows of a SELECT over these tables. Refusal if it exceeds a limit, or if it is given up.
+        letters: see shown_sql.
         """
         most: Message = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes, "letters": letters}
         if letters is not None:
             most["short"] = [*(name for name in NAMES if sql_type(name).is_short), "DECIMAL"]
         with self._places.place(principal, seconds, given_up):
             used, message, table = self._tried(principal, sql, sources, most, given_up)
-            if used and message.get("why") == runner_process.MEMORY:  # allocators keep what earlier statements needed
+            if used and message.get("why") == runner_process.MEMORY:  # allocators keep memory of earlier statements
                 _, message, table = self._tried(principal, sql, sources, most, given_up)
         if table is None:
             raise self._refusal(message, seconds, rows)
@@ -99,13 +98,13 @@ class Runners:
     def _tried(
         self, principal: str, sql: str, sources: Sequence[TableRead], most: Message, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
-        """Returns whether the runner was used before, and its answer."""
+        """Runs a SELECT once. Returns whether the runner was used before, and its answer."""
         start = time.monotonic()
         try:
             runner = self._taken(principal)
-        except OSError:  # a new one was killed while it began, or the system has no room for it
+        except OSError:  # a new runner was killed at its start, or the system has no room for it
             return False, {"why": NOT_BEGUN}, None
-        self._places.owe(principal, start - time.monotonic())  # to wait for a process to start is no work
+        self._places.owe(principal, start - time.monotonic())  # the wait for the start of a process is no work
         used, runner.used = runner.used, True
         prompt = max(0.0, PROMPT - self._places.debt(principal))
         try:
@@ -116,7 +115,7 @@ class Runners:
         except TimeoutError:
             message, table = {"why": runner_process.LATE}, None
             runner.kill()
-        except OSError:  # it died: of memory, or of an error that is fatal to DuckDB
+        except OSError:  # it died for want of memory, or of an error that is fatal to DuckDB
             message, table = {"why": ENDED}, None
             runner.kill()
         except BaseException:
@@ -127,7 +126,7 @@ class Runners:
         return used, message, table
 
     def close(self) -> None:
-        """Ends every runner, whatever it does; who waits is told."""
+        """Ends every runner, whatever it does. Waiting statements are refused."""
         self._places.close()
         with self._lock:
             self._closed = True
@@ -136,14 +135,12 @@ class Runners:
             runner.kill()
 
     def processes(self) -> list[int]:
-        """Lists the processes of the runners, whose memory can be watched."""
+        """Lists the process numbers of the runners, for watching their memory."""
         with self._lock:
             return [runner.process.pid for runner in self._all]
 
     def _taken(self, principal: str) -> _Runner:
-        """Returns a runner of this principal's own, or one that nobody used yet: nobody waits because another's was
-        killed.
-        """
+        """Returns a principal's own runner, or an unused one: nobody waits because another's runner was killed."""
         behind = self._places.debt(principal) > PROMPT
         spare = None
         with self._lock:
@@ -157,7 +154,7 @@ class Runners:
             if not behind and (own is None or own.behind):
                 spare, self._spare = self._spare, None
             gone = [own] if own is not None and own.behind and not behind else []
-            if own is None:  # so many processes, beside the spare one
+            if own is None:  # a bounded number of processes, beside the spare one
                 while self._idle and len(self._all) - (self._spare is not None) - len(gone) >= self._limits.runners:
                     gone.append(self._idle.pop(0)[1])
             self._all.difference_update(gone)
@@ -180,7 +177,7 @@ class Runners:
         return runner
 
     def _start_a_spare(self) -> None:
-        """Starts a runner for whoever needs a new one next, beside the statement that runs meanwhile."""
+        """Starts an unused runner for the next need, while the present statement runs."""
 
         def start() -> None:
             runner = None
@@ -225,7 +222,7 @@ class Runners:
 
 
 class _Runner:
-    """One process and what it holds."""
+    """Process of a runner, with the tables that it holds."""
 
     def __init__(self, setup: Sequence[str], limits: Limits, kindness: int) -> None:
         ours, theirs = socket.socketpair()
@@ -250,14 +247,14 @@ class _Runner:
             raise
 
     def provide(self, sources: Sequence[TableRead], most: int) -> None:
-        """Gives the runner the tables that it does not hold as they are now, and takes the longest unused away."""
+        """Sends missing and changed tables to the runner. Drops tables of one run, and longest unused ones for room."""
         gone = [table for table, (mark, _) in self._held.items() if not mark]
         wanted = {source.table for source in sources}
         gone += [s.table for s in sources if s.table in self._held and self._held[s.table][0] != s.mark]
         missing = [(s, s.rows()) for s in sources if s.table not in self._held or s.table in gone]
         size = sum(rows.table.nbytes for _, rows in missing)
         for table in [table for table in self._held if table not in wanted and table not in gone]:
-            if sum(held for name, (_, held) in self._held.items() if name not in gone) + size <= most:
+            if sum(nbytes for name, (_, nbytes) in self._held.items() if name not in gone) + size <= most:
                 break
             gone.append(table)
         if gone:
@@ -273,9 +270,9 @@ class _Runner:
     def asked(
         self, message: Message, seconds: float, prompt: float = math.inf, given_up: GivenUp = never
     ) -> tuple[Message, pa.Table | None]:
-        """Returns the answer to a message; TimeoutError where it does not come, OSError where nobody is there any more.
+        """Returns the answer to a message. TimeoutError if none comes in time, OSError if the process has ended.
 
-        prompt: seconds after which the work stands back. given_up: asked from time to time whether the caller has gone.
+        prompt: seconds until the process stands back. given_up: whether the caller has gone, asked from time to time.
         """
         self._send(message)
         start = time.monotonic()
@@ -293,13 +290,13 @@ class _Runner:
             raise ConnectionResetError from None
 
     def stand_back(self) -> None:
-        """Lets everybody else have the processor first, from now on."""
+        """Lets all others have the processor first, from now on."""
         if not self.behind:
             self.behind = True
             stand_back(BEHIND, self.process.pid)
 
     def kill(self) -> None:
-        """Ends the process; who waits for an answer is told at once."""
+        """Ends the process. A wait for an answer ends at once."""
         self.alive = False
         self.process.kill()
         self.process.wait()

@@ -1,4 +1,4 @@
-"""Connections of clients that are known by a name of their own: whose each is, how many, and for how long."""
+"""Connections of clients, each with a name: their principals, their number and their lifetime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MINUTE = 60.0
 
 @dataclass
 class _Session:
-    """Whose it is, when it began and when it was used last."""
+    """Principal of a connection, its start and its last use."""
 
     name: str
     token_hash: str
@@ -27,10 +27,10 @@ class _Session:
 
 
 class Sessions:
-    """Whose connection is whose; of too many a principal's own go first, the longest unused before others.
+    """Principal of each connection. Of too many, in all or of one principal, the longest unused ones are forgotten.
 
-    Quack keeps a connection until its client ends it, which one that is killed never does: so those that are forgotten
-    here are ended, and each principal may open so many in a minute. Over the web they end by themselves, too.
+    Quack keeps a connection until its client ends it, and a killed client never does. So forgotten connections are
+    ended, and each principal may open a limited number in a minute. Over the web they also end by themselves.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Sessions:
         life: float = math.inf,
         idle: float = math.inf,
     ) -> None:
-        """forgotten: told of each connection that is not known any longer. life, idle: seconds until one ends."""
+        """forgotten: called for each forgotten connection. life, idle: seconds until one ends, in all and if unused."""
         self._book, self._limits, self._clock, self._forgotten = book, limits, clock, forgotten
         self._life, self._idle = life, idle
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Sessions:
         self._opened: dict[str, deque[float]] = {}
 
     def begin(self, session: str, token: str) -> Principal | None:
-        """Notes a connection if the token is somebody's; Refusal where that principal opens too many."""
+        """Registers a connection if the token belongs to a principal. Refusal if that principal opens too many."""
         principal = self._book.authenticate(token)
         if principal is None:
             return None
@@ -79,20 +79,20 @@ class Sessions:
         opened.append(now)
 
     def principal(self, session: str) -> Principal:
-        """Finds the principal of a connection, as long as its token is in force."""
+        """Finds the principal of a connection while its token is in force. PermissionRefusal otherwise."""
         with self._lock:
-            known, now = self._known.get(session), self._clock()
-            if known is not None and (now - known.began >= self._life or now - known.used >= self._idle):
+            connection, now = self._known.get(session), self._clock()
+            if connection is not None and (now - connection.began >= self._life or now - connection.used >= self._idle):
                 self._forget(session)
-                known = None
-            if known is not None:
-                known.used = now
+                connection = None
+            if connection is not None:
+                connection.used = now
                 self._known.move_to_end(session)
-                self._own[known.name].move_to_end(session)
-        if known is None:
+                self._own[connection.name].move_to_end(session)
+        if connection is None:
             raise PermissionRefusal("this connection is not known any longer", accepted="ATTACH again")
-        principal = self._book.named(known.name)
-        if principal.token_hash != known.token_hash:
+        principal = self._book.named(connection.name)
+        if principal.token_hash != connection.token_hash:
             raise PermissionRefusal("this token was revoked", accepted="a token that is in force")
         return principal
 
@@ -103,6 +103,6 @@ class Sessions:
                 self._forget(session)
 
     def _forget(self, session: str) -> None:
-        known = self._known.pop(session)
-        self._own[known.name].pop(session, None)
+        connection = self._known.pop(session)
+        self._own[connection.name].pop(session, None)
         self._forgotten(session)

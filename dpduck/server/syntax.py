@@ -1,8 +1,8 @@
-"""DuckDB's own parser as a function: text to tree, tree to text. What it reads is what the public database will run.
+"""DuckDB's own parser as a function: text to tree, tree to text. The public database reads texts in the same way.
 
-What a served statement may be made of is listed by name; everything that is not here is refused. The public database
-holds released tables alone, so these lists do not guard private rows: the vault does. They keep a client from files,
-the network, settings, the catalog of others' answers, and from memory without bound.
+The parts of served statements are listed by name, and everything that is not here is refused. The public database holds
+released tables alone, so the vault guards private rows, and these lists do not. They keep a client from files, the
+network, settings, the catalog of others' answers, and from unbounded memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpduck.values.served_functions import TABLE
 Tree = dict[str, Any]
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
 DEEPEST = 60
-"""Brackets inside brackets, and words like NOT in a row: no parser is given more than it can bear."""
+"""The largest depth of nested brackets and CASE: no parser gets more than it can bear. See _LONGEST_PREFIX for NOT."""
 
 _OURS = re.compile(
     r"\s*(SELECT\s+WITH\s+DIFFERENTIAL_PRIVACY|(CREATE|CREATE\s+OR\s+REPLACE|DROP|REFRESH)\s+PRIVATE|"
@@ -44,11 +44,11 @@ _COLUMNS = (
     """SELECT column_name, data_type AS column_type, 'YES' AS "null", CAST(NULL AS VARCHAR) AS "key", """
     """CAST(NULL AS VARCHAR) AS "default", concat_ws('; ', privacy_unit, domain, clamp) AS extra """
 )
-"""With the columns that DuckDB's own DESCRIBE has."""
+"""The SELECT list for DESCRIBE, with the columns of DuckDB's own DESCRIBE."""
 
 
 def in_selects(text: str) -> str:
-    """DESCRIBE name and SHOW TABLES as SELECTs over dp_columns; any other text as it is.
+    """Rewrites DESCRIBE name and SHOW TABLES as SELECTs over dp_columns, and leaves other texts unchanged.
 
     >>> in_selects("SHOW TABLES")
     'SELECT DISTINCT table_name AS name FROM dp_columns() ORDER BY name'
@@ -62,7 +62,7 @@ def in_selects(text: str) -> str:
 
 
 def is_ours(text: str) -> bool:
-    """Tells whether a statement is one of dp(), which the gate takes inside of it.
+    """Tells whether a statement is one of dp(): the gate takes it inside dp('..').
 
     >>> is_ours("SELECT WITH DIFFERENTIAL_PRIVACY .."), is_ours("SELECT 1")
     (True, False)
@@ -71,7 +71,7 @@ def is_ours(text: str) -> bool:
 
 
 class Syntax:
-    """An empty DuckDB that only parses; safe to use from many threads."""
+    """Empty DuckDB that only parses. Many threads may use it."""
 
     def __init__(self) -> None:
         self._root = duckdb.connect(":memory:", config={"threads": 1})
@@ -83,7 +83,7 @@ class Syntax:
         self._table = self.tree("FROM c.s.t")["from_table"]
 
     def tree(self, text: str, *, longest: int = 100_000) -> Tree:
-        """Returns the one query that the text holds; a Refusal for anything else."""
+        """Parses a text that holds one query. Refusal for any other text."""
         require_bounded(text, longest)
         with self._cursor() as cursor:
             try:
@@ -97,7 +97,7 @@ class Syntax:
         return _only_query(parsed, text)
 
     def text(self, tree: Tree) -> str:
-        """Returns SQL for a tree, as DuckDB writes it."""
+        """Writes a tree as SQL, in DuckDB's own form."""
         whole = {"error": False, "statements": [{"node": tree, "named_param_map": []}]}
         with self._cursor() as cursor:
             try:
@@ -107,22 +107,22 @@ class Syntax:
         return "" if row is None else str(row[0])
 
     def named(self, table: Tree, catalog: str, schema: str, name: str) -> Tree:
-        """Returns the same source of rows, its sample and aliases included, with its table's name in full."""
-        made = table | {"catalog_name": catalog, "schema_name": schema, "table_name": name}
-        if "qualified_name" in made:  # of DuckDB 2.0
-            made["qualified_name"] = {"path": [catalog, schema, name]}
-        return made
+        """Returns the same source of rows, with its sample and aliases, and with its table's name in full."""
+        source = table | {"catalog_name": catalog, "schema_name": schema, "table_name": name}
+        if "qualified_name" in source:  # in DuckDB 2.0
+            source["qualified_name"] = {"path": [catalog, schema, name]}
+        return source
 
     def table(self, catalog: str, schema: str, name: str, alias: str, columns: Sequence[str]) -> Tree:
         """Returns a named table as a source of rows."""
-        made = dict(self._table)
-        made |= {"catalog_name": catalog, "schema_name": schema, "table_name": name, "alias": alias}
-        if "qualified_name" in made:  # of DuckDB 2.0
-            made["qualified_name"] = {"path": [part for part in (catalog, schema, name) if part]}
-        return made | {"column_name_alias": list(columns)}
+        source = dict(self._table)
+        source |= {"catalog_name": catalog, "schema_name": schema, "table_name": name, "alias": alias}
+        if "qualified_name" in source:  # in DuckDB 2.0
+            source["qualified_name"] = {"path": [part for part in (catalog, schema, name) if part]}
+        return source | {"column_name_alias": list(columns)}
 
     def values(self, expressions: Sequence[Tree], names: Sequence[str], result_sql: str) -> Any:
-        """Evaluates constant expressions under these names, and SQL over the names."""
+        """Evaluates constant expressions, and then an SQL expression over their names."""
         tree = self.tree("SELECT 1")
         given = [dict(expression, alias=name) for expression, name in zip(expressions, names, strict=True)]
         sql = self.text(dict(tree, select_list=given)) if given else "SELECT 1"
@@ -145,15 +145,15 @@ class Syntax:
 
 
 def require_bounded(text: str, longest: int) -> None:
-    """Refuses a text that is too long or too deep, in one pass and without recursion."""
+    """Refuses a text that is too long or too deep, in linear time and without recursion."""
     if len(text) > longest:
         raise Refusal(f"the statement has {len(text)} characters", accepted=f"at most {longest}")
     if "\x00" in text:
         raise Refusal("the statement has a NUL character", accepted="text without it")
     depth = 0
     for match in _BRACKETS.finditer(text):
-        found = match[0].lower()
-        depth += 1 if found in ("(", "[", "{", "case") else -1
+        bracket = match[0].lower()
+        depth += 1 if bracket in ("(", "[", "{", "case") else -1
         depth = max(depth, 0)
         if depth > DEEPEST:
             raise Refusal(
@@ -182,7 +182,7 @@ def _only_query(parsed: Any, text: str) -> Tree:
 
 
 def _complaint(parsed: Any) -> str:
-    """Says what is wrong in our words and DuckDB's: its own quote nothing but the statement."""
+    """Returns the complaint in our words and in DuckDB's words, which quote only the statement."""
     if parsed.get("error_type") != "parser":
         return "this statement is refused"
     said = " ".join(str(parsed.get("error_message", "")).split())[:200]
@@ -194,8 +194,8 @@ def _position(parsed: Any, text: str) -> Position | None:
     return position_in(text, int(place)) if place.isascii() and place.isdigit() and int(place) <= len(text) else None
 
 
-SCALAR = frozenset(one.name for one in TABLE if one.served and not one.aggregate)
-AGGREGATE = frozenset(one.name for one in TABLE if one.served and one.aggregate)
+SCALAR = frozenset(function.name for function in TABLE if function.served and not function.aggregate)
+AGGREGATE = frozenset(function.name for function in TABLE if function.served and function.aggregate)
 ANALYST_MACROS = frozenset(
     (
         "dp_cells_stderr",
@@ -206,13 +206,13 @@ ANALYST_MACROS = frozenset(
         "dp_sum_interval",
     )
 )
-"""Of sql/macros.sql, which the public database has; dp_margin is a table macro and named apart."""
+"""Macros of sql/macros.sql, which the public database has. The table macro dp_margin is named separately."""
 
 SHIPPED_MACROS = frozenset(
     ("dp_conjunction", "dp_disjunction", "dp_haar_weight", "dp_in_range", "dp_key", "dp_label_number", "dp_parity",
      "dp_shared", "dp_sketch_hash", "dp_sum_stderr")
 )  # fmt: skip
-"""Of sql/macros, for released projections and summaries; dp_released is not for clients."""
+"""Macros of sql/macros, for released projections and summaries. dp_released is not for clients."""
 
 MARGIN = "dp_margin"
 TABLE_MACROS = {
@@ -223,19 +223,19 @@ TABLE_MACROS = {
     "dp_sketch_estimates": (2, 1, "'name_of_sketch', ['label']"),
     "dp_sketch_point": (2, 1, "'name_of_sketch', ['label']"),
 }
-"""Macros that read tables by name: how many arguments they have, how many of them, the first, are names; an example."""
+"""Macros that read tables by name: the number of arguments, the number of names at their start, and an example."""
 
 SEEDED = frozenset(("dp_decode", "dp_project", "dp_project_all"))
-"""Those whose first name stands for a second table too, with SEED after its name."""
+"""Macros that also read a second table: its name is the first table's name with SEED appended."""
 
 SEED = "_seed"
 FUNCTIONS = SCALAR | AGGREGATE | ANALYST_MACROS | SHIPPED_MACROS
-STREAMED = frozenset(one.name for one in TABLE if one.served and one.streams)
-"""What a statement may have that streams in the public database itself: constant time for a row but for the length of
-its text, and no text that is longer than what it is made of. Statements with anything else run in a runner."""
+STREAMED = frozenset(function.name for function in TABLE if function.served and function.streams)
+"""Functions of statements that stream in the public database itself. Each takes constant time for a row, apart from the
+length of its texts, and returns no text longer than its inputs. Statements with other functions run in a runner."""
 
 CONSTANT_FUNCTIONS = frozenset(("-", "array_value", "list_value", "row"))
-"""What the arguments of dp functions may call: signs of numbers, and lists of keys and tuples."""
+"""Functions in the arguments of dp functions: signs of numbers, and lists of keys and tuples."""
 
 ROW_FUNCTIONS = frozenset(("range", "generate_series", "unnest"))
 """Table functions that read nothing."""
@@ -247,7 +247,7 @@ CATALOG_FUNCTIONS = {
     "duckdb_schemas": "schemas",
     "duckdb_databases": "databases",
 }
-"""Table functions that stock clients list the catalog with: what runs reads a view of private views alone instead."""
+"""Table functions that list the catalog for stock clients. The SQL that runs lists private views alone instead."""
 
 CATALOG_TABLES = {
     ("", "duckdb_tables"): "tables",
@@ -270,11 +270,11 @@ OPERATORS = frozenset(
      "OPERATOR_NULLIF", "ARRAY_EXTRACT", "ARRAY_SLICE", "ARRAY_CONSTRUCTOR", "STRUCT_EXTRACT", "ARROW",
      "GROUPING_FUNCTION", "OPERATOR_CAST", "OPERATOR_UNPACK")
 )  # fmt: skip
-"""Kinds of operators. Not OPERATOR_TRY: with COALESCE in it DuckDB 1.5 writes beyond the end of a vector, which may end
-the process that runs it, or do worse."""
+"""Kinds of operators, without OPERATOR_TRY: with COALESCE inside, DuckDB 1.5 writes beyond the end of a vector. This
+may end the process, or do worse."""
 
 CONSTANT_EXPRESSIONS = frozenset(("CONSTANT", "FUNCTION", "OPERATOR", "CAST", "TYPE"))
-"""What the arguments of dp functions are made of."""
+"""Kinds of expressions in the arguments of dp functions."""
 
 QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE"))
 SOURCES = frozenset(("BASE_TABLE", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"))
@@ -286,7 +286,7 @@ TYPES = frozenset(
     ("DECIMAL_TYPE_INFO", "LIST_TYPE_INFO", "STRUCT_TYPE_INFO", "STRING_TYPE_INFO", "GENERIC_TYPE_INFO",
      "ARRAY_TYPE_INFO", "ANY_TYPE_INFO", "INTEGER_LITERAL_TYPE_INFO", "UNBOUND_TYPE_INFO")
 )  # fmt: skip
-"""Names of kinds in DuckDB's own parse tree, as json_serialize_sql writes it."""
+"""Names of kinds in DuckDB's own parse tree, as json_serialize_sql writes them."""
 
 WORDS_FOR = {
     "SHOW_REF": "SUMMARIZE, SHOW of anything but TABLES, and DESCRIBE of anything but a table's name are",
@@ -296,14 +296,14 @@ WORDS_FOR = {
     "DELIM_GET": "this source of rows is",
     "COLUMN_DATA": "this source of rows is",
 }
-"""How a refusal calls what clients may have meant in good faith."""
+"""The words of a refusal for kinds that clients may use in good faith."""
 
 
 # Parts of DuckDB's parse tree, alike for DuckDB 1.5 and 2.0.
 
 
 def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
-    """Returns catalog, schema and name, folded, of a table or function; DuckDB 2.0 writes them as one path."""
+    """Returns the folded catalog, schema and name of a table or function. DuckDB 2.0 writes them as one path."""
     named = node.get("qualified_name")
     parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
     if named is not None:
@@ -318,7 +318,7 @@ def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str,
 
 
 def children_of(call: Tree) -> list[Tree]:
-    """Returns a function's arguments, whose names are their aliases; DuckDB 2.0 keeps names and expressions apart."""
+    """Returns a function's arguments, with their names as aliases. DuckDB 2.0 keeps names and expressions apart."""
     if "arguments" in call:
         return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
     return list(call["children"])

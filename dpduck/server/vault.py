@@ -1,6 +1,6 @@
-"""What the public database knows of the vault, and what passes between the two.
+"""Interface of the vault to the public database, and the messages between the two.
 
-The vault itself is local_vault, which runs in a process of its own: nothing that counts is imported here.
+The vault itself is local_vault, which runs in a process of its own. No code that counts is imported here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dpduck.store.cursors import Ceiling
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of a question. key: under which its rows can be had, None where it was refused.
+    """Outcome of a question. key: the key for reading its rows, None if it was refused.
 
-    charged: the ledger entry that it made, if it made one. refused: the one line for the client.
+    charged: its ledger entry, if it made one. refused: the one line for the client.
     """
 
     key: str | None
@@ -28,7 +28,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class ReleasedRows:
-    """Released rows. columns: names and DuckDB types. comment, comments: of a view and of its columns."""
+    """Released rows. columns: names and DuckDB types. comment, comments: those on a view and on its columns."""
 
     columns: tuple[tuple[str, str], ...]
     table: pa.Table
@@ -37,7 +37,7 @@ class ReleasedRows:
 
 
 class Vault(Protocol):
-    """What the public database knows of the vault."""
+    """Vault, as the public database sees it."""
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
@@ -52,21 +52,21 @@ class Vault(Protocol):
     def close(self) -> None: ...
 
 
-# What messages between the public database and the vault say; how they are written: see runner_process. None is ever
-# run.
+# The contents of messages between the public database and the vault. runner_process has their format. No message is
+# ever run.
 
 
 def rows_message(rows: ReleasedRows) -> Message:
-    """Returns all of released rows but its table."""
+    """Returns the message for released rows, without their table."""
     return {"columns": rows.columns, "comment": rows.comment, "comments": rows.comments}
 
 
 def rows_from(message: Message, table: pa.Table | None) -> ReleasedRows:
-    """Reads rows from what rows_message and its table were."""
+    """Reads released rows from their message and their table."""
     columns = tuple((str(name), str(kind)) for name, kind in message["columns"])
     return ReleasedRows(columns, table, message["comment"], tuple(message["comments"]))
 
 
 def reply_from(message: Message) -> Reply:
-    """Returns a Reply from its fields."""
+    """Reads a Reply from its message."""
     return Reply(message["key"], message["charged"], message["refused"])

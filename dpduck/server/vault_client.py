@@ -1,6 +1,6 @@
-"""The public database's side of the pipe to the vault's process.
+"""Client of the vault's process: the public database's side of the pipe.
 
-It opens a vault, and another one where that has ended.
+It opens a vault, and another one if the first has ended.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ ENDED = "the vault's process ended; accepted: the same statement again, which pa
 _PATIENCE = 60.0
 _LAST_RELEASES = 45.0
 WATCH = 15.0, 60.0
-"""Seconds between two looks at the process, and after which one that is not well at any look is ended."""
+"""Seconds between two checks of the process, and seconds of failed checks after which it is ended."""
 
 IDLE_AFTER = 5.0
-"""Seconds after which a process begins that waits beside a vault: its imports take nothing from the first answers."""
+"""Seconds until an idle process starts beside a vault, so that its imports do not slow the first answers."""
 
 Answer = tuple[Message, pa.Table | None]
 
 
 class _Ended(StoreError):
-    """The process ended while it was asked."""
+    """Error for the end of the process during a question."""
 
 
 class VaultProcess:
-    """A vault in a process of its own, which begins here and is waited for when it is asked; safe for many threads."""
+    """Vault in a process of its own. It starts here, and the first question waits for it. Many threads may use it."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class VaultProcess:
         watch: tuple[float, float] = WATCH,
         idle: IdleVault | None = None,
     ) -> None:
-        """idle: a process that begins already. Then another one always waits, for when the vault dies."""
+        """idle: a process that has already started. If given, another one always waits to replace a dead vault."""
         self._kindness = os.nice(0) + KINDNESS
-        told = {"database": str(database), "store": None if store is None else str(store), "kindness": self._kindness}
-        self._opening = packed({**told, "keeping": asdict(keeping or Keeping())})
+        setup = {"database": str(database), "store": None if store is None else str(store), "kindness": self._kindness}
+        self._opening = packed({**setup, "keeping": asdict(keeping or Keeping())})
         self._idle, self._keeps_idle = idle, idle is not None
         self._lock, self._again = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
@@ -68,17 +68,17 @@ class VaultProcess:
         threading.Thread(target=self._watch, args=watch, daemon=True).start()
 
     def wait(self) -> None:
-        """Waits until the process is ready; StoreError where it cannot be."""
+        """Waits until the process is ready. StoreError if it cannot be."""
         with self._lock:
             self._require_ready()
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
     ) -> Reply:
-        """Asks, and waits so long; the release goes on where that is not enough.
+        """Asks a question, and waits up to `seconds`. The release goes on if it takes longer.
 
-        A question at work in a process that ends is asked once again, which pays once at most. Those are asked one by
-        one: the one that ended the process ends it for itself alone.
+        If the process ends during a question, the question is asked once again, which pays once at most. Such questions
+        are asked one by one: a question that ends the process again fails alone.
         """
         given = principal, action, argument, seconds, ceiling
         try:
@@ -102,7 +102,7 @@ class VaultProcess:
         return rows_from(*self._call("view", name))
 
     def close(self) -> None:
-        """Ends the process once its releases at work are finished."""
+        """Ends the process after its running releases. Kills it if they take too long."""
         self._closing.set()
         self._end_idle()
         with suppress(OSError):
@@ -121,7 +121,7 @@ class VaultProcess:
             if self._closing.is_set():
                 raise StoreError(ENDED)
             if self._ended.is_set() or self._process.poll() is not None:
-                self._process.kill()  # one that hung up may still be on its way out
+                self._process.kill()  # after a hang-up it may still be ending
                 self._process.wait()
                 self._socket.close()
                 try:
@@ -151,9 +151,9 @@ class VaultProcess:
         return message, table
 
     def _watch(self, every: float, most: float) -> None:
-        """Ends a process that is not well for so long: one without memory may neither answer nor end.
+        """Ends a process that fails its checks for `most` seconds. Without memory it may neither answer nor end.
 
-        What it is asked then is what every question needs (LocalVault.well); the next question starts it anew.
+        A check uses the parts that every question needs (LocalVault.well). The next question starts the process anew.
         """
         well, process = time.monotonic(), self._process
         while not self._closing.wait(every):
@@ -169,24 +169,24 @@ class VaultProcess:
                 process.kill()
 
     def _begin(self) -> None:
-        """Tells a process what to open, the one that waits or a new one, and does not wait until it is ready."""
+        """Sends the opening message to the idle process, or to a new one. Does not wait until it is ready."""
         idle, self._idle = self._idle, None
         if idle is not None and not idle.alive:
             idle.end()
             idle = None
         idle = idle or begin_idle_vault()
         self._process, self._socket = idle.process, idle.socket
-        # A process that reads nothing any more is found out by whoever asks it, who holds the lock.
+        # With this timeout, an asker, who holds the lock, notices a process that no longer reads.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_PATIENCE), 0))
         self._pipe = Connection(os.dup(self._socket.fileno()))
-        # Each process has its own: the thread that sees the old one end must not end what the new one was asked.
+        # Each process has its own: the thread that sees the old one end must not end questions to the new one.
         self._waiting, self._ended = {}, threading.Event()
         self._is_ready = False
-        with suppress(OSError):  # one that has just ended: whoever waits for it is told
+        with suppress(OSError):  # it has just ended: a wait for it fails
             self._pipe.send_bytes(self._opening)
 
     def _keep_idle(self) -> None:
-        """Begins a process that waits, where there is none."""
+        """Starts an idle process, if there is none."""
         with self._lock:
             if not self._keeps_idle or (self._idle is not None and self._idle.alive):
                 return
@@ -224,7 +224,7 @@ class VaultProcess:
         threading.Thread(target=self._listen, args=(self._pipe, self._waiting, self._ended), daemon=True).start()
 
     def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:
-        """Gives every answer to who waits for it; when the process ends, everybody is told."""
+        """Gives every answer to the thread that waits for it. When the process ends, all waiting threads fail."""
         while True:
             try:
                 message, table = unpacked(pipe.recv_bytes())

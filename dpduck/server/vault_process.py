@@ -1,8 +1,8 @@
-"""The vault as a process of its own: python -m dpduck.server.vault_process FD. The first message names the database.
+"""Vault in a process of its own: python -m dpduck.server.vault_process FD. The first message names the database.
 
-A slow release, or one that brings its process down, then stops no reader of released tables; and the process that
-clients talk to holds no private row. It ends when the other end of its pipe is closed, however that happens, after
-the releases at work are finished: what was charged is not wasted.
+A slow release, or a release that ends its process, then stops no reader of released tables. The process that clients
+talk to holds no private row. The vault ends when the other end of its pipe is closed, for whatever reason. It finishes
+its running releases first, so that no charge is wasted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpduck.values.no_pandas import do_without_pandas
 
 TOO_MUCH = "the server does too much at once; accepted: the same statement later"
 MOST_AT_ONCE = 128
-"""Messages at work: twice the statements that the server lets in, since releases go on that nobody waits for."""
+"""Messages at once: twice the statements that the server admits, since a release goes on after its client has gone."""
 
 _ATTEMPTS, _PAUSE = 40, 0.25
 _OPENING, _SILENT, _LOOK_AGAIN = 20.0, 1.0, 0.1
@@ -44,31 +44,31 @@ _LAST_RELEASES = 40.0
 def main(arguments: list[str]) -> int:
     """Serves one pipe until it is closed."""
     (descriptor,) = arguments
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the other end decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the other end decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_SECONDS)
-    os.umask(0o077)  # what DuckDB writes beside the store says what is in it
+    os.umask(0o077)  # DuckDB's files beside the store show its content
     pipe = Connection(int(descriptor))
     try:
-        told, _ = unpacked(pipe.recv_bytes())
-    except (EOFError, OSError):  # the server has ended, and needed no vault or no other one
+        setup, _ = unpacked(pipe.recv_bytes())
+    except (EOFError, OSError):  # the server has ended, and needs no vault, or no second one
         return 0
-    database, store, keeping = Path(told["database"]), told["store"] and Path(told["store"]), told["keeping"]
-    if not keeping["engines"]:  # whose client needs it
+    database, store, keeping = Path(setup["database"]), setup["store"] and Path(setup["store"]), setup["keeping"]
+    if not keeping["engines"]:  # the client of an engine needs pandas
         do_without_pandas()
     try:
         vault = _opened(database, store, keeping)
     except DpduckError as error:
         pipe.send_bytes(packed({"failed": str(error)}))
         return 1
-    stand_back(told["kindness"], os.getpid())  # not before: whoever waits for the vault waits for nobody else
+    stand_back(setup["kindness"], os.getpid())  # not before: until here, everyone waits for the vault alone
     crew = Crew()
     if keeping["memory"]:
         limit_memory(keeping["memory"])
     path = door_path(store_files(database, store))
     door = None if path is None else OwnerDoor(vault, path)
     end_at_once()
-    with suppress(BrokenPipeError):  # the server was refused its address meanwhile; what follows ends at once
+    with suppress(BrokenPipeError):  # the server got no address meanwhile: the next read ends at once
         pipe.send_bytes(packed({"ready": True}))
     answer_all(pipe, vault, vault.end, crew)
     if door is not None:
@@ -78,10 +78,10 @@ def main(arguments: list[str]) -> int:
 
 
 def end_at_once() -> None:
-    """Ends the process without the handlers of others where a library calls exit(), so that it is started anew.
+    """Makes a library's exit() end the process without other handlers, so that the process is started anew.
 
-    OpenBLAS does that where it gets no memory, from any thread. A handler of Arrow's then waits for threads that wait
-    for Python's lock: the process neither answered nor ended. The handler that is registered last is called first.
+    OpenBLAS calls exit() from any thread if it gets no memory. A handler of Arrow then waits for threads that wait for
+    Python's lock, and the process neither answers nor ends. The handler that is registered last is called first.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "on_exit"):  # of the GNU C library
@@ -89,9 +89,9 @@ def end_at_once() -> None:
 
 
 class Crew:
-    """Threads that answer messages, each one at a time, made before there is a limit of memory.
+    """Threads that answer messages, each one at a time. They start before there is a limit of memory.
 
-    A thread that is begun without memory may never say that it is there, and whoever began it waits for ever.
+    A thread that starts without memory may never report its start, and its starter waits for ever.
     """
 
     def __init__(self, threads: int = MOST_AT_ONCE) -> None:
@@ -101,14 +101,14 @@ class Crew:
             threading.Thread(target=self._work, daemon=True).start()
 
     def do(self, work: Callable[[], None]) -> bool:
-        """Gives work, which does not raise, to a thread that has none; False where there is no such thread."""
+        """Gives work, which does not raise, to a free thread. Returns False if there is none."""
         if not self._free.acquire(blocking=False):
             return False
         self._messages.put(work)
         return True
 
     def wait(self, seconds: float) -> None:
-        """Waits so long for what is at work."""
+        """Waits up to `seconds` for running work."""
         deadline = time.monotonic() + seconds
         for _ in range(self._threads):
             if not self._free.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -121,9 +121,9 @@ class Crew:
 
 
 def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Crew) -> None:
-    """Answers every message in a thread of its own; how many come at once is the public database's to limit.
+    """Answers every message in a thread of its own. The public database limits the number of messages at once.
 
-    end: called when the pipe is closed, before what is at work is waited for.
+    end: called when the pipe is closed, before the wait for running work.
     """
     sending = threading.Lock()
 
@@ -142,7 +142,7 @@ def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Cr
             with suppress(MemoryError):
                 return send(packed({"id": message["id"], "error": TOO_MUCH}))
             time.sleep(_PAUSE)
-        os._exit(1)  # the public database starts another vault; one that cannot say a word would be waited for
+        os._exit(1)  # the public database starts another vault, but would wait for a silent one
 
     while True:
         try:
@@ -174,19 +174,19 @@ def _answered(vault: Vault, message: Message) -> bytes:
         return packed({"id": number, "error": str(error)})
     except MemoryError:
         raise
-    except Exception:  # whatever it says could quote data
+    except Exception:  # its text could quote data
         _require_alive(vault)
         return packed({"id": number, "error": UNEXPECTED})
 
 
 def _require_alive(vault: Vault) -> None:
-    """Ends a process whose DuckDB answers nothing more, after an error of its own: the next one starts anew."""
+    """Ends this process if its DuckDB, after an internal error, answers no more. The next process starts anew."""
     if isinstance(vault, LocalVault) and not vault.alive():
         os._exit(1)
 
 
 def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:
-    """Returns the vault; a predecessor that was killed may still be finishing its releases. Says when it waits."""
+    """Opens the vault. Waits, and says so, if a killed predecessor still finishes its releases."""
     begun, silent = time.monotonic(), True
     while True:
         try:
@@ -198,8 +198,8 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
             if waited > _OPENING or not database.exists():
                 raise
             if silent and waited > _SILENT and "another process" in str(error):
-                silent, of = False, "the store of " * str(error).startswith("the store")
-                name = f"{of}{database.name}"
+                silent, prefix = False, "the store of " * str(error).startswith("the store")
+                name = f"{prefix}{database.name}"
                 sys.stderr.write(f"waiting up to {_OPENING:g} s for {name}, which another process may have open\n")
             time.sleep(_LOOK_AGAIN)
 

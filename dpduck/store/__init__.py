@@ -1,1 +1,1 @@
-"""DuckDB without private rows: catalog, sandbox, policies, releases, views."""
+"""Store beside a database: catalog, sandbox, policies, releases, views. Private rows lie only in separate files."""

@@ -1,8 +1,8 @@
 """Facts about attached databases: their names, possible changes and hidden functions.
 
-Any user who runs SQL on a connection of a database may have hidden a function by a macro. Listing functions takes 10 to
-25 ms. Where nothing can be added, the hidden functions are looked for once. Where the database is one file, they are
-looked for when something was written to it.
+Any user who runs SQL on a connection of a database may have hidden a built-in function by a macro. Listing functions
+takes 10 to 25 ms. If nothing can be added, hidden functions are searched for once. If the database is one file, the
+search is repeated after each write to the file.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _DATABASES = (
     "'://'), current_setting('default_collation'), type, internal, current_setting('disabled_optimizers') "
     "FROM duckdb_databases()"
 )
-"""Whether it is a file of DuckDB's; the setting of which DISTINCT and GROUP BY, so facts about a table, depend; and the
-passes that plans are made without."""
+"""Columns by position: 4 tells whether the database is a file of DuckDB's. 5 is the default collation, which
+changes DISTINCT and GROUP BY, and with them facts about a table. 8 lists the optimizer passes that are off."""
 
 MOST_STILL = 512
-"""Facts about tables that cannot change that are remembered."""
+"""Largest number of cached facts about tables that cannot change."""
 
 
 @dataclass(frozen=True)
 class Databases:
-    """What is attached, as one cursor saw it. rows: by name, but for DuckDB's own, the store and copies of releases.
+    """Attached databases, as one cursor sees them.
 
-    kinds: of all, by folded names. collation: that texts have where none is written. token: what tells these databases
-    from others, where all are read-only; None where one can be written. unchanging: the same where all of them are
-    files of DuckDB's, so that nothing can be added to one. quiet: a text that changes when anybody writes to the one
-    file. It is as unchanging where nobody can write. disabled: the passes that DuckDB plans without.
+    rows: one for each database except DuckDB's own, the store and copies of releases. kinds: types of all databases, by
+    folded name. collation: the default for texts. token: text that identifies these databases if all are read-only.
+    unchanging: the token if all are also files of DuckDB's, so that nothing can be added. quiet: `unchanging`, or a
+    text that changes at any write to the only file. Else each is None. disabled: optimizer passes that are off.
     """
 
     rows: tuple[tuple[object, ...], ...]
@@ -61,7 +61,7 @@ class Databases:
 
 @dataclass(frozen=True)
 class Looked:
-    """What is attached; names: returns the built-in functions that are hidden, which are looked for meanwhile."""
+    """Attached databases, and a search for hidden functions in the background. `names` waits for its result."""
 
     databases: Databases
     names: Callable[[], frozenset[str]]
@@ -69,9 +69,9 @@ class Looked:
 
 @dataclass(frozen=True)
 class Still:
-    """Databases whose tables cannot change while they are attached, by their folded names, and what is known of them.
+    """Folded names of databases that cannot change while they are attached, and a cache of facts about their tables.
 
-    A file of DuckDB's that is open for reading alone: nobody else can open it to write meanwhile.
+    Each is a read-only file of DuckDB's, which nobody can write meanwhile, or `quiet` (see Shadows.still).
     """
 
     databases: frozenset[str]
@@ -79,27 +79,27 @@ class Still:
 
 
 def kept(still: Still | None, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
-    """Returns a fact about a table, which is asked once for all statements where the table cannot change."""
+    """Returns a fact about a table. If the table cannot change, `ask` is called once for all statements."""
     if still is None or fold(table.parts[0]) not in still.databases:
         return ask()
     question = (*map(fold, table.parts), *asked)
-    known: tuple[Fact] | None = still.facts.get(question)
-    if known is None:
-        known = (ask(),)
-        still.facts.put(question, known)
-    return known[0]
+    cached: tuple[Fact] | None = still.facts.get(question)
+    if cached is None:
+        cached = (ask(),)
+        still.facts.put(question, cached)
+    return cached[0]
 
 
 _BESIDE = ("", ".wal", ".wal.checkpoint", ".wal.recovery")
-"""What DuckDB writes to before a commit can be seen: the file, and its logs."""
+"""Endings of the files that DuckDB writes before a commit becomes visible: the database file and its logs."""
 
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a file's time tells a later write from the last one, on any file system."""
+"""Nanoseconds after which a new write changes the file's time, on any file system."""
 
 
 def _quiet(others: Sequence[tuple[object, ...]]) -> str | None:
-    """Returns the state of the one database's files, which a later write changes. None for several databases, for
-    other kinds, and for a file written just now. One of several databases may be attached without a log.
+    """Returns the state of the only database's files, which differs after any later write. None for several databases
+    (one may be attached without a log), for other kinds, and for a file written just now.
     """
     if len(others) != 1 or not others[0][4]:
         return None
@@ -113,10 +113,10 @@ def _quiet(others: Sequence[tuple[object, ...]]) -> str | None:
 
 
 class Shadows:
-    """The names that are hidden, of which those of databases that cannot change are remembered.
+    """Names of hidden built-in functions, remembered for databases that cannot change.
 
-    Nothing can be added where every database is read-only, as on a server, but the store and the copies of releases,
-    which no name without a database leads to.
+    If every database is read-only, as on a server, nothing can be added. Only the store and the copies of releases
+    change, and a name without a database never leads to them.
     """
 
     def __init__(self, store: str) -> None:
@@ -126,12 +126,12 @@ class Shadows:
         self._plain: str | None = None
 
     def keep_plans_plain(self, cursor: duckdb.DuckDBPyConnection, databases: Databases) -> None:
-        """Does so by the setting that was found to be right before. databases: as this cursor sees them."""
+        """Calls plans.keep_plans_plain, unless `databases` has the setting that the last call returned."""
         if databases.disabled != self._plain:
             self._plain = keep_plans_plain(cursor)
 
     def databases(self, cursor: duckdb.DuckDBPyConnection) -> Databases:
-        """Returns what is attached, as this cursor sees it."""
+        """Returns the attached databases, as this cursor sees them."""
         rows = cursor.execute(_DATABASES).fetchall()
         others = [row[:6] for row in rows if not (row[7] or row[0] == self.store or str(row[0]).startswith(PREFIX))]
         others.sort(key=lambda row: str(row[2]))
@@ -142,50 +142,50 @@ class Shadows:
         return Databases(tuple(others), kinds, collation, token, unchanging, unchanging or _quiet(others), disabled)
 
     def still(self, databases: Databases, quiet: bool = False) -> Still | None:
-        """Returns what cannot change of these; None where something can.
+        """Returns the databases that cannot change, None if any database is not read-only.
 
-        quiet: whether a file counts that was not written to since. Whoever counts rows by such a fact looks again.
+        quiet: whether a file without recent writes is accepted. Code that counts rows by its facts checks them again.
         """
         token = databases.token or (databases.quiet if quiet else None)
         if token is None:
             return None
-        known = self._still
-        if known is None or known[0] != token:
-            known = token, Still(frozenset(fold(str(row[0])) for row in databases.rows if row[4]))
-            self._still = known
-        return known[1]
+        cached = self._still
+        if cached is None or cached[0] != token:
+            cached = token, Still(frozenset(fold(str(row[0])) for row in databases.rows if row[4]))
+            self._still = cached
+        return cached[1]
 
     def still_here(self, cursor: duckdb.DuckDBPyConnection) -> Still | None:
-        """Returns what cannot change of what this cursor sees."""
+        """Returns the databases that cannot change, among those that this cursor sees."""
         return self.still(self.databases(cursor))
 
     def names(self, cursor: duckdb.DuckDBPyConnection, databases: Databases | None = None) -> frozenset[str]:
-        """Returns the names in lower case. databases: as this cursor sees them."""
+        """Returns the hidden names in lower case. `databases`: the attached databases, as this cursor sees them."""
         token = (databases or self.databases(cursor)).quiet
-        known = self._held(token)
-        return self._listed(cursor, token) if known is None else known
+        cached = self._held(token)
+        return self._listed(cursor, token) if cached is None else cached
 
     @contextmanager
     def looked_for(self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor) -> Iterator[Looked]:
-        """Looks for the names while other facts are asked, on a cursor of its own.
+        """Yields the databases and a search for hidden names, which runs on a second cursor in the background.
 
-        They are those of a moment after this was called: what was committed before is seen.
+        The search begins after this call, so that it sees every earlier commit.
         """
         databases = self.databases(cursor)
         token = databases.quiet
-        known = self._held(token)
-        if known is not None:
-            yield Looked(databases, lambda: known)
+        cached = self._held(token)
+        if cached is not None:
+            yield Looked(databases, lambda: cached)
             return
         with aside() as second, ThreadPoolExecutor(1) as beside:
-            found = beside.submit(self._listed, second, token)
-            yield Looked(databases, found.result)
+            search = beside.submit(self._listed, second, token)
+            yield Looked(databases, search.result)
 
     def _held(self, token: str | None) -> frozenset[str] | None:
-        known = self._known
-        return known[1] if token is not None and known is not None and known[0] == token else None
+        cached = self._known
+        return cached[1] if token is not None and cached is not None and cached[0] == token else None
 
     def _listed(self, cursor: duckdb.DuckDBPyConnection, token: str | None) -> frozenset[str]:
-        found = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
-        self._known = None if token is None else (token, found)
-        return found
+        names = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
+        self._known = None if token is None else (token, names)
+        return names

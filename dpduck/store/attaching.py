@@ -1,6 +1,6 @@
 """Attaches the store as one of the databases of a connection, beside the user's own.
 
-It holds policies, the ledger and released tables, never a private row.
+The store holds policies, the ledger and released tables, never a private row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
 
 STORE_NAME = "private"
-STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever wrote it
+STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever version wrote it
 
 
 def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> StoreError | None:
@@ -36,7 +36,7 @@ def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> St
 
 
 def require_no_store(connection: duckdb.DuckDBPyConnection) -> None:
-    """Refuses a connection of a store. It would get a store of its own, and has nothing to protect."""
+    """Refuses a connection to a store: it would get its own store, with nothing to protect."""
     here = "database_name = current_database() AND schema_name = 'dpduck'"
     schemas = connection.execute(f"SELECT 1 FROM duckdb_schemas() WHERE {here}").fetchall()
     of_store = f"SELECT 1 FROM duckdb_tables() WHERE {here} AND table_name = 'releases'"
@@ -48,13 +48,13 @@ def require_no_store(connection: duckdb.DuckDBPyConnection) -> None:
 
 def database_file(connection: duckdb.DuckDBPyConnection) -> Path | None:
     """Returns the file of the connection's current database, None in memory."""
-    asked = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
-    rows = connection.execute(asked).fetchall()  # all, so that DuckDB 2.0 takes the result for finished
+    query = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
+    rows = connection.execute(query).fetchall()  # all rows, so that DuckDB 2.0 takes the result for finished
     return Path(rows[0][0]) if rows and rows[0][0] else None
 
 
 def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bool:
-    """Attaches the store as `private`; False where it is attached already."""
+    """Attaches the store as `private`. Returns False if it is attached already."""
     row = connection.execute(
         f"SELECT path, readonly FROM duckdb_databases() WHERE database_name = {quote_text(STORE_NAME)}"
     ).fetchone()
@@ -72,7 +72,7 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
             f"accepted: cp {files.store.name} to a file of its own, and rm the other name"
         )
     place = quote_text(":memory:" if files.store is None else str(files.store))
-    # READ_WRITE even where the database is read-only: a release writes to the store alone
+    # READ_WRITE even if the database is read-only: a release writes to the store only
     options = "READ_WRITE" if files.store is None else f"READ_WRITE, STORAGE_VERSION '{STORAGE_VERSION}'"
     try:
         connection.execute(f"ATTACH {place} AS {quote_identifier(STORE_NAME)} ({options})")
@@ -87,10 +87,10 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
             "accepted: the file that dpduck made, in one process at a time"
         ) from None
     if new and files.store is not None:
-        files.store.chmod(0o600)  # its ledger says who asked what
+        files.store.chmod(0o600)  # its ledger records every principal's statements
     return True
 
 
 def detach_store(connection: duckdb.DuckDBPyConnection) -> None:
-    """Undoes attach_store."""
+    """Detaches the store."""
     connection.execute(f"DETACH {quote_identifier(STORE_NAME)}")

@@ -27,25 +27,25 @@ from dpduck.values.sqltypes import sql_type
 
 _COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)
 _FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
-"""One pass over a text. NFC and some of ICU sort runs of marks: 64 KB took six seconds, and twice as many take four
-times that."""
+"""Collations that take one pass over a text. NFC and some ICU collations sort runs of marks: 64 KB took six seconds,
+and twice as many bytes take four times as long."""
 COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
 
 Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-"""Answers by method and question, with what was asked."""
+"""Facts by method and texts of its arguments, each with the arguments themselves."""
 
 _Namesakes = dict[str, dict[tuple[str, ...], tuple[TableName, str | None]]]
-"""Tables and views by their folded names, and by all folded parts of these."""
+"""Tables and views by folded name, then by folded full name. Each has its definition, None for a view."""
 
 _Constraints = dict[tuple[str, ...], tuple[tuple[str, ...], ...]]
-"""The columns of primary and unique keys, by tables."""
+"""Columns of primary and unique keys, by table."""
 
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
 
 
 def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
-    """Returns the method, which looks once for what one statement asks again and again."""
+    """Wraps a method so that one statement looks up each fact only once."""
 
     @wraps(method)
     def remembering(self: Catalog, /, *asked: P.args, **named: P.kwargs) -> Fact:
@@ -61,12 +61,12 @@ def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Con
 class Catalog:
     """The PublicFacts of one statement, each looked up once.
 
-    It reads names and types, and the rows of declared public tables only.
+    It reads names and types. It reads rows of declared public tables only.
 
     known: facts by method and question.
-    box: the sandbox of the statement. Without it each question opens a sandbox of its own.
+    box: the statement's sandbox. Without it each question opens its own sandbox.
     caller: the user for whom names are resolved. For others than the owner, only tables under a policy and public
-        tables exist. A table that they may not ask about is refused before any fact about it is told.
+    tables exist. A table that they may not ask about is refused before any fact about it is revealed.
     looked: the attached databases, and a search for hidden functions that runs at the same time.
     terms: earlier terms of the policies, None for those in force.
     """
@@ -92,9 +92,9 @@ class Catalog:
         self._constraints: _Constraints = {}
 
     def holds(self, facts: Facts) -> bool:
-        """Tells whether every question that something rests on has the same answer now, for this caller.
+        """Tells whether all these facts have the same values now, for this caller.
 
-        Which functions are hidden comes last: it is looked for meanwhile.
+        The hidden functions come last, because their search runs meanwhile.
         """
         last = Catalog.shadowed_functions.__name__
         questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
@@ -125,18 +125,18 @@ class Catalog:
         return self._policies.budgets() if self._terms is None else self._terms.budgets
 
     def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
-        own = table.parts[0] == self._policies.shadows.store  # it changes with every release
+        own = table.parts[0] == self._policies.shadows.store  # the store changes with every release
         return ask() if own else kept(self._still, table, asked, ask)
 
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
-        """Returns tables and views of a name by folded parts: in full, with a table's definition, None of a view."""
+        """Returns the tables and views of a name, with definitions, by the folded parts of their full names."""
         return self._listing(table)[0].get(fold(table), {})
 
     def _listing(self, table: str) -> tuple[_Namesakes, _Constraints]:
-        """Returns what DuckDB lists of a name. It lists all tables each time, so policies' names are asked beside."""
+        """Returns a name's tables and keys. Each query scans all tables, so the first fetches all declared tables."""
         if fold(table) not in self._names:
             beside = () if self._names else (*self._in_force, *self._policies.public_tables())
-            names = {one for one in (table, *(one.table for one in beside)) if fold(one) not in self._names}
+            names = {base for base in (table, *(base.table for base in beside)) if fold(base) not in self._names}
             self._list(", ".join(f"lower({quote_text(name)})" for name in sorted(names)))
             self._names.update(map(fold, names))
         return self._tables, self._constraints
@@ -160,7 +160,7 @@ class Catalog:
 
     @cached_property
     def _in_force(self) -> dict[TableName, Policy]:
-        """Returns policies by their tables, without the budgets that are in force."""
+        """Returns the policies by table. Their budgets are as written. The budgets in force may differ."""
         policies = (self._policies.now() if self._terms is None else self._terms).policies
         return {policy.table: policy for policy in policies.values()}
 
@@ -173,12 +173,12 @@ class Catalog:
     @_remembered
     def resolve(self, name: TableName) -> TableName | None:
         places = (self._listed(TableName((*place, name.table))) for place in self._places(name))
-        found = next((listed for listed in places if listed is not None), None)
-        table = None if found is None else self._policies.known_as(found[0])
+        match = next((listed for listed in places if listed is not None), None)
+        table = None if match is None else self._policies.known_as(match[0])
         return table if table is None or self._caller is None or self._caller.owner else self._permitted(table)
 
     def _permitted(self, table: TableName) -> TableName | None:
-        """Returns the table; None where principals know of no such table. Refuses another's."""
+        """Returns the table, None if principals know no such table. Refuses one that the caller may not ask about."""
         if self._caller is not None and table in self._in_force:
             self._caller.require_table(str(table))
             return table
@@ -190,7 +190,7 @@ class Catalog:
         if self._caller is not None and not self._caller.owner:
             mine = (table for table in mine if self._caller.may_ask(str(table)))
         return tuple(
-            dict.fromkeys([*(table.table for table in mine), *(one.table for one in self._policies.public_tables())])
+            dict.fromkeys([*(table.table for table in mine), *(name.table for name in self._policies.public_tables())])
         )
 
     @_remembered
@@ -222,7 +222,7 @@ class Catalog:
         try:
             rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
         except (duckdb.CatalogException, duckdb.BinderException):
-            return ()  # it is there no longer, or its database is not attached
+            return ()  # the table is gone, or its database is not attached
         return tuple(Column(row[0], row[1]) for row in rows)
 
     @_remembered
@@ -249,12 +249,12 @@ class Catalog:
 
     @_remembered
     def policy(self, table: TableName) -> Policy | None:
-        """Returns the policy in force; a table that was since replaced by something that computes is refused."""
+        """Returns the policy in force. Refuses a table that a view, or a table that computes, has replaced since."""
         policy = self._stands(table)
         return None if policy is None else with_budget(policy, self._budgets)
 
     def _stands(self, table: TableName) -> Policy | None:
-        """Returns the policy without the budget that is in force, if its table is one still."""
+        """Returns the policy without the budget in force. Refuses a table that is no longer a plain table."""
         policy = self._in_force.get(table)
         if policy is not None and (self.is_view(table) or self.computes(table)):
             raise Refusal(
@@ -273,7 +273,7 @@ class Catalog:
 
     @_remembered
     def is_public(self, table: TableName) -> bool:
-        """Tells whether it is declared public, and still a table: a view of that name could read anything."""
+        """Tells whether the table is declared public, and is no view: a view of that name could read anything."""
         if not self._policies.is_public(table) or self.is_view(table):
             return False
         self.require_stored(table)
@@ -293,9 +293,9 @@ class Catalog:
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
     def require_unchanged(self, rows: Rows) -> None:
-        """Refuses rows whose public facts are not, in this cursor's transaction, those it was analysed with.
+        """Refuses rows if their public facts, in this cursor's transaction, differ from the facts of their analysis.
 
-        A public table that grew meanwhile could multiply rows more often than the price says.
+        A public table that grew meanwhile could multiply rows more often than the price allows.
         """
         first = PrivateTable(rows.table, rows.revision, rows.epoch)
         now = all(self._as_read(table) for table in (first, *rows.reads))
@@ -311,14 +311,14 @@ class Catalog:
         self._policies.shadows.keep_plans_plain(self._cursor, self._databases)
 
     def _as_read(self, read: PrivateTable) -> bool:
-        """Tells whether a policy is the one that was read, and the columns taken for keys are still keys."""
+        """Tells whether the policy is still the one that was read, and the key columns are still keys."""
         policy = self._stands(read.table)
         if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
             return False
         return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
 
     def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
-        """Returns rows of whole numbers of a public table, sorted, at most one more than `most`."""
+        """Returns rows of whole-number columns of a public table, sorted, at most `most` + 1 of all rows."""
         self._require_public(table)
         names = [quote_identifier(column) for column in columns]
         missing = set(columns) - {column.name.lower() for column in self.columns(table)}
@@ -360,8 +360,8 @@ class Catalog:
     def _most_repeated(self, table: TableName, columns: Sequence[str], distinct: Sequence[str]) -> int:
         names = ", ".join(quote_identifier(column) for column in columns)
         present = where_sql(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
-        kept = ", ".join(quote_identifier(column) for column in distinct)
-        rows = f"(SELECT DISTINCT {kept} FROM {table.sql})" if distinct else table.sql
+        selected = ", ".join(quote_identifier(column) for column in distinct)
+        rows = f"(SELECT DISTINCT {selected} FROM {table.sql})" if distinct else table.sql
         row = self._row(
             f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {rows}"
             f"{present} GROUP BY {names})"
@@ -369,19 +369,19 @@ class Catalog:
         return int(row[0]) if row is not None else 0
 
     def _is_key(self, table: TableName, columns: Sequence[str]) -> bool:
-        """Tells whether DuckDB lets no two rows have these values, of types in which equal values are stored alike.
+        """Tells whether DuckDB enforces a key on some of these columns, of types that store equal values alike.
 
-        NULL, which UNIQUE lets repeat, is equal to nothing.
+        UNIQUE lets NULL repeat, but NULL is equal to nothing.
         """
         given = {fold(column) for column in columns}
         types = {fold(column.name): column.type_name for column in self.columns(table)}
         return not self.has_collations(table) and any(
-            given.issuperset(map(fold, key)) and all(sql_type(types.get(fold(part), "")).is_own_key for part in key)
+            given.issuperset(map(fold, key)) and all(sql_type(types.get(fold(name), "")).is_own_key for name in key)
             for key in self.unique_keys(table)
         )
 
     def _row(self, sql: str) -> tuple[Any, ...] | None:
-        """Reads an answer of one row to its end: DuckDB 2.0 does nothing else on the cursor before that."""
+        """Returns the only row. Reads the result to its end: until then DuckDB 2.0 does nothing else on the cursor."""
         rows = self._cursor.execute(sql).fetchall()
         return rows[0] if rows else None
 

@@ -1,6 +1,6 @@
-"""dp_check and dp_compare: exact facts for the owner of a table, who holds the rows anyway; never for anybody else.
+"""Exact facts by dp_check and dp_compare, only for the owner of a table, who holds the rows anyway.
 
-Nothing of them is stored. dp_compare tells how far a synthetic table's rows are from the data. Distances are total
+No fact is stored. dp_compare measures the distance of a synthetic table's rows from the data. Distances are total
 variations of marginals: half the sum of absolute differences of shares.
 """
 
@@ -30,15 +30,16 @@ from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
-"""Rows of either table that are read; of more, a sample."""
+"""Largest number of rows that are read from either table. Larger tables are sampled."""
 
 MOST_MARGINS, MOST_CELLS = 1_000, 1 << 22
-"""Marginals of three columns that are compared: such as have the pairs that are farthest off; and cells of one."""
+"""Largest number of compared marginals of three columns, and of cells of one marginal. Marginals with the most distant
+pairs come first."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """One marginal. value: the combination of values whose shares differ most, and the shares."""
+    """Distance of one marginal. value: the cell with the largest difference of shares. in_data, in_rows: its shares."""
 
     columns: str
     ways: int
@@ -49,8 +50,8 @@ class Distance:
 
 
 def coded(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) -> IntegerArray:
-    """Returns the code of each row for each key, of rows that are in all domains; relation: SQL that has the columns
-    by the keys' names.
+    """Returns an array of codes, by key and row, of the rows that are inside all domains. `relation` is SQL of a table
+    with columns that are named as the keys.
     """
     parts, parameters = [], dict[str, object]()
     for place, key in enumerate(question.keys):
@@ -59,47 +60,47 @@ def coded(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) 
         parts.append(f"CAST({code.sql} AS INTEGER) AS c{place}")
         parameters |= code.parameters
     sampled = f"SELECT {', '.join(parts)} FROM ({relation}) USING SAMPLE {MOST_ROWS} ROWS"
-    found = cursor.sql(sampled, params=parameters).to_arrow_table()
+    sample = cursor.sql(sampled, params=parameters).to_arrow_table()
     rows = []
     for place, key in enumerate(question.keys):
-        known = found.column(place).combine_chunks().fill_null(len(key.codes)).to_numpy()
-        rows.append(np.append(np.array(key.codes, np.int64), -1)[known])
+        positions = sample.column(place).combine_chunks().fill_null(len(key.codes)).to_numpy()
+        rows.append(np.append(np.array(key.codes, np.int64), -1)[positions])
     codes = np.array(rows)
-    kept: IntegerArray = codes[:, (codes >= 0).all(axis=0)]
-    return kept
+    inside: IntegerArray = codes[:, (codes >= 0).all(axis=0)]
+    return inside
 
 
 def distances(question: Question, data: IntegerArray, rows: IntegerArray) -> list[Distance]:
-    """Returns all marginals of one and two columns, and some of three, the farthest first."""
-    columns, found = range(len(question.keys)), list[Distance]()
+    """Returns the distances of all marginals of one and two columns and of some of three, the farthest first."""
+    columns, results = range(len(question.keys)), list[Distance]()
     pairs: dict[tuple[int, ...], float] = {}
     for members in [*combinations(columns, 1), *combinations(columns, 2)]:
-        one = _distance(question, data, rows, members)
-        if one is not None:
-            found.append(one)
-            pairs[members] = one.distance
+        result = _distance(question, data, rows, members)
+        if result is not None:
+            results.append(result)
+            pairs[members] = result.distance
     triples: Iterable[tuple[int, ...]] = combinations(columns, 3)
     if comb(len(question.keys), 3) > MOST_MARGINS:
         triples = sorted(triples, key=lambda triple: -sum(pairs.get(pair, 0.0) for pair in combinations(triple, 2)))
     for members in list(triples)[:MOST_MARGINS]:
-        one = _distance(question, data, rows, members)
-        found += [] if one is None else [one]
-    return sorted(found, key=lambda one: -one.distance)
+        result = _distance(question, data, rows, members)
+        results += [] if result is None else [result]
+    return sorted(results, key=lambda result: -result.distance)
 
 
 def _distance(question: Question, data: IntegerArray, rows: IntegerArray, members: Sequence[int]) -> Distance | None:
-    """Returns the distance of one marginal; None where it has too many cells."""
+    """Returns the distance of one marginal, None if it has too many cells."""
     shape = tuple(len(question.keys[member].labels) for member in members)
     if prod(shape) > MOST_CELLS:
         return None
-    true, made = (_shares(codes, members, shape) for codes in (data, rows))
-    worst = int(np.abs(true - made).argmax())
+    true, synthetic = (_shares(codes, members, shape) for codes in (data, rows))
+    worst = int(np.abs(true - synthetic).argmax())
     places = np.unravel_index(worst, shape)
     values = (question.keys[member].labels[int(place)] for member, place in zip(members, places, strict=True))
     return Distance(
         ", ".join(question.keys[member].name for member in members), len(members),
-        float(np.abs(true - made).sum() / 2), ", ".join("NULL" if one is None else one for one in values),
-        float(true[worst]), float(made[worst]),
+        float(np.abs(true - synthetic).sum() / 2), ", ".join("NULL" if label is None else label for label in values),
+        float(true[worst]), float(synthetic[worst]),
     )  # fmt: skip
 
 
@@ -114,8 +115,8 @@ NO_POLICY = (
     "round outwards, and copy nothing from here"
 )
 Columns = Callable[[str, Mapping[str, object]], list[Any]]
-"""Reads rows by SQL and parameters. What is added up over them is called TOTAL and a number: they may lie in an engine,
-whose tasks each have some of the units."""
+"""Reads rows by SQL and parameters. Columns to be added up over rows are named TOTAL and a number. The rows may lie in
+an engine, where each task has some of the units."""
 
 TOTAL = "dpduck_total_"
 NORMS = (
@@ -127,7 +128,7 @@ MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepar
 
 @dataclass(frozen=True)
 class Finding:
-    """One exact fact and what to make of it. percent: of all rows, where it is a number of rows."""
+    """One exact fact with advice. percent: the share of all rows, if the fact is a number of rows."""
 
     what: str
     value: float | None
@@ -145,13 +146,12 @@ def check_table(
     *,
     averages: bool = True,
 ) -> list[Finding]:
-    """Returns rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not
-    see.
+    """Returns findings: the rows per unit, and everything that several MAX ROWS, domains and clamps hide from answers.
 
-    columns: what reads the rows. from_sql, unit_sql: the table with what finds the unit of its rows, and that unit;
-        None for PRIVACY UNIT ROW.
-    prepared: how many rows were prepared. period: of a unit by periods, the number of a row's one, NULL for none.
-    averages: whether averages of clamped columns are shown. An engine adds up whole numbers alone.
+    columns: reader of the rows. from_sql: the table, joined with the tables that lead to the unit. unit_sql: the unit,
+    None for PRIVACY UNIT ROW.
+    prepared: number of prepared rows. period: for a unit by periods, the number of a row's period, NULL if it has none.
+    averages: whether averages of clamped columns are shown. An engine adds up whole numbers only.
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
     return [
@@ -165,7 +165,7 @@ def check_table(
 
 
 def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -> list[Finding]:
-    """Looks at a table without a policy: rows, and of each column NULLs, values, where most lie, rows of one value."""
+    """Describes a table without a policy: rows, and per column NULLs, distinct values, quantiles and rows per value."""
     total = _row(reads, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
     findings = [Finding("rows", total, NO_POLICY)]
     for column in columns:
@@ -179,17 +179,17 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -
             low, high = _row(reads, f"SELECT {ends} FROM {table.sql}")
             findings.append(Finding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it"))
             findings.append(Finding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it"))
-        may_be_unit = kind.bits > 8 or (kind.is_unit_part and not kind.is_whole)  # 256 values are no people
+        may_be_unit = kind.bits > 8 or (kind.is_unit_part and not kind.is_whole)  # 256 values are too few for units
         if may_be_unit and values:
             per = f"SELECT count(*) AS rows FROM {table.sql}{where_sql([f'{name} IS NOT NULL'])} GROUP BY {name}"
             high, most = _row(reads, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
-            told = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
-            findings.append(Finding(f"99 % of {column.name} have at most this many rows", high, told))
+            advice = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
+            findings.append(Finding(f"99 % of {column.name} have at most this many rows", high, advice))
     return findings
 
 
 def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
-    """Returns a number of rows, and which part of all rows it is."""
+    """Returns the finding for a number of rows, with its share of all rows."""
     return Finding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
 
 
@@ -203,7 +203,7 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
     median, high, most = (
         float(rows[int(np.searchsorted(upto, part * units))]) if units else None for part in (0.5, 0.99, 1.0)
     )
-    tried = {bound, max(1, bound // 2), 2 * bound, *(int(one) for one in (median, high, most) if one)}
+    tried = {bound, max(1, bound // 2), 2 * bound, *(int(quantile) for quantile in (median, high, most) if quantile)}
     dropped = []
     for other in sorted(tried):
         lost = float((np.maximum(rows - other, 0) * number).sum())
@@ -225,14 +225,14 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
 
 
 def _period_finding(columns: Columns, policy: Policy, from_sql: str, period: Expression, total: float) -> Finding:
-    """Counts the rows that are in no period, which no answer has."""
+    """Counts the rows in no period, which no answer includes."""
     (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({period.sql}) IS NULL)"], from_sql)
     word = str(word_of(policy.unit.key)).lower()
     return _rows(f"rows in no {word}", lost, total, f"a NULL or endless date is of no {word}: they are never counted")
 
 
 def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Finding]:
-    """Counts each domain's NULLs, the other values that it leaves out, and the rows that any of them leaves out."""
+    """Counts for each domain the NULLs and the other values outside, then the rows outside at least one domain."""
     findings: list[Finding] = []
     parameters: dict[str, object] = {}
     left_out: list[str] = []
@@ -263,7 +263,7 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
 
 
 def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bool) -> list[Finding]:
-    """Counts the values that each clamp moves to its bounds, and those that it does not count."""
+    """Counts the values that each clamp moves to its bounds, and the NULLs, which no sum or quantile includes."""
     findings = []
     for clamp in policy.clamps:
         name = quote_identifier(clamp.column)
@@ -281,15 +281,15 @@ def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bo
 
 
 LARGEST = "1e300"
-"""Values beyond it, infinities and NaN are in no average."""
+"""Largest absolute value in an average. Larger ones, infinities and NaN are left out."""
 
 
 def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[Finding]:
-    """Yields the average of a column without its clamp and with it, where it has values."""
+    """Yields the average of a column without its clamp and with it, if the column has values."""
     value = f"CAST({quote_identifier(clamp.column)} AS DOUBLE)"
     inside = f"{value} BETWEEN -{LARGEST} AND {LARGEST}"
     clamped = f"greatest(least({value}, {clamp.high}), {clamp.low})"
-    sums = [f"coalesce(sum(CASE WHEN {inside} THEN {part} END), 0)" for part in (value, clamped)]
+    sums = [f"coalesce(sum(CASE WHEN {inside} THEN {term} END), 0)" for term in (value, clamped)]
     number, plain, within = _one(columns, [f"count(CASE WHEN {inside} THEN 1 END)", *sums], f"{policy.table.sql} AS t")
     if number:
         moved = abs(within - plain) / max(abs(plain), 1e-300)
@@ -300,18 +300,18 @@ def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[Findin
 
 
 NOTABLE = 0.01
-"""Part of an average that a clamp may move without a word."""
+"""Largest relative change of an average by a clamp that gets no remark."""
 
 
 def _one(
     columns: Columns, counts: Sequence[str], from_sql: str, parameters: Mapping[str, object] = MappingProxyType({})
 ) -> list[float]:
-    """Returns numbers of rows."""
+    """Returns the counts of one SELECT."""
     listed = ", ".join(f"{count} AS {TOTAL}{number}" for number, count in enumerate(counts))
     return [float(column[0]) for column in columns(f"SELECT {listed} FROM {from_sql}", parameters)]
 
 
 def _row(columns: Columns, sql: str) -> list[float | None]:
-    """Returns the one row of an answer."""
-    found = [np.ma.MaskedArray(column) for column in columns(sql, {})]
-    return [None if column.mask.any() else float(column[0]) for column in found]
+    """Returns the only row of a result, with None for NULL."""
+    arrays = [np.ma.MaskedArray(column) for column in columns(sql, {})]
+    return [None if column.mask.any() else float(column[0]) for column in arrays]

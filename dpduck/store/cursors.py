@@ -1,4 +1,4 @@
-"""Keeps the connections that dpduck was loaded on, who asks through them, and copies of the latest releases."""
+"""Connections that dpduck was loaded on, the callers of statements, and copies of the latest releases."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 
 class Connections:
-    """Open connections of one database, held weakly: whether they stay open is up to who opened them.
+    """Open connections of one database, held weakly: whoever opened a connection decides how long it stays open.
 
     A connection of dpduck's own would keep the database, and the locks on its files, until the process ends.
-    home: the database and the schema in which a connection begins, where names of one part are looked up.
+    home: database and schema in which a connection begins. Names of one part are looked up there.
     """
 
     def __init__(self) -> None:
@@ -46,19 +46,19 @@ class Connections:
         self.home: tuple[str, str] | None = None
 
     def add(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Adds one more connection of the same database."""
-        known = [reference for reference in self._connections if reference() not in (None, connection)]
-        self._connections = [*known, weakref.ref(connection)]
+        """Adds another connection of the same database."""
+        references = [reference for reference in self._connections if reference() not in (None, connection)]
+        self._connections = [*references, weakref.ref(connection)]
         if self.home is None:
             with connection.cursor() as cursor:
                 row = cursor.execute("SELECT system.main.current_database(), system.main.current_schema()").fetchone()
                 self.home = None if row is None else (str(row[0]), str(row[1]))
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Returns a new cursor, from any connection that is still open; to be closed by the caller.
+        """Returns a new cursor, which the caller closes, from any connection that is still open.
 
-        Names of functions and operators are looked up among DuckDB's own alone: no macro of the database or of a
-        client can take the place of one in what runs here. Names of tables are written in full.
+        Names of functions and operators are looked up only among DuckDB's own, so that no macro of the database or of a
+        client replaces one. Names of tables are written in full.
         """
         for reference in self._connections:
             connection = reference()
@@ -67,7 +67,7 @@ class Connections:
             try:
                 cursor = connection.cursor()
             except duckdb.Error:
-                continue  # it was closed
+                continue  # the connection was closed
             cursor.execute(BUILT_IN_ONLY)
             return cursor
         raise StoreError(CLOSED)
@@ -83,17 +83,17 @@ class Connections:
 
 @contextmanager
 def transaction(open_cursor: OpenCursor) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lends a cursor in a transaction, which is committed where nothing is raised."""
+    """Yields a cursor in a transaction, which is committed unless an exception is raised."""
     with open_cursor() as cursor:
         cursor.execute("BEGIN")
         yield cursor
         cursor.execute("COMMIT")
 
 
-# In-memory databases with copies of fresh releases, for statements whose snapshot of the store is older.
+# In-memory databases with copies of fresh releases, for statements with an older snapshot of the store.
 
 PREFIX = "dpduck_release_"
-"""How the names of these databases begin, since those of releases begin with release_."""
+"""Prefix of these databases' names. It ends with `release_`, the prefix of releases' names."""
 
 _COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_(?:known_)?\d+(?:_\d+)?)\b")
 MOST_COPIES, MOST_WRITTEN = 64, 256
@@ -101,31 +101,31 @@ MOST_ROWS = 5_000_000
 
 
 class ReleaseCopies:
-    """Copies of the latest releases of this process; the oldest are detached when there are too many.
+    """Copies of the latest releases of this process. If there are too many, the oldest are detached.
 
-    A transaction that began before a release sees its copy, though not the store's table: attached databases have no
-    snapshot yet. A copy that was detached is not needed by any transaction that began since. A copy of a few values is
-    SQL that has them, and no database.
+    A transaction that began before a release sees its copy, though not the store's table: it has no snapshot yet of a
+    database that is attached later. No transaction that began after a copy was detached needs it. The copy of a few
+    values is SQL that lists them, without a database.
     """
 
     def __init__(self, open_cursor: OpenCursor) -> None:
         self._open_cursor = open_cursor
-        self._lock = threading.Lock()  # for the books only: copying and reading go on meanwhile
+        self._lock = threading.Lock()  # for the dictionaries only: copying and reading go on meanwhile
         self._rows: OrderedDict[str, int] = OrderedDict()
         self._written: OrderedDict[str, str] = OrderedDict()
         self._made = 0
 
     def write(self, name: str, values_sql: str) -> None:
-        """Keeps a release that is a SELECT of its few values."""
+        """Stores a small release as the SELECT that lists its values."""
         with self._lock:
             self._written[name] = f"({values_sql})"
             if len(self._written) > MOST_WRITTEN:
                 self._written.popitem(last=False)
 
     def add(self, name: str, stored_table_sql: str, rows: int) -> None:
-        """Copies a stored release into a database of its own, unless its values are written.
+        """Copies a stored release into its own database, unless `write` has stored its values.
 
-        If that fails, the store is read.
+        If the copy fails, statements read the store.
         """
         if name in self._written:
             return
@@ -137,7 +137,7 @@ class ReleaseCopies:
                 cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
 
     def put(self, columns: Sequence[tuple[str, str]], rows: pa.Table) -> str:
-        """Puts rows that are in no store beside the copies, and returns the name in SQL of their table."""
+        """Adds a table of rows that are in no store, beside the copies. Returns the table's name in SQL."""
         with self._lock:
             self._made += 1
             name = f"release_known_{self._made}"
@@ -154,18 +154,18 @@ class ReleaseCopies:
         return f"{database}.main.t"
 
     def table_sql(self, name: str) -> str | None:
-        """Returns the copy: a table or a subquery. None where the release is read from the store."""
+        """Returns the copy: a table or a subquery. None if the release is read from the store."""
         with self._lock:
             copied = f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
             return self._written.get(name, copied)
 
     def has_all(self, sql: str) -> bool:
-        """Tells whether none of the copies that SQL names was detached."""
+        """Tells whether all copies that the SQL names are still attached."""
         with self._lock:
             return all(name in self._rows for name in _COPY.findall(sql))
 
     def _enter(self, name: str, rows: int) -> list[str]:
-        """Registers a copy and returns those to detach."""
+        """Registers a copy and returns the names of the copies to detach."""
         leaving = []
         with self._lock:
             self._rows[name] = rows
@@ -178,10 +178,10 @@ def _database(name: str) -> str:
     return f"dpduck_{name}"
 
 
-# Who asks: the data owner, or a principal with a share of the budget.
+# Callers: the data owner, and principals with a share of the budget.
 
 LEAST_EPSILON = 10_000
-"""Parts of a budget in epsilon: a principal's new release costs one at least. LEAST_RHO: of a budget in rho."""
+"""A principal's new release costs at least a budget's epsilon divided by this, or its rho divided by LEAST_RHO."""
 
 LEAST_RHO = 1_000_000
 
@@ -189,20 +189,20 @@ DEARER = "the statement would be charged more than was shown"
 
 
 Ceiling = tuple[float | None, float, float]
-"""Epsilon, rho and delta; epsilon is None for a Gaussian release, which costs rho."""
+"""Epsilon, rho and delta. Epsilon is None for a Gaussian release, which costs rho."""
 
 FREE_OF_CHARGE: Ceiling = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks. share: of a budget, for principals of a server; None for no limit but the budget.
+    """Caller of a statement. share: part of a budget, for principals of a server. None if only the budget is a limit.
 
-    tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
-    room: takes room in the store for a release of so many rows, or refuses; returns for how many more there is room.
-    most_characters: of the texts of one table that is made, in memory; None for no limit.
-    charged: is told the ledger entry that pays for a release, as soon as there is one.
-    ceiling: the most that a new release may cost, epsilon, rho and delta as dp_plan showed them; None for no limit.
+    tables: private tables that the caller may ask about, by name or with schema and database, None for all.
+    room: reserves room in the store for a release of this many rows, or refuses. Returns the rows that fit afterwards.
+    most_characters: most characters in the texts of one new table, in memory, None for no limit.
+    charged: receives the ledger entry that pays for a release, as soon as it exists.
+    ceiling: the largest price of a new release, as dp_plan showed epsilon, rho and delta, None for no limit.
     """
 
     name: str
@@ -215,12 +215,12 @@ class Caller:
     ceiling: Ceiling | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
-        """PermissionRefusal for the first of these tables that is not this caller's to ask about."""
+        """Raises PermissionRefusal for the first of the tables that this caller may not ask about."""
         for table in tables:
             self.require_table(str(table))
 
     def require_price(self, charge: Charge, budget: Budget | None) -> None:
-        """Refuses a principal's price that is next to nothing: each bit of an answer's failure would cost that."""
+        """Refuses a principal's price near zero, since each bit that a failing answer reveals would cost only that."""
         if self.owner or budget is None:
             return
         if budget.pure and budget.epsilon is not None and charge.epsilon is not None:
@@ -234,7 +234,7 @@ class Caller:
             )
 
     def require_within(self, charge: Charge) -> None:
-        """Refuses a price above the ceiling. Both are compared as dp_plan shows them, so that equal ones are equal."""
+        """Refuses a price above the ceiling. Both are compared as dp_plan shows them: what looks equal is equal."""
         if self.ceiling is None:
             return
         epsilon, rho, delta = self.ceiling
@@ -243,18 +243,18 @@ class Caller:
             raise Refusal(DEARER, accepted="the same statement again, with its price as it is now")
 
     def take_room(self, rows: int, characters: int) -> None:
-        """Takes room in the store for a release, whose texts have at most so many characters a row."""
+        """Reserves room in the store for a release. `characters` is the limit of the texts of one row."""
         self.require_texts(rows, characters)
         if self.room is not None:
             self.room(rows)
 
     def with_room_for_a_view(self) -> Caller:
-        """Returns a caller whose rows count twice: they are kept as the answers and as the view."""
+        """Returns a caller that reserves twice the rows, since they are stored as the answers and as the view."""
         room = self.room
         return self if room is None else replace(self, room=lambda rows: room(rows and 2 * rows))
 
     def require_texts(self, rows: int, characters: int) -> None:
-        """Refuses a table of so many rows where its texts, so many characters a row, do not fit into memory."""
+        """Refuses a table if its texts, up to `characters` in each row, do not fit into memory."""
         if self.most_characters is not None and rows * characters > self.most_characters:
             raise Refusal(
                 f"{rows} rows with texts of up to {characters} characters each are too much at once",
@@ -262,7 +262,7 @@ class Caller:
             )
 
     def require_table(self, table: str) -> None:
-        """PermissionRefusal for a private table, named in full, that is not this caller's to ask about.
+        """Raises PermissionRefusal for a private table, named in full, that this caller may not ask about.
 
         >>> Caller("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
         """
@@ -271,23 +271,23 @@ class Caller:
             raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)
 
     def may_ask(self, table: str) -> bool:
-        """Tells whether a private table, named in full, is this caller's to ask about."""
+        """Tells whether this caller may ask about a private table, named in full."""
         parts = fold(table).split(".")
         named = [fold(name).split(".") for name in self.tables or ()]
         return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)
 
 
 def require_owner(caller: Caller) -> None:
-    """Refuses everybody else."""
+    """Refuses every caller except the data owner."""
     if not caller.owner:
         raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
 
 
-# Serialises work under the same name; work under different names goes on side by side.
+# Work under one name is serialised. Work under different names runs in parallel.
 
 
 class NamedLocks:
-    """A lock for each name that is in work; names at rest are forgotten."""
+    """One lock for each name in use. Unused names are forgotten."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -295,7 +295,7 @@ class NamedLocks:
 
     @contextmanager
     def held(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Waits until nobody else works under this name. waits: called where somebody does."""
+        """Holds the lock of a name, as soon as nobody else holds it. `waits` is called if somebody does."""
         with self._lock:
             lock, waiting = self._locks.get(name, (threading.Lock(), 0))
             self._locks[name] = (lock, waiting + 1)
@@ -318,22 +318,22 @@ class NamedLocks:
 
 MOST_ANSWERS = 512
 MOST_KEPT = 2
-"""Sandboxes that are kept for the next statement: its own, and the one of its rehearsal."""
+"""Largest number of idle sandboxes. The next statement needs its own, and one for its rehearsal."""
 
 
 @dataclass(frozen=True)
 class KeptSandbox:
-    """A sandbox between two statements. copies: the tables in it, each with its columns and how it was filled."""
+    """Idle sandbox between two statements. copies: its tables, each with columns and the function that filled it."""
 
     root: duckdb.DuckDBPyConnection = field(repr=False)
     copies: frozenset[Hashable]
 
 
 class SandboxAnswers:
-    """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
+    """Cache of recent sandbox answers. An answer follows from its question alone: SQL text, types, public labels.
 
-    A refused question is asked again. Sandboxes themselves are kept, since opening one takes 10 ms, and filling one as
-    long as all questions of a small statement. A statement sees the copies of its own tables, and no others.
+    A refused question is asked again. Idle sandboxes are kept as well: opening one takes 10 ms, and filling one takes
+    as long as all questions of a small statement. A statement sees the copies of its own tables, and no others.
     """
 
     def __init__(self, most: int = MOST_ANSWERS) -> None:
@@ -343,19 +343,19 @@ class SandboxAnswers:
         self._kept: list[KeptSandbox] = []
 
     def lend(self, copies: frozenset[Hashable]) -> KeptSandbox | None:
-        """Lends a sandbox to one statement alone: a sandbox that holds only copies from this list, and as many as can
-        be. Where there is none, the oldest sandbox is lent if no room is left. The statement has to empty it.
+        """Lends the idle sandbox with most copies, all of which are in this list, to one statement alone. If none fits,
+        returns None, or the oldest sandbox if enough are kept. The statement has to empty that sandbox.
         """
         with self._lock:
-            fitting = [one for one in self._kept if one.copies <= copies]
+            fitting = [sandbox for sandbox in self._kept if sandbox.copies <= copies]
             if not fitting and len(self._kept) < MOST_KEPT:
                 return None
-            lent = max(fitting, key=lambda one: len(one.copies), default=self._kept[0])
+            lent = max(fitting, key=lambda sandbox: len(sandbox.copies), default=self._kept[0])
             self._kept.remove(lent)
             return lent
 
     def keep(self, sandbox: KeptSandbox) -> None:
-        """Keeps a sandbox that holds nothing but copies, or closes it where enough are kept."""
+        """Keeps a sandbox that holds only copies, or closes it if enough are kept."""
         with self._lock:
             if len(self._kept) < MOST_KEPT:
                 self._kept.append(sandbox)
@@ -363,14 +363,14 @@ class SandboxAnswers:
         sandbox.root.close()
 
     def get(self, question: Hashable) -> Any:
-        """Returns the answer, None where there is none."""
+        """Returns the cached answer, None if there is none."""
         with self._lock:
             if question in self._answers:
                 self._answers.move_to_end(question)
             return self._answers.get(question)
 
     def put(self, question: Hashable, answer: object) -> None:
-        """Remembers an answer in the place of the one that was not asked for longest."""
+        """Stores an answer. If there are too many, the least recently used one is dropped."""
         with self._lock:
             self._answers[question] = answer
             if len(self._answers) > self._most:
@@ -379,7 +379,7 @@ class SandboxAnswers:
 
 @contextmanager
 def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Interrupts the cursor when so many seconds are over; never for 0."""
+    """Interrupts the cursor after this many seconds. 0 means never."""
     timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
     if timer is not None:
         timer.daemon = True
@@ -393,12 +393,12 @@ def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iter
 
 
 def characters_of(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
-    """Tells how many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
+    """Returns the number of bytes of a SELECT's texts. Other values without a fixed length count as text."""
     types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
     names = [f"c{number}" for number in range(len(types))]
     long = [name for name, kind in zip(names, types, strict=True) if not sql_type(str(kind)).is_short]
     if not long:
         return 0
     length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
-    found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
-    return 0 if found is None or found[0] is None else int(found[0])
+    total = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
+    return 0 if total is None or total[0] is None else int(total[0])

@@ -1,4 +1,4 @@
-"""The tables of a store beside its ledger: one statement looks whether they are there, one transaction creates them."""
+"""Tables of a store beside its ledger. One statement checks whether they exist, one transaction creates them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ TABLES = {
 """The tables of a store, with their columns."""
 
 LATER = {"releases": ("covariances", "source")}
-"""Columns, all of them texts, that tables of earlier versions do not have."""
+"""Columns, all texts, that tables of earlier versions lack."""
 
 
 def create_tables(cursor: duckdb.DuckDBPyConnection, store: str) -> None:
-    """Creates the tables that are not there yet, and columns that earlier versions did not have."""
+    """Creates the missing tables, and the columns that earlier versions lack."""
     schema = f"{quote_identifier(store)}.dpduck"
     if _are_there(cursor, schema):
         return
@@ -58,7 +58,7 @@ def create_tables(cursor: duckdb.DuckDBPyConnection, store: str) -> None:
 
 
 def _are_there(cursor: duckdb.DuckDBPyConnection, schema: str) -> bool:
-    """Tells whether every table has all of its columns: a SELECT of them binds."""
+    """Tells whether every table has all columns, by binding a SELECT over them."""
     parts = []
     for name, columns in TABLES.items():
         listed = [column.split()[0] for column in columns.split(", ")]
@@ -72,11 +72,11 @@ def _are_there(cursor: duckdb.DuckDBPyConnection, schema: str) -> bool:
 
 
 READY = "ready"
-"""The state of a prepared table that is used."""
+"""State of a prepared table in use."""
 
 
 def has_left_twins(cursor: duckdb.DuckDBPyConnection, store: str) -> bool:
-    """Tells whether a prepared table was not finished, is not used any more, or has no policy: it is to be deleted."""
+    """Tells whether some twin has to be deleted: it is unfinished, out of use, or of a table without a policy."""
     schema = f"{quote_identifier(store)}.dpduck"
     if not cursor.execute(f"SELECT 1 FROM {schema}.prepared LIMIT 1").fetchall():
         return False

@@ -1,7 +1,7 @@
-"""What a release measured, kept beside it: noisy integers, of which noise, and which rows they are about.
+"""Measurements of a release, stored beside it: noisy integers, their noise, and a digest of the rows' definition.
 
-All of it was released or is public. Answers that options moved after the noise are no part of it: what is known is
-worked out from what was measured (mechanisms/known).
+Everything here was released or is public. Answers that options changed after the noise are not stored: estimates are
+computed from the measurements (mechanisms/known).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpduck.values.domain import Domain
 from dpduck.values.quoting import quote_identifier, written_values
 
 MOST_BYTES = 1 << 30
-"""Of measurements that are remembered."""
+"""Largest size of the cached measurements in bytes."""
 
 _PLAIN: Mapping[str, type[IdentityFactor] | type[CentredFactor] | type[HadamardFactor]] = {
     "identity": IdentityFactor, "centred": CentredFactor, "hadamard": HadamardFactor,
@@ -40,7 +40,7 @@ _PLAIN: Mapping[str, type[IdentityFactor] | type[CentredFactor] | type[HadamardF
 
 @dataclass(frozen=True)
 class MeasuredColumn:
-    """A column that keys depend on. domain: a digest of its public domain. size: how many codes that has."""
+    """Column that keys depend on. domain: digest of its public domain. size: number of the domain's codes."""
 
     sql: str
     domain: str
@@ -49,7 +49,7 @@ class MeasuredColumn:
 
 @dataclass(frozen=True)
 class MeasuredKey:
-    """A key: positions of its columns, and for each combination of their codes its label, -1 where it has none."""
+    """Key: positions of its columns, number of labels, and the label of each combination of codes, -1 for none."""
 
     columns: tuple[int, ...]
     labels: int
@@ -58,9 +58,9 @@ class MeasuredKey:
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """What rows added up to tables that were measured alike: see cubes.measures.Measure. group: which queries.
+    """Measure of the rows that adds up to tables under the same queries: see mechanisms.cubes.measures.Measure.
 
-    keys: positions of the keys by which its rows were counted. None stands for all keys.
+    group: number of its group of queries. keys: positions of the keys by which its rows were counted, None for all.
     """
 
     form: str
@@ -77,13 +77,13 @@ class MeasuredTable:
 
     @property
     def parts(self) -> int:
-        """Tells how many tables of integers it has."""
+        """Returns the number of its tables of integers."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
 
 @dataclass(frozen=True)
 class MeasuredQuery:
-    """One integer query: its keys, and what it asks along them. parameter: of its noise."""
+    """One integer query: its keys, the factor along each key, and the parameter of its noise."""
 
     keys: tuple[int, ...]
     factors: tuple[Factor, ...]
@@ -92,11 +92,11 @@ class MeasuredQuery:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """All that one release measured and that adds up.
+    """Additive measurements of one release.
 
-    rows: a digest of which rows were counted, but for the conditions `filters`. bounded: whether a unit's rows were
-    cut to its MAX ROWS after these conditions. queries: of each group. values: of each table in turn an array for each
-    query of its group, and of each of these for each of its parts.
+    rows: digest of the rows' definition, without the conditions `filters`. bounded: whether a unit's rows were cut to
+    its MAX ROWS after these conditions. queries: the queries of each group. values: noisy arrays by table, then by
+    query of the table's group, then by part.
     """
 
     rows: str
@@ -116,7 +116,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Measurements in the store. moment: of the rows, equal for releases about the same ones; "" where nobody knows."""
+    """Stored measurements. moment: of their rows, equal for releases about the same rows, "" if unknown."""
 
     name: str
     released_at: str
@@ -125,33 +125,31 @@ class Kept:
 
 
 def rows_digest(rows: Rows) -> str:
-    """Tells which rows are counted, but for conditions: of which tables and epochs, joined how, of whom, at most how
-    many.
-    """
+    """Returns a digest of the rows' definition, without conditions: tables, epochs, joins, units and bounds."""
     reads = [[read.table.sql, read.epoch] for read in rows.reads]
     facts = [
         rows.table.sql, rows.epoch, rows.from_sql, rows.unit_key, rows.unit_sql, rows.max_rows, rows.unit_bound,
         rows.content_sql, [[table.sql, digest] for table, digest in rows.public_digests], reads,
     ]  # fmt: skip
-    facts += [str(rows.periods)] if rows.periods is not None else []  # a unit's rows are cut in each of them
+    facts += [str(rows.periods)] if rows.periods is not None else []  # a unit's rows are cut in each period
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def domain_digest(domain: Domain) -> str:
-    """Returns equal for equal domains."""
+    """Returns a digest of a domain, equal for equal domains."""
     facts = [type(domain).__name__, asdict(domain)]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 class Moment(Protocol):
-    """Rows of one moment."""
+    """Prepared rows of one moment."""
 
     @property
     def moment(self) -> str: ...
 
 
 class MeasuredStore:
-    """Reads and writes measurements of a store; those that were read are remembered, since they never change."""
+    """Reader and writer of a store's measurements. They never change, so those already read are cached."""
 
     def __init__(self, open_cursor: OpenCursor, store: str) -> None:
         self._open_cursor = open_cursor
@@ -163,7 +161,7 @@ class MeasuredStore:
     def put(
         self, name: str, rows: Rows, prepared: Moment | None, noisy: bytes | None, cursor: duckdb.DuckDBPyConnection
     ) -> None:
-        """Stores the measurements of a release, in the transaction that stores it. prepared: what was counted."""
+        """Stores the measurements of a release, in the transaction that stores it. prepared: the counted twins."""
         if noisy is None:
             return
         moment = self.moment(rows, prepared, cursor)
@@ -171,14 +169,14 @@ class MeasuredStore:
         cursor.execute(f"INSERT INTO {self._table} VALUES ({marks})", values)
 
     def moment(self, rows: Rows, prepared: Moment | None, cursor: duckdb.DuckDBPyConnection) -> str:
-        """Names the moment of the rows that are counted now; "" of rows that may change at any time."""
+        """Returns the moment of the rows that are counted now, "" if they may change at any time."""
         return unchanging(cursor, rows, self._session) if prepared is None else f"prepared {prepared.moment}"
 
     def of(self, table: str, reader: str | None) -> list[Kept]:
-        """Returns measurements of a private table that a reader may know of, oldest first; None for its owner.
+        """Returns a private table's measurements that a reader may see, oldest first. `reader` is None for the owner.
 
-        They are the reader's own, and those behind private views, which whoever may ask at all may read. What is
-        behind a view is named by it, or was paid for by its charge (in stores of before): not all of the same digest.
+        They are the reader's own, and those behind private views, which every permitted caller may read. A view names
+        its release. In earlier stores the two share a digest and a ledger entry: an equal digest alone is not enough.
         """
         seen, asked = "true", {"table": table}
         if reader is not None:
@@ -186,29 +184,29 @@ class MeasuredStore:
             viewed = f"EXISTS (FROM {self._releases} AS v WHERE v.kind = 'view' AND (v.source = r.name OR {earlier}))"
             seen, asked = f"(r.principal = $reader OR {viewed})", {"table": table, "reader": reader}
         with self._open_cursor() as cursor:
-            found = cursor.execute(
+            rows = cursor.execute(
                 f"SELECT r.name, CAST(r.released_at AS VARCHAR), m.moment FROM {self._table} AS m "
                 f"JOIN {self._releases} AS r USING (name) "
                 f"WHERE m.table_name = $table AND r.kind = 'answer' AND {seen} ORDER BY r.ledger_id",
                 asked,
             ).fetchall()
-            return [Kept(str(name), str(at), str(moment), self._read(cursor, name)) for name, at, moment in found]
+            return [Kept(str(name), str(at), str(moment), self._read(cursor, name)) for name, at, moment in rows]
 
     def kept(self, name: str) -> Measured | None:
-        """Returns what a release measured; None where that is not kept."""
+        """Returns the measurements of a release, None if they are not stored."""
         with self._open_cursor() as cursor:
-            found = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
-            return None if found is None else self._read(cursor, name)
+            row = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
+            return None if row is None else self._read(cursor, name)
 
     def one(self, name: str) -> Kept | None:
-        """Returns the measurements of one release, with their moment; None where they are not kept."""
+        """Returns the measurements of one release, with their moment. None if they are not stored."""
         with self._open_cursor() as cursor:
-            found = cursor.execute(
+            row = cursor.execute(
                 f"SELECT CAST(r.released_at AS VARCHAR), m.moment FROM {self._table} AS m "
                 f"JOIN {self._releases} AS r USING (name) WHERE name = ? AND r.kind = 'answer'",
                 [name],
             ).fetchone()
-            return None if found is None else Kept(name, str(found[0]), str(found[1]), self._read(cursor, name))
+            return None if row is None else Kept(name, str(row[0]), str(row[1]), self._read(cursor, name))
 
     def _read(self, cursor: duckdb.DuckDBPyConnection, name: str) -> Measured:
         if name not in self._known:
@@ -222,22 +220,22 @@ class MeasuredStore:
 
 
 def measured_to_bytes(measured: Measured) -> bytes:
-    """Returns measurements as a compressed archive of arrays, whose first one is their description."""
+    """Returns measurements as a compressed archive of arrays. The first array is their description."""
     arrays: list[NDArray[np.integer]] = []
 
     def kept(array: IntegerArray) -> int:
         arrays.append(_narrowed(array))
         return len(arrays) - 1
 
-    def factor(one: Factor) -> list[object]:
-        if isinstance(one, MatrixFactor):
-            entries = scipy.sparse.coo_array(one.entries)
+    def factor(operator: Factor) -> list[object]:
+        if isinstance(operator, MatrixFactor):
+            entries = scipy.sparse.coo_array(operator.entries)
             rows, columns = (np.asarray(part, np.int64) for part in entries.coords)
             return ["matrix", *entries.shape, kept(rows), kept(columns), kept(entries.data)]
-        return [next(name for name, kind in _PLAIN.items() if isinstance(one, kind)), one.size]
+        return [next(name for name, kind in _PLAIN.items() if isinstance(operator, kind)), operator.size]
 
     queries = [
-        [[query.keys, [factor(one) for one in query.factors], str(query.parameter)] for query in group]
+        [[query.keys, [factor(operator) for operator in query.factors], str(query.parameter)] for query in group]
         for group in measured.queries
     ]
     facts = {
@@ -270,29 +268,29 @@ def _narrowed(array: IntegerArray) -> NDArray[np.integer]:
 
 
 def measured_from_bytes(noisy: bytes) -> Measured:
-    """Returns what measured_to_bytes wrote."""
+    """Reads the measurements that measured_to_bytes wrote."""
     bare, values = _read(noisy)
-    place, found = 0, list[tuple[tuple[IntegerArray, ...], ...]]()
+    place, tables = 0, list[tuple[tuple[IntegerArray, ...], ...]]()
     for table in bare.tables:
         of_table = []
         for query in bare.queries[table.group]:
-            shape = tuple(one.rows for one in query.factors)
+            shape = tuple(factor.rows for factor in query.factors)
             parts = values[place : place + table.parts * prod(shape)].reshape(table.parts, *shape)
             place += parts.size
             of_table.append(tuple(parts))
-        found.append(tuple(of_table))
-    return replace(bare, values=tuple(found))
+        tables.append(tuple(of_table))
+    return replace(bare, values=tuple(tables))
 
 
 def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
-    """Returns the description, and all values one after the other."""
+    """Returns the description of measurements, and all their values in one array."""
     with np.load(io.BytesIO(noisy), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     facts = json.loads(arrays.pop("facts").tobytes())
 
     def array(number: int) -> IntegerArray:
-        found: IntegerArray = arrays[f"a{number}"].astype(np.int64)
-        return found
+        integers: IntegerArray = arrays[f"a{number}"].astype(np.int64)
+        return integers
 
     def factor(kind: str, *numbers: int) -> Factor:
         if kind != "matrix":
@@ -319,7 +317,7 @@ def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
         ),
         tuple(
             tuple(
-                MeasuredQuery(tuple(keys), tuple(factor(*one) for one in factors), Fraction(parameter))
+                MeasuredQuery(tuple(keys), tuple(factor(*fields) for fields in factors), Fraction(parameter))
                 for keys, factors, parameter in group
             )
             for group in facts["queries"]
@@ -330,21 +328,21 @@ def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
 
 
 def _keys(table: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
-    """Returns the keys of a table. Earlier stores have no such list, and mean all."""
+    """Returns the keys of a table. Earlier stores have no such list, and mean all keys."""
     keys = table.get("keys")
     return {"keys": None if keys is None else tuple(keys)}
 
 
 def unchanging(cursor: duckdb.DuckDBPyConnection, rows: Rows, session: str) -> str:
-    """Returns a moment that rows keep because their databases cannot change while they are attached; "" where they can.
+    """Returns the moment of rows in databases that cannot change while they are attached, "" if they can change.
 
-    DuckDB locks the file of a database that it has opened for reading, so that nobody writes it meanwhile. Whether it
-    was written before or after is not looked at: that would be a look at private rows.
+    DuckDB locks the file of a database that it has opened for reading, so that nobody writes it meanwhile. Writes
+    before or after are not checked: a check would be a look at private rows.
     """
     named = {table.parts[0] for table in (rows.table, *(read.table for read in rows.reads))}
-    found = cursor.execute(
+    databases = cursor.execute(
         "SELECT database_name, database_oid FROM duckdb_databases() WHERE readonly AND type = 'duckdb' "
         "AND NOT internal AND NOT contains(path, '://') ORDER BY database_oid"
     ).fetchall()
-    fixed = {str(name): int(oid) for name, oid in found}
+    fixed = {str(name): int(oid) for name, oid in databases}
     return f"{session} {sorted(fixed[name] for name in named)}" if named <= fixed.keys() else ""

@@ -1,4 +1,4 @@
-"""Policies and declared public tables in the store; every change is a new revision, nothing is forgotten."""
+"""Policies and declared public tables in the store. Every change of a policy is a new revision, never deleted."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ from dpduck.values.privacy import Budget, PrivacyUnit, Reference
 from dpduck.values.quoting import fold, quote_identifier
 
 _MOST_READ = 64
-"""Definitions whose policy is kept: a domain may have very many labels, and whatever reads it shares them."""
+"""Largest number of cached policies, by definition. A domain may have many labels, which all readers share."""
 
 _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
 
 @dataclass(frozen=True)
 class InForce:
-    """Policies by their tables' names in SQL, declared public tables, and every name ever used, the first one first.
+    """Policies by their tables' names in SQL, declared public tables, and every name ever used, the earliest first.
 
-    Policies have the budget that they were written with. That in force may be another one; where none is asked for,
-    the ledger need not be.
+    Policies have their budgets as written. The budget in force may differ. Callers that need no budget need no ledger.
     """
 
     policies: Mapping[str, Policy]
@@ -44,11 +43,11 @@ class InForce:
 
 
 class PolicyStore:
-    """Reads and writes the policy tables of a store attached under a name.
+    """Reader and writer of the policy tables of an attached store.
 
-    budgets: those in force, by privacy unit: another table's policy may have changed one since.
-    home: the database and schema in which names of tables are looked up; None for those of the cursor that looks.
-    shadows: what hides built-in functions there.
+    budgets: returns the budgets in force, by privacy unit. Another table's policy may have changed one since.
+    home: database and schema in which names of tables are looked up, None for the cursor's own.
+    shadows: names of hidden built-in functions there.
     """
 
     def __init__(
@@ -70,12 +69,12 @@ class PolicyStore:
         self._changes = 0
 
     def policy(self, table: TableName) -> Policy | None:
-        """Returns the policy in force, None where there is none."""
+        """Returns the policy in force, None if there is none."""
         policy = self.now().policies.get(table.sql)
         return None if policy is None else with_budget(policy, self.budgets())
 
     def required_policy(self, table: TableName) -> Policy:
-        """Returns the policy in force; refuses a table that has none."""
+        """Returns the policy in force. Refuses a table without one."""
         policy = self.policy(table)
         if policy is None:
             raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
@@ -87,7 +86,7 @@ class PolicyStore:
         return [with_budget(policy, budgets) for policy in self.now().policies.values()]
 
     def now(self) -> InForce:
-        """Returns what the store holds. Nobody else writes it while it is attached: it is read after each change."""
+        """Returns the store's content, read anew after each change. Nobody else writes an attached store."""
         with self._lock:
             if self._held is not None:
                 return self._held
@@ -102,32 +101,32 @@ class PolicyStore:
                     "GROUP BY table_name ORDER BY min(known_at), table_name"
                 ).fetchall()
             defined = [self._defined(row[0]) for row in active]
-            found = InForce(
+            content = InForce(
                 {policy.table.sql: policy for policy in defined},
                 tuple(dict.fromkeys(row[0] for row in public)),
                 tuple(row[0] for row in spelled),
             )
-            self._held = found if len(defined) <= _MOST_READ else None
-            return found
+            self._held = content if len(defined) <= _MOST_READ else None
+            return content
 
     def earlier(self) -> tuple[Terms, ...]:
-        """Returns the terms before those in force that gave the same answers, the latest first. They are read once."""
-        if (known := self._earlier) is not None:
-            return known
+        """Returns earlier terms that answer like the terms in force, the latest first. They are read once."""
+        if (cached := self._earlier) is not None:
+            return cached
         changes, budgets = self._changes, self.budgets()  # not under this lock, since the ledger has its own
         with self._lock:
             with self._open_cursor() as cursor:
                 rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()
-            found: tuple[Terms, ...] = ()
+            terms: tuple[Terms, ...] = ()
             if len(rows) > 1:
                 in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
-                found = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
-            self._earlier = found if changes == self._changes else None
-            return found
+                terms = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
+            self._earlier = terms if changes == self._changes else None
+            return terms
 
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lends a cursor that changes what the store holds; nobody reads it meanwhile."""
+        """Yields a cursor that changes the policy tables. Nobody reads them meanwhile."""
         with self._lock, transaction(self._open_cursor) as cursor:
             try:
                 yield cursor
@@ -147,7 +146,7 @@ class PolicyStore:
         return [with_budget(self._defined(row[0]), budgets) for row in rows]
 
     def _defined(self, text: str) -> Policy:
-        """Returns the policy that a definition says: one object for each text, so that labels are in memory once."""
+        """Returns the policy of a definition. Equal texts share one object, so that labels are in memory once."""
         policy: Policy | None = self._read.get(text)
         if policy is None:
             policy = policy_from_text(text)
@@ -155,41 +154,41 @@ class PolicyStore:
         return policy
 
     def known_as(self, table: TableName) -> TableName:
-        """Returns the table as policies and declarations spell it, which is how budgets and releases know it.
+        """Returns the table in the spelling of policies and declarations, which budgets and releases use.
 
-        DuckDB's names are one whatever their case, and ALTER TABLE .. RENAME TO may change that.
+        DuckDB ignores the case of names, and ALTER TABLE .. RENAME TO may change it.
         """
-        known = [name for name in self.now().spelled if fold(name) == fold(table.sql)]
-        if not known or table.sql in known:
+        spellings = [name for name in self.now().spelled if fold(name) == fold(table.sql)]
+        if not spellings or table.sql in spellings:
             return table
-        return named_in_sql(known[0])
+        return named_in_sql(spellings[0])
 
     def unit_key(self, key: str) -> str:
         """Returns the key of a privacy unit as the first policy with that unit spells it."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
-        known = [self._defined(row[0]).unit.key for row in rows]
-        return key if key in known else next((one for one in known if fold(one) == fold(key)), key)
+        keys = [self._defined(row[0]).unit.key for row in rows]
+        return key if key in keys else next((spelling for spelling in keys if fold(spelling) == fold(key)), key)
 
     def last_policy(self, table: TableName) -> Policy | None:
-        """Returns the policy a table has, or had last before it was dropped."""
+        """Returns the policy that a table has, or had last before it was dropped."""
         text = self._definition(table, 0)
         return None if text is None else self._defined(text)
 
     def before_last(self, table: TableName) -> Policy | None:
-        """Returns the policy of a table before its last revision, in force or not, None where there was none."""
+        """Returns the policy of a table before its last revision, in force or not. None if there was none."""
         text = self._definition(table, 1)
         return None if text is None else policy_from_text(text)
 
     def _definition(self, table: TableName, later: int) -> str | None:
-        """Returns the definition of a table's policy that was followed by so many later ones."""
+        """Returns the definition of a table's policy that has exactly `later` newer revisions."""
         of_table = f"FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1 OFFSET {later}"
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT definition {of_table}", [table.sql]).fetchone()
         return None if row is None else str(row[0])
 
     def last_revision(self, table: TableName) -> tuple[int, int]:
-        """Returns the revision and epoch last used for a table, (0, 0) for a new one: none is ever used again."""
+        """Returns a table's last revision and epoch, (0, 0) if new. Revisions never repeat, epochs never decrease."""
         policy = self.last_policy(table)
         return (0, 0) if policy is None else (policy.revision, policy.epoch)
 
@@ -208,7 +207,7 @@ class PolicyStore:
         return stored
 
     def drop(self, table: TableName) -> None:
-        """Takes a policy out of force; its revisions and whatever was spent stay on record."""
+        """Takes a policy out of force. Its revisions and its spent budget stay on record."""
         with self._writing() as cursor:
             cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
 
@@ -221,11 +220,11 @@ class PolicyStore:
         return [named_in_sql(text) for text in self.now().public]
 
     def declared(self) -> list[TableName]:
-        """Returns all tables with a policy in force, and all declared public ones."""
+        """Returns all tables with a policy in force, and all declared public tables."""
         return [*(policy.table for policy in self.now().policies.values()), *self.public_tables()]
 
     def declare_public(self, table: TableName) -> None:
-        """Records that the owner calls the table public."""
+        """Records that the owner declares the table public."""
         if not self.is_public(table):
             with self._writing() as cursor:
                 cursor.execute(
@@ -233,13 +232,13 @@ class PolicyStore:
                 )
 
     def withdraw_public(self, table: TableName) -> None:
-        """Takes a declaration back; domains already read from the table stay as they were."""
+        """Withdraws a declaration. Domains that were read from the table stay as they were."""
         with self._writing() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])
 
 
 def with_budget(policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
-    """Returns a policy with the budget of its unit that is in force."""
+    """Returns a policy with the budget in force for its unit."""
     return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
 
@@ -252,10 +251,10 @@ def named_in_sql(text: str) -> TableName:
 
 
 def policy_to_text(policy: Policy) -> str:
-    """Returns all of a policy as JSON; amounts as exact rationals.
+    """Returns a policy as JSON, with amounts as exact rationals.
 
-    A period is a fifth part of the unit, several columns are a sixth: versions that know of none fail on it, and charge
-    nothing.
+    A period is the fifth element of the unit, several columns are the sixth. Earlier versions, which do not know these
+    elements, fail on them and charge nothing.
     """
     period, lifetime, columns = policy.unit.period, policy.budget.lifetime, policy.unit.columns
     return json.dumps(

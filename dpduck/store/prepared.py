@@ -1,8 +1,8 @@
-"""Prepared tables of a store: which there are, of which policies and columns, and when they may stand for a table.
+"""Prepared tables of a store: their list, their policies and columns, and the conditions under which they are counted.
 
-Twins of tables that share a privacy unit are of one moment: whenever one is written, the others are written anew, in
-one transaction. A row that is one unit's in an older twin, and is joined with rows of another one, would be counted as
-one of each: its unit would move counts by more than its price says.
+Twins of tables that share a privacy unit are of one moment: whenever one is written, the others are rewritten in the
+same transaction. Otherwise a row of one unit in an older twin could be joined with rows of another unit. It would be
+counted for both, and its unit would move counts by more than its price says.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is written of a table, and what this rests on."""
+    """Facts about a table's twin: the layout to write, and the policy and relation that it rests on."""
 
     policy: Policy
     relation: PrivateRelation
@@ -55,16 +55,16 @@ class Facts:
 
     @property
     def digest(self) -> str:
-        """Returns all that a twin depends on: an amount of a budget is nothing of it."""
+        """Returns a digest of everything that a twin depends on. The amounts of a budget are left out."""
         bare, layout = json.loads(policy_to_text(self.policy)), self.layout
-        kept = {name: bare[name] for name in ("table", "domains", "epoch")}
+        fields = {name: bare[name] for name in ("table", "domains", "epoch")}
         held = None if layout.held is None else layout.held.sql
-        facts = (kept, layout.from_sql, layout.content, held, layout.unit_type, layout.unit, self.columns)
+        facts = (fields, layout.from_sql, layout.content, held, layout.unit_type, layout.unit, self.columns)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 class PreparedTables:
-    """Prepares tables, and says what is counted in place of a request's tables."""
+    """Preparation of tables, and the choice of twins that are counted in place of a request's tables."""
 
     def __init__(
         self, open_cursor: OpenCursor, store: str, policies: PolicyStore, ledger: Ledger, files: TwinFiles, steps: Steps
@@ -75,142 +75,142 @@ class PreparedTables:
         self._known: dict[str, Prepared] = {}
 
     def read_records(self) -> None:
-        """Reads the list of prepared tables, and deletes unfinished ones."""
-        known, left = self._records.opened()
+        """Reads the list of prepared tables. Deletes twins that are unfinished or have no policy any more."""
+        records, left = self._records.opened()
         self._known = {
-            table: one for table, one in known.items() if self._policies.policy(named_in_sql(table)) is not None
+            table: record for table, record in records.items() if self._policies.policy(named_in_sql(table)) is not None
         }
-        left += [one.nonce for table, one in known.items() if table not in self._known]
+        left += [record.nonce for table, record in records.items() if table not in self._known]
         for nonce in left:
             self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
-        """Tells when each table was prepared, by its name in SQL."""
-        return {table: known.at for table, known in self._known.items()}
+        """Returns the time at which each table was prepared, by its name in SQL."""
+        return {table: record.at for table, record in self._known.items()}
 
     def rows(self, table: TableName) -> float | None:
-        """Returns how many rows were prepared, for their owner alone; None where none were, or a file is damaged."""
-        known = self._known.get(table.sql)
-        if known is None or not self._whole(known):
+        """Returns the number of prepared rows, for their owner only. None if no twin exists, or its file is damaged."""
+        record = self._known.get(table.sql)
+        if record is None or not self._whole(record):
             return None
-        name = self._files.table(known)
+        name = self._files.table(record)
         with self._open_cursor() as first, self._files.reading(first, (name,), (), ()) as (cursor, _):
             ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM {name}", {})
         return float(count)
 
     def prepare(self, tables: Sequence[TableName], anew: bool = False) -> str:
-        """Prepares tables, in one moment; unless anew, only those that are not prepared as their policies say."""
+        """Prepares tables in one moment. Without `anew`, tables already prepared under their policies are left out."""
         with self._open_cursor() as cursor:
             reader.begin(cursor)
             keep_plans_plain(cursor)
             catalog = Catalog(cursor, self._policies)
             self._follow([])
             facts = [self._facts(catalog, table) for table in tables]
-            needed = [one for one in facts if anew or not self._is_prepared(one)]
+            needed = [table_facts for table_facts in facts if anew or not self._is_prepared(table_facts)]
             written = self._written(cursor, needed) if needed else []
         self._take(written)
         return _done([self._known[table.sql] for table in tables], written)
 
     def named(self, written: TableName) -> TableName | None:
-        """Returns the prepared table of a name, where there is one, whatever became of the table."""
+        """Returns the prepared table of a name, None unless exactly one has it. The table itself may be gone."""
         parts = [fold(part) for part in written.parts]
-        found = [named_in_sql(table) for table in self._known]
-        alike = [table for table in found if [fold(part) for part in table.parts[-len(parts) :]] == parts]
+        names = [named_in_sql(table) for table in self._known]
+        alike = [table for table in names if [fold(part) for part in table.parts[-len(parts) :]] == parts]
         return alike[0] if len(alike) == 1 else None
 
     def has_key(self, rows: Rows) -> bool:
-        """Tells whether the table had the key of a request's cells when it was prepared, or is not prepared."""
-        known = self._known.get(rows.table.sql)
-        return known is None or rows.cell_key in known.keys_together
+        """Tells whether the table is not prepared, or was prepared with the key of the request's cells."""
+        record = self._known.get(rows.table.sql)
+        return record is None or rows.cell_key in record.keys_together
 
     def unprepare(self, table: TableName) -> str:
-        """Goes back to the table itself."""
-        known = self._known.get(table.sql)
-        if known is not None:
-            self._forget(known.nonce)
+        """Deletes a table's twin, so that statements read the table itself."""
+        record = self._known.get(table.sql)
+        if record is not None:
+            self._forget(record.nonce)
             del self._known[table.sql]
         return f"{table} is not prepared: new questions are about the rows that it has"
 
     @contextmanager
     def changing(self, policies: Sequence[Policy]) -> Iterator[list[str]]:
-        """Writes twins for policies that will be in force after this, and uses them from then on; says so.
+        """Writes twins for policies that come into force in the block, and uses them afterwards. Yields messages.
 
-        What cannot be prepared under it is refused before anything has changed.
+        A table that cannot be prepared under its new policy is refused before anything has changed.
         """
-        said, written = list[str](), list[Prepared]()
-        known = [policy for policy in policies if policy.table.sql in self._known]
-        if known:
+        messages, written = list[str](), list[Prepared]()
+        affected = [policy for policy in policies if policy.table.sql in self._known]
+        if affected:
             with self._open_cursor() as cursor:
                 reader.begin(cursor)
                 keep_plans_plain(cursor)
                 catalog = Catalog(cursor, self._policies)
-                facts = [self._facts(catalog, policy.table, policy) for policy in known]
-                changed = [one for one in facts if not self._is_prepared(one)]
+                facts = [self._facts(catalog, policy.table, policy) for policy in affected]
+                changed = [twin for twin in facts if not self._is_prepared(twin)]
                 if changed:
                     written = self._written(cursor, changed)
-                    said.append("; " + _done([], written))
+                    messages.append("; " + _done([], written))
         try:
-            yield said
+            yield messages
         except BaseException:
-            for one in written:
-                self._forget(one.nonce)
+            for twin in written:
+                self._forget(twin.nonce)
             raise
         self._follow(written)
 
     def _follow(self, written: Sequence[Prepared]) -> None:
-        """Puts twins into use, and notes the revisions of policies that changed in nothing that twins depend on."""
+        """Puts twins into use. Records new revisions of policies, if their twins depend on nothing that changed."""
         taken = []
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
-            for known in {**self._known, **{one.table: one for one in written}}.values():
+            for record in {**self._known, **{twin.table: twin for twin in written}}.values():
                 with suppress(Refusal, duckdb.Error):  # no statement over such a table is answered
-                    facts = self._facts(catalog, named_in_sql(known.table))
-                    if facts.digest == known.layout:
-                        taken.append(replace(known, revisions=_revisions(facts.relation)))
+                    facts = self._facts(catalog, named_in_sql(record.table))
+                    if facts.digest == record.layout:
+                        taken.append(replace(record, revisions=_revisions(facts.relation)))
         self._take(taken)
-        for one in written:
-            if one.nonce not in {known.nonce for known in taken}:
-                self._forget(one.nonce)
+        for twin in written:
+            if twin.nonce not in {record.nonce for record in taken}:
+                self._forget(twin.nonce)
 
     def place(self, rows: Rows) -> PreparedPlace | None:
-        """Returns what is counted in place of a request's tables; None where none of them was prepared."""
-        tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
+        """Returns the twins that are counted in place of a request's tables. None if no table is prepared."""
+        tables = list(dict.fromkeys([rows.table, *(source.table for source in rows.reads if not source.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
-        found, moments, nonces, policies = {}, set(), [], self._policies.now().policies
+        twins, moments, nonces, policies = {}, set(), [], self._policies.now().policies
         for table in tables:
-            known = self._known.get(table.sql)
-            if known is None:
-                prepared = ", ".join(str(one) for one in tables if one.sql in self._known)
+            record = self._known.get(table.sql)
+            if record is None:
+                prepared = ", ".join(str(source) for source in tables if source.sql in self._known)
                 raise Refusal(
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            found[table.sql] = self._twin(known, table, rows, policies)
-            moments.add(known.moment)
-            nonces.append(known.nonce)
+            twins[table.sql] = self._twin(record, table, rows, policies)
+            moments.add(record.moment)
+            nonces.append(record.nonce)
         if len(moments) > 1:
             raise Refusal(
                 f"{', '.join(table.table for table in tables)} were not prepared in one moment",
                 accepted=f"ALTER PRIVACY POLICY ON {', '.join(map(str, tables))} PREPARE",
             )
-        names = tuple(twin.sql for twin in found.values())
+        names = tuple(twin.sql for twin in twins.values())
         still = self._policies.shadows.still_here
         read = {table for table, *_ in rows.shapes}  # not a strategy's table, which is part of the request
         public = tuple(pair for pair in rows.public_digests if pair[0] in read)
         beside = partial(self._files.reading, twins=names, public=public, shapes=rows.shapes, still=still)
-        return PreparedPlace(found, beside, partial(self._files.doubt, nonces), moments.pop())
+        return PreparedPlace(twins, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _twin(self, known: Prepared, table: TableName, rows: Rows, policies: Mapping[str, Policy]) -> PreparedTable:
-        """Returns the twin of a table; a Refusal where table, policy or references are no longer what they were."""
+    def _twin(self, record: Prepared, table: TableName, rows: Rows, policies: Mapping[str, Policy]) -> PreparedTable:
+        """Returns the twin of a table. Refuses a table if it, its policy or its references have changed since."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
         unique = {column for read in rows.reads if read.table == table for column in read.unique}
         columns = {shape.sql: _names(listed) for shape, listed, _ in rows.shapes}
-        same = now[table.sql][1] == known.epoch and unique <= set(known.keys)
-        same = same and all(columns.get(name) == listed for name, listed in known.columns)
-        same = same and all(now.get(name, (-1, 0))[0] == one and name in policies for name, one in known.revisions)
-        holder, stored = known.columns[-1]  # the table, or the last that its references lead through
+        same = now[table.sql][1] == record.epoch and unique <= set(record.keys)
+        same = same and all(columns.get(name) == listed for name, listed in record.columns)
+        same = same and all(now.get(name, (-1, 0))[0] == entry and name in policies for name, entry in record.revisions)
+        holder, stored = record.columns[-1]  # the table, or the last table of its references
         policy, held = policies.get(table.sql), policies.get(holder)
         if not same or policy is None or held is None:
             raise Refusal(
@@ -218,22 +218,22 @@ class PreparedTables:
                 accepted=AGAIN.format(table=table),
             )
         try:
-            name = self._files.table(known)
+            name = self._files.table(record)
         except StoreError:
-            if self._known.get(table.sql) is known:
+            if self._known.get(table.sql) is record:
                 raise
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
         domains = _domains(policy, columns[table.sql])
-        together = tuple(one for name in held.unit.columns for one in stored if fold(one[0]) == fold(name))
-        most, keys = policy.unit.max_rows, known.keys_together
-        return PreparedTable(name, domains, unit, known.unit_type, own, known.cuts, most, together, keys)
+        together = tuple(entry for name in held.unit.columns for entry in stored if fold(entry[0]) == fold(name))
+        most, keys = policy.unit.max_rows, record.keys_together
+        return PreparedTable(name, domains, unit, record.unit_type, own, record.cuts, most, together, keys)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
-        """Returns what is written of a table; refused where DuckDB has columns that cannot be carried over.
+        """Returns the facts about a table's twin. Refuses a table with columns that cannot be carried over.
 
-        policy: one that is not in force yet.
+        policy: a policy that is not in force yet.
         """
         policy = policy or catalog.policy(table)
         if policy is None:
@@ -248,8 +248,8 @@ class PreparedTables:
                     + (f"; or ALTER PRIVACY POLICY ON {table} UNPREPARE" if table.sql in self._known else ""),
                 )
             if is_reserved(fold(column.name)) or fold(column.name) == "rowid":
-                whose = "dpduck's" if is_reserved(fold(column.name)) else "DuckDB's"
-                raise Refusal(f"the name {column.name} is {whose} own", accepted=f"ALTER TABLE .. RENAME {column.name}")
+                owner = "dpduck's" if is_reserved(fold(column.name)) else "DuckDB's"
+                raise Refusal(f"the name {column.name} is {owner} own", accepted=f"ALTER TABLE .. RENAME {column.name}")
         if catalog.has_collations(table):
             raise Refusal(f"{table} has a COLLATION", accepted="a table without COLLATE; or it stays unprepared")
         domains = _domains(policy, _names(relation.columns))
@@ -263,39 +263,39 @@ class PreparedTables:
         linked = frozenset(name for name, _ in columns if fold(name) in links)
         cuts = () if held is None else cuts_of(policy, columns)
         layout = Layout(with_units_sql(relation), columns, content, held, unit_type(held), unit, domains, linked, cuts)
-        shapes = [(one.table.sql, _names(catalog.columns(one.table))) for one in relation.reads]
+        shapes = [(read.table.sql, _names(catalog.columns(read.table))) for read in relation.reads]
         return Facts(policy, relation, layout, tuple(shapes))
 
     def _is_prepared(self, facts: Facts) -> bool:
-        """Tells whether a table is prepared as its policy says, in one moment with all that share its unit."""
-        known = self._known.get(facts.policy.table.sql)
-        if known is None or known.layout != facts.digest or not self._whole(known):
+        """Tells whether a table is prepared under its policy, in one moment with all tables that share its unit."""
+        record = self._known.get(facts.policy.table.sql)
+        if record is None or record.layout != facts.digest or not self._whole(record):
             return False
-        if not set(_keys(facts.relation)) <= set(known.keys):
+        if not set(_keys(facts.relation)) <= set(record.keys):
             return False
-        return {known.moment} == {self._known[table].moment for table in self._sharing([facts])}
+        return {record.moment} == {self._known[table].moment for table in self._sharing([facts])}
 
     def _sharing(self, facts: Sequence[Facts]) -> list[str]:
-        """Returns the prepared tables that have the privacy unit of one of these."""
-        units = {one.policy.unit.key for one in facts}
+        """Returns the prepared tables that share a privacy unit with a table of these facts."""
+        units = {table_facts.policy.unit.key for table_facts in facts}
         policies = ((table, self._policies.policy(named_in_sql(table))) for table in self._known)
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
     def _written(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[Facts]) -> list[Prepared]:
-        """Writes twins of tables, and anew those of prepared tables that share their units; none is in use yet."""
-        named = {one.policy.table.sql for one in facts}
+        """Writes twins of tables, and anew the twins of prepared tables that share their units. None is in use yet."""
+        named = {table_facts.policy.table.sql for table_facts in facts}
         beside = [named_in_sql(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)
-        for table in beside:  # one that is gone stays of an older moment, and is joined with none of these
+        for table in beside:  # a table that is gone keeps its older moment, and is joined with none of these
             with suppress(Refusal, duckdb.Error), self._open_cursor() as aside:  # an error would end the transaction
                 every.append(self._facts(Catalog(aside, self._policies), table))
         moment, written = secrets.token_hex(16), list[Prepared]()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-        for one in every:  # each database's transaction has begun before the first row is read
-            reader.columns(cursor, f"SELECT 1 FROM {one.layout.from_sql} LIMIT 0", {})
+        for table_facts in every:  # each database's transaction has begun before the first row is read
+            reader.columns(cursor, f"SELECT 1 FROM {table_facts.layout.from_sql} LIMIT 0", {})
         try:
-            for one in every:
-                written.append(self._write(cursor, one, moment, at))
+            for table_facts in every:
+                written.append(self._write(cursor, table_facts, moment, at))
         except BaseException:
             for done in written:
                 self._forget(done.nonce)
@@ -330,10 +330,10 @@ class PreparedTables:
         )  # fmt: skip
 
     def _take(self, written: Sequence[Prepared]) -> None:
-        """Puts twins into use, all at once, and deletes those that they replace."""
-        before = [self._known.get(one.table) for one in written]
+        """Puts twins into use, all at once, and deletes the twins that they replace."""
+        before = [self._known.get(twin.table) for twin in written]
         self._records.put(written)
-        self._known |= {one.table: one for one in written}
+        self._known |= {twin.table: twin for twin in written}
         for old, new in zip(before, written, strict=True):
             if old is not None and old.nonce != new.nonce:
                 self._forget(old.nonce)
@@ -343,13 +343,13 @@ class PreparedTables:
     def _forget(self, nonce: str) -> None:
         """Deletes a twin and its record, the file first."""
         self._records.leave(nonce)
-        with suppress(OSError):  # what is left is deleted when the store is opened next
+        with suppress(OSError):  # leftovers are deleted when the store is opened next
             self._files.remove(nonce)
             self._records.delete(nonce)
 
-    def _whole(self, known: Prepared) -> bool:
+    def _whole(self, record: Prepared) -> bool:
         try:
-            self._files.table(known)
+            self._files.table(record)
         except StoreError:
             return False
         return True
@@ -360,13 +360,13 @@ def _names(columns: Sequence[Column]) -> Columns:
 
 
 def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]:
-    """Returns domains of columns that are there still."""
+    """Returns the domains of columns that still exist."""
     names = {fold(name) for name, _ in columns}
     return tuple((name, domain) for name, domain in policy.domains if fold(name) in names)
 
 
 def _keys(relation: PrivateRelation) -> tuple[str, ...]:
-    """Returns columns of a relation's table of which each is a key by itself."""
+    """Returns the columns of a relation's table that are each a key."""
     return tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == relation.table))
 
 
@@ -375,21 +375,21 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
 
 
 def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
-    """Says which tables are prepared, and of when: the same if asked again. written: also those beside them."""
+    """Returns a message on prepared tables and their times, the same if asked again. `written` may add tables."""
     by_moment: dict[str, dict[str, None]] = {}
-    for one in (*asked, *written):
-        by_moment.setdefault(one.at, {})[str(named_in_sql(one.table))] = None
-    told = []
+    for twin in (*asked, *written):
+        by_moment.setdefault(twin.at, {})[str(named_in_sql(twin.table))] = None
+    sentences = []
     for at, tables in by_moment.items():
         their = "is prepared: new questions are about its rows" if len(tables) == 1 else "are prepared: new questions"
         their += "" if len(tables) == 1 else " are about their rows"
-        told.append(f"{', '.join(tables)} {their} of {at}, until NEW EPOCH or UNPREPARE")
-    return "; ".join(told)
+        sentences.append(f"{', '.join(tables)} {their} of {at}, until NEW EPOCH or UNPREPARE")
+    return "; ".join(sentences)
 
 
 def cuts_of(policy: Policy, columns: Columns) -> tuple[ClampedColumn, ...]:
-    """Returns the columns with a CLAMP that a twin holds cut to it."""
+    """Returns the columns with a CLAMP that a twin also holds clamped."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
-    found = (clamped_column(*known, clamp.low, clamp.high, clamp.step) for known, clamp in clamps if known is not None)
-    return tuple(one for one in found if one is not None)
+    cuts = (clamped_column(*field, clamp.low, clamp.high, clamp.step) for field, clamp in clamps if field is not None)
+    return tuple(cut for cut in cuts if cut is not None)

@@ -1,4 +1,4 @@
-"""Released tables and what is known about them, in the store."""
+"""Released tables in the store, with their public facts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier, quote_text, written_values
 
 SEED = "_seed"
-"""What the name of a projection's second table ends with."""
+"""Ending of the name of a projection's second table."""
 
 KNOWN, STREAM = "known", "stream"
-"""Strategies: of a view that was refreshed, everything that was released about its rows; of a stream's table."""
+"""Strategies: of a refreshed view, which uses everything released about its rows, and of a stream's table."""
 
 Also = Callable[[duckdb.DuckDBPyConnection], None]
 FEW = 256
-"""Values of a released table that is written as SQL; _PLAIN: the types of its columns."""
+"""Largest number of values of a released table that is written as SQL. _PLAIN: accepted types of its columns."""
 
 _PLAIN = frozenset((pa.string(), pa.int64(), pa.int32(), pa.float64()))
 BEFORE_STORING = "before it is stored"
@@ -41,10 +41,10 @@ _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, princi
 class StoredRelease:
     """A released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
-    laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
-    scope, notes: of a view that is being made, its comment beside the price, and those of its columns.
-    caption: of a view that is being made, its title and its description, each on a line of its own.
-    source: of a view, the release that it shows. Of an answer with reuse, the release that it paid for.
+    laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release.
+    scope, notes: for a view in the making, its comment beside the price, and the comments of its columns.
+    caption: for a view in the making, its title and its description, each on its own line.
+    source: for a view, the release that it shows. For an answer with reuse, the release that it paid for.
     """
 
     name: str
@@ -80,8 +80,8 @@ class StoredRelease:
 
 @dataclass(frozen=True)
 class Asked:
-    """What became of a request. there: whether its release's table is in the store. failed: the entry of one that
-    failed after its charge. unanswered: of one whose process ended before its answer.
+    """Outcome of a request. there: whether the table of its release is in the store. failed: ledger entry of a request
+    that failed after its charge. unanswered: ledger entry of a request that has no answer, because its process ended.
     """
 
     release: StoredRelease | None = None
@@ -91,14 +91,14 @@ class Asked:
 
 
 class ReleaseStore:
-    """Reads and writes released tables of a store attached under a name."""
+    """Reader and writer of the released tables of an attached store."""
 
     def __init__(self, open_cursor: OpenCursor, store: str, steps: Steps = no_step) -> None:
-        """steps: called before a new release is stored, so that others can see that it is there."""
+        """`steps` is called before a new release is stored. Storing makes it visible to others."""
         self._open_cursor = open_cursor
         self._steps = steps
         self.seconds = 0.0
-        """Of the SELECT around a release that makes a view; 0 for no limit."""
+        """Time limit of the SELECT that makes a view from a release. 0 means no limit."""
 
         self._store = quote_identifier(store)
         self._table = f"{self._store}.dpduck.releases"
@@ -111,62 +111,62 @@ class ReleaseStore:
         return f"{self._store}.main.{quote_identifier(name)}"
 
     def by_digest(self, digest: str) -> StoredRelease | None:
-        """Returns the release of a request, None where it has not been released."""
+        """Returns the release of a request, None if the request has not been released."""
         return next(iter(self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])), None)
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
-        """Records that a request failed after its charge: it is said again, not charged for again."""
+        """Records that a request failed after its charge. The same failure is then repeated without a charge."""
         with transaction(self._open_cursor) as cursor:
             cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
 
     def noting(self, digest: str, plan: str, made_by: str) -> Note:
-        """Writes, with the charge itself, that a request was charged for, and what its answer will let out."""
+        """Returns a hook that records, in the charge's transaction, the charged request and the plan of its release."""
 
         def note(cursor: duckdb.DuckDBPyConnection, ledger_id: int) -> None:
             row = f"({quote_text(digest)}, {int(ledger_id)})"
             cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES {row}")
-            told = f"({int(ledger_id)}, {quote_text(plan)}, {quote_text(made_by)})"
-            cursor.execute(f"INSERT INTO {self._plans} (ledger_id, plan, made_by) VALUES {told}")
+            plan_row = f"({int(ledger_id)}, {quote_text(plan)}, {quote_text(made_by)})"
+            cursor.execute(f"INSERT INTO {self._plans} (ledger_id, plan, made_by) VALUES {plan_row}")
 
         return note
 
     def asked(self, digest: str) -> Asked:
-        """Tells what became of a request so far."""
-        told = quote_text(digest)
+        """Returns the outcome of a request so far."""
+        literal = quote_text(digest)
         with self._open_cursor() as cursor:
             rows = cursor.execute(
-                f"SELECT {_COLUMNS} FROM {self._table} WHERE digest = {told} AND kind = 'answer'"
+                f"SELECT {_COLUMNS} FROM {self._table} WHERE digest = {literal} AND kind = 'answer'"
             ).fetchall()
             if rows:
-                found = _release(rows[0])
-                return Asked(found, self._is_taken(cursor, found.name))
+                release = _release(rows[0])
+                return Asked(release, self._is_taken(cursor, release.name))
             noted = cursor.execute(
-                f"SELECT true, ledger_id FROM {self._failures} WHERE digest = {told} UNION ALL "
-                f"SELECT false, ledger_id FROM {self._unanswered} WHERE digest = {told}"
+                f"SELECT true, ledger_id FROM {self._failures} WHERE digest = {literal} UNION ALL "
+                f"SELECT false, ledger_id FROM {self._unanswered} WHERE digest = {literal}"
             ).fetchall()
         failed, ended = ([entry for failure, entry in noted if failure is which] for which in (True, False))
         return Asked(failed=max(failed, default=None), unanswered=max(ended, default=None))
 
     def view(self, name: str) -> StoredRelease | None:
-        """Returns a private view by name."""
-        found = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
-        return found[0] if found else None
+        """Returns a private view by name, None if there is none."""
+        views = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
+        return views[0] if views else None
 
     def views(self) -> list[str]:
-        """Lists the names of the private views, which whoever may ask at all may read."""
-        return [found.name for found in self._select("WHERE kind = 'view'", [])]
+        """Lists the names of the private views, which every permitted caller may read."""
+        return [view.name for view in self._select("WHERE kind = 'view'", [])]
 
     def named(self, name: str) -> StoredRelease | None:
-        """Returns a release or a private view by the name of its table."""
-        found = self._select("WHERE lower(name) = lower(?)", [name])
-        return found[0] if found else None
+        """Returns a release or a private view by the name of its table, None if there is none."""
+        releases = self._select("WHERE lower(name) = lower(?)", [name])
+        return releases[0] if releases else None
 
     def covariances(self, digest: str) -> str | None:
-        """Returns the public covariances of a release's cells as text; None where they are not kept."""
+        """Returns the public covariances of a release's cells as text. None if they are not stored."""
         with self._open_cursor() as cursor:
-            kept = f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'"
-            row = cursor.execute(kept, [digest]).fetchone()
+            query = f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'"
+            row = cursor.execute(query, [digest]).fetchone()
         return None if row is None or row[0] is None else str(row[0])
 
     def column_names(self, name: str) -> list[str]:
@@ -193,7 +193,7 @@ class ReleaseStore:
         return [_release(row) for row in rows]
 
     def taken(self, name: str) -> bool:
-        """Tells whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
+        """Tells whether the store has a table of this name. Binding it is cheaper than listing all tables."""
         with self._open_cursor() as cursor:
             return self._is_taken(cursor, name)
 
@@ -204,18 +204,18 @@ class ReleaseStore:
         return False
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """Tells how many releases and views of a principal are in the store, and how many rows they have."""
+        """Returns the number of a principal's releases and views in the store, and the number of their rows."""
         with self._open_cursor() as cursor:
-            kept = f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?"
-            ((count, rows),) = cursor.execute(kept, [principal]).fetchall()
+            query = f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?"
+            ((count, rows),) = cursor.execute(query, [principal]).fetchall()
         return int(count), int(rows)
 
     def means_something(self, name: str) -> bool:
-        """Tells whether DuckDB itself has a table of this name: it would be read where no view has the name."""
+        """Tells whether DuckDB itself has a table of this name. It would be read if no view had the name."""
         internal = "internal AND schema_name IN ('main', 'pg_catalog')"
         with self._open_cursor() as cursor:
-            found = f"SELECT 1 FROM duckdb_views() WHERE {internal} AND lower(view_name) = lower(?)"
-            return cursor.execute(found, [name]).fetchone() is not None
+            query = f"SELECT 1 FROM duckdb_views() WHERE {internal} AND lower(view_name) = lower(?)"
+            return cursor.execute(query, [name]).fetchone() is not None
 
     def put_table(
         self,
@@ -226,9 +226,9 @@ class ReleaseStore:
         before_it_is_seen: Callable[[], None] = lambda: None,
         also: Also = lambda cursor: None,
     ) -> str:
-        """Stores a release with its rows, and `also` does more; all or nothing, and nothing if the last step raises.
+        """Stores a release with its rows and runs `also`, all or nothing.
 
-        Returns a SELECT of the rows where they are few, "" where they are not.
+        Nothing is stored if `before_it_is_seen` raises. Returns a SELECT of the rows if they are few, else "".
         """
         self._steps(BEFORE_STORING)
         with transaction(self._open_cursor) as cursor:
@@ -246,9 +246,9 @@ class ReleaseStore:
         most: int | None = None,
         characters: int | None = None,
     ) -> None:
-        """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none.
+        """Stores private views, all or none. Each is a table of its own, with the rows of a SELECT over a release.
 
-        most: rows of each; Refusal for more. characters: of the texts of each, looked at before the disk has them.
+        most, characters: limits of each view's rows and texts. Refuses larger views, and checks texts before writing.
         """
         with transaction(self._open_cursor) as cursor:
             for release, select_sql in views:
@@ -262,19 +262,19 @@ class ReleaseStore:
                             "is free",
                             accepted=f"at most {characters} characters in all",
                         )
-                    ((made,),) = cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {bounded}").fetchall()
-                if most is not None and made > most:
+                    ((count,),) = cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {bounded}").fetchall()
+                if most is not None and count > most:
                     raise Refusal(
                         f"there is room for {most} rows more in the store, and {release.name!r} has more; the answers "
                         "are kept: asking for them again is free",
                         accepted="fewer rows; DROP PRIVATE VIEW makes room",
                     )
-                self.insert(cursor, release, int(made))
+                self.insert(cursor, release, int(count))
 
     def put_rows(
         self, release: StoredRelease, columns: Sequence[tuple[str, str]], table: pa.Table, replace: bool
     ) -> None:
-        """Stores a private table: rows that were made from a release, under a name of their own."""
+        """Stores a private table: rows that were made from a release, under their own name."""
         with transaction(self._open_cursor) as cursor:
             if replace:
                 self._remove(cursor, release.name)
@@ -284,9 +284,9 @@ class ReleaseStore:
     def _fill(
         self, cursor: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], table: pa.Table
     ) -> str:
-        """Makes a table of these rows. A few are written, in half the time that DuckDB takes to read Arrow.
+        """Creates a table of these rows. A few are written as SQL, in half the time that DuckDB takes to read Arrow.
 
-        Returns the SELECT of rows that are written without a parameter, "" for others.
+        Returns this SELECT if it has no parameters, else "".
         """
         target = self.table_sql(name)
         if 0 < table.num_rows * table.num_columns <= FEW and all(kind in _PLAIN for kind in table.schema.types):
@@ -301,12 +301,12 @@ class ReleaseStore:
         return ""
 
     def drop_view(self, name: str) -> None:
-        """Removes a private view; its release stays, so that asking again is free."""
+        """Removes a private view. Its release stays, so that asking again is free."""
         with transaction(self._open_cursor) as cursor:
             self._remove(cursor, name)
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
-        """Removes a view, and with a projection its seed: without the projection nobody could ask it."""
+        """Removes a view, and with a projection its seed: without the projection nobody could query the seed."""
         seeds = cursor.execute(
             f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main "
             "USING (digest, statement, principal, kind) "
@@ -322,7 +322,7 @@ class ReleaseStore:
     def insert(
         self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease, rows: int, covariances: str | None = None
     ) -> None:
-        """Writes down a release whose table is there, with its comments."""
+        """Records a release after its table was made, and writes the table's comments."""
         scope = f"; {release.scope}" if release.scope else ""
         how = spelled_out(release.strategy) or release.strategy
         comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
@@ -343,7 +343,7 @@ class ReleaseStore:
 
 
 def _values_sql(columns: Sequence[tuple[str, str]], table: pa.Table) -> tuple[str, list[object]]:
-    """Returns a SELECT of rows with their names and types, and its parameters."""
+    """Returns a SELECT of rows with column names and types, and its parameters."""
     written = [written_values(map(_exact, row)) for row in zip(*table.to_pydict().values(), strict=True)]
     names = [f"c{number}" for number in range(len(columns))]
     casts = (
@@ -356,7 +356,7 @@ def _values_sql(columns: Sequence[tuple[str, str]], table: pa.Table) -> tuple[st
 
 
 def _exact(value: object) -> object:
-    """Returns a number as the shortest text that is read as the same one again: a literal would be a decimal."""
+    """Returns a float as the shortest text that is read as the same float, since a literal would be a decimal."""
     return repr(value) if isinstance(value, float) else value
 
 
@@ -374,7 +374,7 @@ def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
 
 
 def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Reads what laws_to_text wrote."""
+    """Reads the error laws that laws_to_text wrote."""
     return tuple(
         tuple(
             ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)

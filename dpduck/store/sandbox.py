@@ -1,4 +1,4 @@
-"""A fresh, empty DuckDB for questions about types and public values: it never holds a private row."""
+"""Fresh, empty DuckDB for questions about types and public values. It never holds a private row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fact = TypeVar("Fact")
 NO_TABLES: Tables = MappingProxyType({})
 
 MOST_LABELS = 4096
-"""Longer lists of labels are cast again for each release."""
+"""Largest number of labels of a cached answer. Longer lists of labels are cast again for each release."""
 
 _OWN_DATABASES = ("memory", "system", "temp")
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
@@ -45,7 +45,7 @@ FROM (SELECT 'DETACH ' AS word, database_name AS name FROM duckdb_databases() WH
     UNION ALL SELECT 'DROP TABLE ', table_name FROM duckdb_tables() WHERE database_name = 'memory'
         AND schema_name = 'main')
 SELECT word || '"' || replace(name, '"', '""') || '"' || if(word = 'DROP SCHEMA ', ' CASCADE', '')"""
-"""What takes away all that a statement can have left in a sandbox, where nothing but copies of tables is made."""
+"""Lists the SQL that empties a sandbox. This is enough, since only copies of tables are made there."""
 
 
 Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[Column]], None]
@@ -53,11 +53,11 @@ Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[Column]], None]
 
 
 class Sandbox:
-    """An in-memory DuckDB that can reach nothing outside itself, for all questions of one statement.
+    """In-memory DuckDB that can reach nothing outside itself, for all questions of one statement.
 
-    It is opened by the first question that has no answer yet. Copies of tables stay, each with one row of NULLs;
-    whatever else a question makes or sets goes with its cursor. The next statement may have it with the copies of its
-    own tables. fill: adds rows to each copy.
+    The first question without a cached answer opens it. Copies of tables stay, each with one row of NULLs. Everything
+    else that a question makes or sets goes with its cursor. The next statement may get the sandbox, with the copies of
+    its own tables. fill: adds rows to each copy.
     """
 
     def __init__(self, answered: SandboxAnswers | None = None, fill: Fill | None = None) -> None:
@@ -85,7 +85,7 @@ class Sandbox:
 
     @contextmanager
     def cursor(self, tables: Tables = NO_TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lends a connection to the sandbox, with its own temporary objects and settings.
+        """Yields a connection to the sandbox, with its own temporary objects and settings.
 
         The listed tables have copies there.
         """
@@ -96,20 +96,20 @@ class Sandbox:
             yield cursor
 
     def _opened(self, tables: Tables) -> duckdb.DuckDBPyConnection:
-        """Returns a kept sandbox, or a new one. It holds copies of no other tables than the listed ones."""
-        told = self._told(tables)
-        kept = self._answered.lend(told)
-        if kept is not None and kept.copies <= told:
+        """Returns an idle sandbox, or a new one. It holds copies of no other tables than the listed ones."""
+        wanted = self._told(tables)
+        idle = self._answered.lend(wanted)
+        if idle is not None and idle.copies <= wanted:
             self._copies = {
                 table: tuple(columns)
                 for table, columns in tables.items()
-                if self._told({table: columns}) <= kept.copies
+                if self._told({table: columns}) <= idle.copies
             }
-            return kept.root
-        if kept is not None:
-            if _is_emptied(kept.root):
-                return kept.root
-            kept.root.close()
+            return idle.root
+        if idle is not None:
+            if _is_emptied(idle.root):
+                return idle.root
+            idle.root.close()
         return duckdb.connect(":memory:", config=_CLOSED)
 
     def answer(
@@ -119,25 +119,25 @@ class Sandbox:
         tables: Tables = NO_TABLES,
         labels: int = 0,
     ) -> Fact:
-        """Returns the answer to a question that says all that it depends on. tables: those that it is about.
+        """Returns the answer to a question, which names everything that the answer depends on.
 
-        labels: how many it has. Answers about more than MOST_LABELS are not kept.
+        tables, labels: the question's tables and number of labels. Answers about more than MOST_LABELS are not cached.
         """
-        known: Fact | None = self._answered.get(question) if labels <= MOST_LABELS else None
-        if known is not None:
-            return known
+        cached: Fact | None = self._answered.get(question) if labels <= MOST_LABELS else None
+        if cached is not None:
+            return cached
         with self.cursor(tables) as connection:
-            found = ask(connection)
+            fact = ask(connection)
         if labels <= MOST_LABELS:
-            self._answered.put(question, found)
-        return found
+            self._answered.put(question, fact)
+        return fact
 
     def bind(self, select_sql: str, tables: Tables) -> tuple[Column, ...]:
-        """Returns the columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
+        """Returns the columns of a SELECT over copies of the tables. An error of DuckDB's becomes a Refusal."""
         return self.answer(("bind", select_sql, _shapes(tables)), partial(_bound, select_sql=select_sql), tables)
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Tables) -> None:
-        """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
+        """Checks SQL over rows by DuckDB's own parse tree, by binding it, and by once_sql over one row of NULLs."""
         ask = partial(_bind_rows, row_sql=row_sql, once_sql=once_sql)
         self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask, tables)
 
@@ -148,7 +148,7 @@ class Sandbox:
         return self.answer(("image", expression_sql, tuple(columns)), ask, labels=labels)
 
     def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
-        """Makes the copies that are missing, or have other columns."""
+        """Creates the copies that are missing, or have other columns."""
         for table, columns in tables.items():
             if self._copies.get(table) == tuple(columns):
                 continue
@@ -162,7 +162,7 @@ class Sandbox:
 
 
 def _is_emptied(root: duckdb.DuckDBPyConnection) -> bool:
-    """Takes away copies, and what a rehearsal sets; tells whether that went well."""
+    """Removes copies, and the settings of a rehearsal. Returns whether that succeeded."""
     try:
         with root.cursor() as cursor:
             for (sql,) in cursor.execute(_CLEANUP_SQL).fetchall():
@@ -179,7 +179,7 @@ def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
 
 @contextmanager
 def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lends a sandbox for one question."""
+    """Yields a connection to a sandbox for one question."""
     with Sandbox() as box, box.cursor() as connection:
         yield connection
 
@@ -201,7 +201,7 @@ def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: st
         tree = connection.execute(f"SELECT json_serialize_sql(CAST({marks} AS VARCHAR))", values).fetchone()
         check_tree(json.loads(tree[0]) if tree is not None else None)
         connection.execute(f"SELECT * FROM ({row_sql}) LIMIT 0").fetchall()
-        connection.execute("PRAGMA disable_optimizer")  # it would fold what is always NULL, constants inside it too
+        connection.execute("PRAGMA disable_optimizer")  # it would fold always-NULL expressions, constants inside too
         connection.execute(once_sql).fetchall()
     except duckdb.Error as error:
         raise _complaint(error) from None
@@ -213,13 +213,13 @@ def _complaint(error: duckdb.Error) -> Refusal:
 
 
 def _said(error: duckdb.Error) -> str:
-    """Returns DuckDB's own words without their kind and without the aliases that tables have inside."""
-    said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
-    return re.sub(r'"?\b[rp]\d+"?\.', "", said)
+    """Returns DuckDB's message without its kind, and without the internal aliases of tables."""
+    message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
+    return re.sub(r'"?\b[rp]\d+"?\.', "", message)
 
 
 def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
-    """Creates a table of the same columns; those of types that a plain DuckDB does not know are left out."""
+    """Creates a table of the same columns, except columns of types that a plain DuckDB does not know."""
     database, schema, _ = table.parts
     if database.lower() not in _OWN_DATABASES:
         attached = connection.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()
@@ -259,14 +259,14 @@ def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: 
         _require_text_form(connection, type_name)
         labels_sql = "SELECT max(CAST(value AS VARCHAR)) FROM image GROUP BY value ORDER BY value NULLS LAST"
         codes_sql = "SELECT dense_rank() OVER (ORDER BY value NULLS LAST) - 1 FROM image ORDER BY place"
-        found = tuple(row[0] for row in connection.execute(labels_sql).fetchall())
+        texts = tuple(row[0] for row in connection.execute(labels_sql).fetchall())
         codes = tuple(row[0] for row in connection.execute(codes_sql).fetchall())
     except duckdb.Error as error:
         raise Refusal(
             f"the expression fails on the public domain: {_said(error)}",
             accepted="an expression that every declared value can go through",
         ) from None
-    return Image(type_name, found, codes)
+    return Image(type_name, texts, codes)
 
 
 def _require_plain(type_name: str) -> None:
@@ -275,7 +275,7 @@ def _require_plain(type_name: str) -> None:
 
 
 def _require_text_form(connection: duckdb.DuckDBPyConnection, type_name: str) -> None:
-    """Refuses values that are not the same after a cast to text and back: labels are kept as text."""
+    """Refuses values that a cast to text and back changes, since labels are stored as text."""
     changed = connection.execute(
         f"SELECT count(*) FROM image WHERE TRY_CAST(CAST(value AS VARCHAR) AS {type_name}) IS DISTINCT FROM value"
     ).fetchone()
@@ -299,11 +299,11 @@ def _aliased(columns: Sequence[ImageInput]) -> str:
 
 
 EXAMPLES = {"DATE": ", as in 2026-12-31", "TIMESTAMP": ", as in '2026-12-31 23:00:00'"}
-"""What the values of types that people write in several ways look like."""
+"""Examples of values, for types that people write in several ways."""
 
 
 def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
-    """Returns literals as canonical text of a type; Refusal where one does not cast."""
+    """Returns literals as canonical text of a type. Refuses a literal that does not cast."""
     with sandbox() as connection:
         connection.register("texts", pa.table({"place": np.arange(len(texts)), "value": pa.array(texts, pa.string())}))
         try:
@@ -319,37 +319,37 @@ def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
 
 
 def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
-    """Returns the first of the texts that does not cast, in quotes."""
+    """Returns the first text that does not cast, in quotes."""
     try:
-        found = connection.execute(
+        row = connection.execute(
             f"SELECT value FROM texts WHERE TRY_CAST(value AS {type_name}) IS NULL ORDER BY place LIMIT 1"
         ).fetchone()
     except duckdb.Error:
-        found = None
-    return "a value" if found is None else quote_text(str(found[0])[:60])
+        row = None
+    return "a value" if row is None else quote_text(str(row[0])[:60])
 
 
 def first_line(error: BaseException) -> str:
-    """Returns DuckDB's own words without its drawing of the place."""
+    """Returns DuckDB's message without its drawing of the place in the SQL."""
     return str(error).strip().split("\n", 1)[0][:300]
 
 
-# The second look, at a whole statement: DuckDB's own parse of it holds nothing but listed functions.
+# The second check of a whole statement: DuckDB's own parse tree holds only listed functions.
 #
-# The first look (allowlist) is at sqlglot's tree. This one refuses early, and with a place, what trusted code would
-# refuse of the very expressions that run (kernel/worker/functions).
+# The first check (allowlist) reads sqlglot's tree. This one refuses early, and with a place, the expressions that
+# trusted code would refuse when it runs them (kernel/worker/functions).
 
 
 _ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY", "SUBQUERY"))
 _NO_PARTS = ("having", "qualify", "sample")
 _COUNTS = frozenset(("count", "count_star", "min", "max", "sum", "bool_or", "bool_and", "first"))
 _OF_UNITS = frozenset(("sha256",))
-"""A long part of a unit that several columns hold is known by its digest, where branches and counts name the unit."""
+"""Function for the digest of a long part of a unit of several columns. Branches and counts name the unit by it."""
 _WINDOWS = _COUNTS | {"row_number", "rank", "dense_rank", "lag", "lead", "first_value"}
 
 
 def check_tree(tree: Any) -> None:
-    """Refuses DuckDB's parse tree, as json_serialize_sql gives it, of anything but plain row-local expressions."""
+    """Refuses a parse tree of json_serialize_sql that has anything except plain row-local expressions."""
     if not isinstance(tree, dict) or tree.get("error") or len(tree.get("statements", ())) != 1:
         raise refused("this SQL")
     node = tree["statements"][0]["node"]
@@ -367,22 +367,22 @@ def check_tree(tree: Any) -> None:
 
 
 def _counts_by_unit(node: Any) -> bool:
-    """Tells whether there are subqueries of one row for each unit, in which rows are counted."""
+    """Tells whether some subquery counts rows by unit: it has one row for each unit."""
     sources = [part.get("subquery") for part in dicts(node) if part.get("type") == "SUBQUERY"]
     grouped = [source["node"].get("group_expressions") or () for source in sources if isinstance(source, dict)]
     return any(map(_is_a_unit, grouped))
 
 
 def _has_windows(node: Any) -> bool:
-    """Tells whether there are subqueries with windows, each by the unit."""
+    """Tells whether subqueries have windows, and all windows are partitioned by the unit."""
     sources = [part["subquery"] for part in dicts(node) if part.get("type") == "SUBQUERY" and part.get("subquery")]
     windows = [part for source in sources for part in dicts(source) if part.get("class") == "WINDOW"]
-    by: list[Any] = [one.get("partitions") or () for one in windows]
+    by: list[Any] = [window.get("partitions") or () for window in windows]
     return bool(by) and all(map(_is_a_unit, by))
 
 
 def _is_a_unit(keys: Any) -> bool:
-    """Tells whether this can be a unit: a column, or the one text of columns that hold it together."""
+    """Tells whether the keys can be a unit: one column, or one text of the columns that form it."""
     return len(keys) == 1 and keys[0].get("class") in ("COLUMN_REF", "CASE", "FUNCTION")
 
 
@@ -397,7 +397,7 @@ def _check_source(source: Any) -> None:
 
 
 def _check_rows(node: Any) -> None:
-    """Refuses rows other than a UNION ALL of plain SELECTs, or the DISTINCT rows of a public table."""
+    """Refuses rows, except those of plain SELECTs, of a UNION ALL of these, and the DISTINCT rows of a public table."""
     if node.get("cte_map", {}).get("map"):
         raise refused("a CTE")
     if node.get("type") == "SET_OPERATION_NODE":

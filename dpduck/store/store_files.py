@@ -1,4 +1,4 @@
-"""Says where a store and its secrets lie. It imports no database: commands that need none ask it, too."""
+"""Paths of a store and its secrets. This module imports no database: commands without one use it as well."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ WHEN_ENDED = "the same when that has ended"
 
 @dataclass(frozen=True)
 class StoreFiles:
-    """Where a store and its secrets are; both None in memory."""
+    """Paths of a store and its secrets, both None in memory."""
 
     store: Path | None
     secrets: Path | None
 
 
 def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
-    """Returns the files of a store: as asked, else beside the database, else in memory."""
+    """Returns the files of a store: the given path, else beside the database, else in memory."""
     if store is None and database is None:
         return StoreFiles(None, None)
     if store is None and database is not None:

@@ -29,7 +29,7 @@ _KIND = """SELECT type, options['metadata_catalog'], options['metadata_schema'] 
 
 
 def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Refuses what is in another database and no plain table there, as this cursor's transaction sees it."""
+    """Refuses a name in another database that is no plain table there, as this cursor's transaction sees it."""
     row = cursor.execute(_KIND.format(quote_text(table.parts[0]))).fetchall()
     kind = str(row[0][0]) if row else "duckdb"
     if kind == "ducklake":
@@ -63,9 +63,9 @@ meanwhile. Such a file stands in only one of the two lists, and counts as anothe
 def _require_written_by_ducklake(
     cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: str | None, place: str | None
 ) -> None:
-    """Refuses wide integers, and files that another program wrote.
+    """Refuses wide integers, intervals, times with a zone, and files that another program wrote.
 
-    catalog, place: the database and the schema of the metadata, where they are not the usual ones.
+    catalog, place: the database and the schema of the metadata, if they are not the usual ones.
     """
     kinds = {name: sql_type(type_name) for name, type_name in _columns(cursor, table).items()}
     long = [name for name, kind in kinds.items() if kind.mentions("HUGEINT", "UHUGEINT")]
@@ -104,7 +104,7 @@ def _require_written_by_ducklake(
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection, table: TableName) -> Mapping[str, str]:
-    """Returns the types that DuckDB has for a table's columns, none where the table is gone."""
+    """Returns DuckDB's types of a table's columns, none if the table is gone."""
     try:
         return {str(row[0]): str(row[1]) for row in cursor.execute(f"DESCRIBE {table.sql}").fetchall()}
     except (duckdb.CatalogException, duckdb.BinderException):
@@ -150,7 +150,7 @@ _READ_BESIDE = {
     "line": "DOUBLE[]", "lseg": "DOUBLE[]", "box": "DOUBLE[]", "path": "DOUBLE[]", "polygon": "DOUBLE[]",
     "circle": "DOUBLE[]",
 }  # fmt: skip
-"""Types that PostgreSQL and DuckDB compare differently, as they do types in neither list, which are read as texts."""
+"""Types that PostgreSQL and DuckDB compare differently. The same holds for types in neither list, read as texts."""
 
 _BY_NAME = frozenset((*_READ, *_READ_BESIDE, "numeric", "char", "geometry", "hstore"))
 """Names of types that DuckDB takes for PostgreSQL's own, in any schema."""
@@ -183,11 +183,11 @@ class _LentColumn:
 
     @property
     def as_text(self) -> bool:
-        """Tells whether it is a text or a similar type in DuckDB alone."""
+        """Tells whether the column is a text, or similar to a text, in DuckDB only."""
         return self.kind != "e" and not (self.own and (self.type_name in _READ or self.type_name == "numeric"))
 
     def is_read_as(self, type_name: str) -> bool:
-        """Tells whether DuckDB's type is the type that it would find now."""
+        """Tells whether DuckDB would read the column as this type now."""
         if self.own and self.type_name == "numeric":
             return type_name == _numeric(self.modifier)
         if self.own and self.type_name in _READ:
@@ -212,12 +212,12 @@ def _require_as_in_postgres(cursor: duckdb.DuckDBPyConnection, table: TableName)
         ((isolation, *encodings),) = cursor.execute(_query(database, held)).fetchall()
         with cursor.cursor() as second:
             second.execute(BUILT_IN_ONLY)
-            found = second.execute(_query(database, asked)).fetchall()
+            rows = second.execute(_query(database, asked)).fetchall()
     except duckdb.Error:
         raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
-    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][3]:
+    if len(rows) != 1 or rows[0][0] not in ("r", "p") or rows[0][3]:
         raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
-    _, secured, computed, _, listed = found[0]
+    _, secured, computed, _, listed = rows[0]
     if secured:
         raise Refusal(f"{table} has row-level security: its rows depend on who reads", accepted=_ACCEPTED)
     columns = [_LentColumn(*values) for values in json.loads(listed or "[]")]
@@ -242,7 +242,7 @@ def _query(database: str, sql: str) -> str:
 
 
 def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, lent: Mapping[str, _LentColumn]) -> None:
-    """Refuses columns that differ in PostgreSQL from DuckDB's memory. A new label or a wider value ends reading."""
+    """Refuses columns that differ in PostgreSQL from DuckDB's memory. New labels or wider values make reading fail."""
     for name, type_name in _columns(cursor, table).items():
         if name not in lent or not lent[name].is_read_as(type_name):
             raise Refusal(
@@ -252,7 +252,7 @@ def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, len
 
 
 def _keep_comparisons_here(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Has this cursor compare by itself: PostgreSQL fails where what is a text here is no text there, as a json."""
+    """Makes DuckDB do the comparisons of this cursor: PostgreSQL fails on a json, which is a text only in DuckDB."""
     try:
         cursor.execute("SET pg_experimental_filter_pushdown = false")
     except duckdb.Error:

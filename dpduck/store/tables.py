@@ -1,4 +1,4 @@
-"""Small tables that dp_explain, dp_budget, dp_ledger and their kin answer with, as SQL over VALUES."""
+"""Small result tables of dp_explain, dp_budget, dp_ledger and similar functions, as SQL over VALUES."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from dpduck.store.releases import StoredRelease
 
 SMALLEST_RHO = Fraction(1, 10**12)
-"""What is left of a rho below this is shown as no epsilon at all."""
+"""A remaining rho that is not above this is shown as an epsilon of 0."""
 
 MOST_SHOWN = 400
-"""Periods that have a line of their own in dp_budget; a longer run of which all spent the same has one in all."""
+"""Longest run of periods that has a line for each in dp_budget. A longer run, all of equal spending, has one line."""
 
 Value = str | int | float | bool | Fraction | None
 EXPLAINED = (
@@ -60,22 +60,22 @@ def _literal(value: Value) -> str:
 
 
 def status(text: str) -> str:
-    """Returns one row that says what was done."""
+    """Returns one row with a message."""
     return rows_sql([("status", "VARCHAR")], [[text]])
 
 
 def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
-    """dp_budget: a line per table and measure, of dropped policies too where their unit has spent something.
+    """Renders dp_budget: a line per table and measure, also of dropped policies if their unit has spent something.
 
-    A principal with a share sees that share, what they have spent of it, and what they may still spend: no more than
-    everybody together has left. declared: the budget as its owner wrote it. epsilon_left: of a budget that adds up rho,
-    the largest epsilon that a statement may still ask for at the budget's own delta. A table is named in full where
-    another one has its last name. period: of units by periods, a line for each one that was touched, one for any other,
-    and what LIFETIME allows across all; NULL for other units.
+    A principal with a share sees that share, their spending, and the rest: at most the amount that everybody together
+    has left. declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest
+    epsilon that a statement may still ask for at the budget's own delta. A table is named in full if another one has
+    its last name. period: NULL, except for units by periods. These have a line for each touched period, one for any
+    other, and one for LIFETIME.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
-    for policy, state in [*((one, "in force") for one in policies), *((one, "dropped") for one in dropped)]:
+    for policy, state in [*((entry, "in force") for entry in policies), *((entry, "dropped") for entry in dropped)]:
         spent = ledger.spent(policy.unit.key)
         if state == "dropped" and not (spent.rho or spent.delta):
             continue
@@ -99,7 +99,7 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
 
 @dataclass(frozen=True)
 class _Account:
-    """A budget with what everybody has spent of it, and what one has. period: which one it is of, None for all time."""
+    """A budget with everybody's spending and one principal's own. period: its period, None for all time."""
 
     budget: Budget
     spent: Charge
@@ -108,17 +108,15 @@ class _Account:
 
 
 def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
-    """Yields the budget of a unit; by periods, that of each period that was touched, of any other, and of the
-    lifetime.
-    """
+    """Yields the account of a unit. For a unit by periods: each touched period, any other, and the lifetime."""
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
     if policy.unit.period is None:
         yield _Account(budget, ledger.spent(key), ledger.spent(key, who))
         return
     touched = ledger.spent_by_run(key)
     for run, spent in touched:
-        for one in each(run) if run.count <= MOST_SHOWN else [run]:
-            yield _Account(budget, spent, spent if who is None else ledger.spent(key, who, one), shown(one))
+        for period in each(run) if run.count <= MOST_SHOWN else [run]:
+            yield _Account(budget, spent, spent if who is None else ledger.spent(key, who, period), shown(period))
     if sum(run.count for run, _ in touched) <= last_number(policy.unit.period.word):
         other = f"any other {policy.unit.period.word.lower()}"
         yield _Account(budget, NOTHING, NOTHING, other)
@@ -129,7 +127,7 @@ def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Accou
 
 
 def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
-    """Lists, for each measure that adds up, the budget, what everybody has spent of it, and what one has."""
+    """Lists each measure that adds up, with its budget, everybody's spending and the principal's own."""
     none = Fraction(0)
     if budget.pure:
         return [("epsilon", budget.epsilon or none, spent.epsilon or none, mine.epsilon or none)]
@@ -139,11 +137,11 @@ def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fr
 
 
 def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
-    """Returns the largest epsilon at the budget's delta whose rho is left; None for a budget declared as rho."""
+    """Returns the largest epsilon at the budget's delta that the remaining rho buys. None for a budget in rho."""
     delta = budget.delta - budget.delta_keys
     if budget.epsilon is None or delta <= 0 or left <= SMALLEST_RHO:
         return None if budget.epsilon is None else Fraction(0)
-    return epsilon_of(left, delta) * (1 - Fraction(1, 10**9))  # so that it may be asked for as it is shown
+    return epsilon_of(left, delta) * (1 - Fraction(1, 10**9))  # so that a statement may ask for the shown value
 
 
 def _declared(budget: Budget) -> str:
@@ -154,7 +152,7 @@ def _declared(budget: Budget) -> str:
 
 
 def entries(listed: Sequence[LedgerEntry]) -> str:
-    """dp_ledger: every charge."""
+    """Renders dp_ledger: every charge."""
     columns = [
         ("id", "BIGINT"), ("charged_at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
         ("statement", "VARCHAR"), ("mechanism", "VARCHAR"), ("epsilon", "DOUBLE"), ("rho", "DOUBLE"),
@@ -171,7 +169,7 @@ def entries(listed: Sequence[LedgerEntry]) -> str:
 
 
 def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Sequence[str | None]) -> str:
-    """dp_policies: what is public about each table. prepared: when, by the table's name in SQL; texts: statements."""
+    """Renders dp_policies: public facts of each table. prepared: times by table name in SQL. texts: DDL statements."""
     columns = [
         ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
         ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
@@ -200,16 +198,16 @@ def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Seque
 
 
 def _guarantee(policy: Policy) -> str:
-    """Returns what is protected, at which price in all; of units by periods also what that means for a whole person."""
+    """Returns the protected unit and its total price, for units by periods also the guarantee for a whole person."""
     period, names = policy.unit.period, policy.unit.own_columns
     column = f"({', '.join(names)})" if len(names) > 1 else next(iter(names), None)
-    whose, amounts = "one row" if column is None else f"all rows of one {column}", _declared(policy.budget)
+    unit, amounts = "one row" if column is None else f"all rows of one {column}", _declared(policy.budget)
     if period is None:
-        return f"{whose}: {amounts}, over all statements"
+        return f"{unit}: {amounts}, over all statements"
     word = period.word.lower()
-    said = f"{whose} of one {word} of {period.column}: {amounts}, over all statements that read that {word}"
+    sentence = f"{unit} of one {word} of {period.column}: {amounts}, over all statements that read that {word}"
     if column is None:
-        return said
+        return sentence
     more = f"k times as much for one {column} with rows in k {word}s"
     if not policy.budget.pure:
         more += f" from statements that read one {word} each, up to k^2 times from others"
@@ -217,7 +215,7 @@ def _guarantee(policy: Policy) -> str:
         more += f" (no bound for keys that are selected over several {word}s)"
     lifetime = policy.budget.lifetime
     most = f"; never more than {_declared(lifetime)} in all (LIFETIME)" if lifetime is not None else ", without an end"
-    return f"{said}; {more}{most}"
+    return f"{sentence}; {more}{most}"
 
 
 def _domain(domain: Domain) -> str:
@@ -228,9 +226,9 @@ def _domain(domain: Domain) -> str:
 
 
 def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) -> str:
-    """dp_releases: every released table; of another's, a reader who is not the owner sees views and what they cost.
+    """Renders dp_releases. A reader other than the owner sees their own releases, and the views of others with prices.
 
-    That much is in the comments of the views, which everybody reads; the statement and its time are the caller's own.
+    The comments of the views, which everybody reads, name the prices. A statement and its time are for its caller only.
     """
     columns = [
         ("name", "VARCHAR"), ("statement", "VARCHAR"), ("strategy", "VARCHAR"), ("epsilon", "DOUBLE"),
@@ -254,19 +252,20 @@ def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) ->
 
 
 def check(findings: Sequence[Finding]) -> str:
-    """dp_check: exact facts for the owner."""
+    """Renders dp_check: exact facts for the owner."""
     columns = [("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR"), ("percent", "DOUBLE")]
     listed = [[finding.what, finding.value, finding.advice, finding.percent] for finding in findings]
     return rows_sql(columns, listed)
 
 
-def compared(found: Sequence[Distance]) -> str:
-    """dp_compare: exact distances for the owner."""
+def compared(distances: Sequence[Distance]) -> str:
+    """Renders dp_compare: exact distances for the owner."""
     columns = [
         ("columns", "VARCHAR"), ("ways", "INTEGER"), ("distance", "DOUBLE"), ("worst_value", "VARCHAR"),
         ("in_data", "DOUBLE"), ("in_rows", "DOUBLE"),
     ]  # fmt: skip
     listed: list[list[Value]] = [
-        [one.columns, one.ways, one.distance, one.value, one.in_data, one.in_rows] for one in found
+        [distance.columns, distance.ways, distance.distance, distance.value, distance.in_data, distance.in_rows]
+        for distance in distances
     ]
     return rows_sql(columns, listed)

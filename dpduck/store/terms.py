@@ -1,7 +1,7 @@
 """Earlier terms of policies with the same answers as the terms in force.
 
 They differ in budgets, limits of a price, and expected rows. A paid statement stays paid. If such terms answered a
-statement, it is read under these terms again. In this way its answer is found.
+statement, it is read under these terms again, so that its answer is found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpduck.values.errors import PermissionRefusal, Refusal
 from dpduck.values.privacy import ZERO, Budget
 
 MOST_TERMS = 32
-"""The most earlier terms that are tried, the latest first. Each takes one reading of a statement, some 20 ms."""
+"""Largest number of earlier terms that are tried, the latest first. Each takes a reading of a statement, some 20 ms."""
 
 NO_BUDGET = Budget(None, ZERO, ZERO, None)
 Read = TypeVar("Read")
@@ -29,13 +29,13 @@ class Terms:
     budgets: Mapping[str, Budget]
 
 
-def same_answers(one: Policy, other: Policy) -> bool:
+def same_answers(policy: Policy, other: Policy) -> bool:
     """Tells whether two policies of a table agree in everything that an answer depends on.
 
     They may differ in BUDGET, MAX EPSILON, MIN EPSILON and EXPECT ROWS. These limit the statements, and guide the plan
     of a new release.
     """
-    return _bare(one) == _bare(other)
+    return _bare(policy) == _bare(other)
 
 
 def _bare(policy: Policy) -> Policy:
@@ -50,27 +50,27 @@ def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> 
     """
     history = [_beside(policy, in_force.get(policy.table.sql)) for policy in written]
     last_change = {policy.table.sql: number for number, (policy, same) in enumerate(history) if not same}
-    policies, budgets, found = dict[str, Policy](), dict[str, Budget](), list[Terms]()
+    policies, budgets, earlier = dict[str, Policy](), dict[str, Budget](), list[Terms]()
     for number, (policy, _) in enumerate(history):
         name = policy.table.sql
         if number > last_change.get(name, -1):
             policies[name] = policy
         budgets[policy.unit.key] = policy.budget
-        terms = {name: replace(one, budget=budgets[one.unit.key]) for name, one in policies.items()}
-        differs = any(one != in_force[name] for name, one in terms.items())
-        if differs and (not found or found[-1].policies != terms):
-            found = [*found[1 - MOST_TERMS :], Terms(terms, dict(budgets))]
-    return tuple(reversed(found))
+        terms = {name: replace(latest, budget=budgets[latest.unit.key]) for name, latest in policies.items()}
+        differs = any(latest != in_force[name] for name, latest in terms.items())
+        if differs and (not earlier or earlier[-1].policies != terms):
+            earlier = [*earlier[1 - MOST_TERMS :], Terms(terms, dict(budgets))]
+    return tuple(reversed(earlier))
 
 
 def _beside(policy: Policy, now: Policy | None) -> tuple[Policy, bool]:
-    """Tells whether a policy gives the same answers as the policy in force, and returns it.
+    """Returns a policy, and whether it gives the same answers as the policy in force.
 
-    Only then does the returned policy have labels.
+    If it does not, it is returned without domains and clamps.
     """
     if now is None or not same_answers(policy, now):
         return replace(policy, domains=(), clamps=()), False
-    told = replace(
+    result = replace(
         now,
         budget=policy.budget,
         expect_rows=policy.expect_rows,
@@ -78,7 +78,7 @@ def _beside(policy: Policy, now: Policy | None) -> tuple[Policy, bool]:
         min_epsilon=policy.min_epsilon,
         revision=policy.revision,
     )
-    return told, True
+    return result, True
 
 
 def as_answered(
@@ -86,12 +86,12 @@ def as_answered(
 ) -> Read:
     """Returns a statement's reading under the terms in force, or under earlier terms if only these answered it.
 
-    Where there is no answer, a refusal by the terms in force stands.
+    If there is no answer, a refusal by the terms in force stands.
     read: reads the statement under terms, None for those in force.
     """
     try:
-        found = read(None)
-    except PermissionRefusal:  # no terms give anybody a table
+        reading = read(None)
+    except PermissionRefusal:  # no terms let a caller ask about another table
         raise
     except Refusal:
         before = _answered(read, is_answered, earlier())
@@ -99,10 +99,10 @@ def as_answered(
             raise
         return before[0]
     terms = earlier()
-    if not terms or is_answered(found):
-        return found
+    if not terms or is_answered(reading):
+        return reading
     before = _answered(read, is_answered, terms)
-    return found if before is None else before[0]
+    return reading if before is None else before[0]
 
 
 def _answered(
@@ -110,19 +110,19 @@ def _answered(
 ) -> tuple[Read] | None:
     for terms in earlier:
         try:
-            found = read(terms)
+            reading = read(terms)
         except Refusal:
             continue
-        if is_answered(found):
-            return (found,)
+        if is_answered(reading):
+            return (reading,)
     return None
 
 
 def brought_up(rows: Rows, in_force: Mapping[str, Policy]) -> Rows:
     """Returns rows that were read under earlier terms, with the revisions in force. The rows are the same."""
 
-    def revision(name: str, known: int) -> int:
-        return in_force[name].revision if name in in_force else known
+    def revision(name: str, old: int) -> int:
+        return in_force[name].revision if name in in_force else old
 
     reads = tuple(replace(read, revision=revision(read.table.sql, read.revision)) for read in rows.reads)
     return replace(rows, revision=revision(rows.table.sql, rows.revision), reads=reads)

@@ -1,11 +1,11 @@
 """Prepared tables at rest: their files, and their records in the store.
 
-A twin lies in a file beside the store, for its owner's eyes alone (0600), and is attached, read-only, to one DuckDB of
-their own, which no SQL of a client, owner or analyst, ever reaches. Its header says which table, epoch and layout it is
-of, under a key of the ledger: a file of another one is refused.
+A twin is a file beside the store that only its owner can read (0600). It is attached read-only to a DuckDB instance for
+twins, which no SQL of a client, owner or analyst, ever reaches. Its header identifies the table, epoch and layout,
+with a MAC under a key of the ledger. A file with another header is refused.
 
-The store has a record of each. It is written before a twin is begun and says so, and again when the twin is whole:
-whatever a process that ends in between leaves behind is deleted when the store is opened next.
+The store has a record of each twin. It is written before the twin is begun, and again when the twin is whole. If a
+process ends in between, its leftovers are deleted when the store is opened next.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from dpduck.values.sqltypes import sql_type
 
 TABLE = "main.twin"
 BLOCK = 1 << 16
-"""Bytes of a block. Columns that are narrow share blocks, and whoever reads one has the others in memory, too: of
-DuckDB's blocks of 262,144 bytes three codes of eight took 38 MB in place of 15, and the file is no smaller."""
+"""Bytes of a block. Narrow columns share blocks, so that a reader of one column has the others in memory as well. With
+DuckDB's blocks of 262,144 bytes, reading three codes of eight took 38 MB in place of 15, and the file is no smaller."""
 
 MOST_COPIES = 16
-"""Copies of public tables that are kept for joins with prepared ones."""
+"""Largest number of copies of public tables, which are kept for joins with prepared tables."""
 
 _SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
 _LEAST_SHARE, _LEAST = 4, 256 << 20
-"""A new twin may use one part in so many of the memory limit, and so many bytes, however much the database holds."""
+"""However much the database holds, a new twin may use 1 / _LEAST_SHARE of the memory limit, or _LEAST bytes if more."""
 
 _UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5}
 _COPIES = "dpduck_public"
@@ -57,7 +57,7 @@ WRITING, LEFT = "writing", "left"
 
 
 class TwinFiles:
-    """The twins of one store. store: its file; None for twins in memory. key: of the headers."""
+    """The twins of one store. store: its file, None for twins in memory. key: returns the key of the headers."""
 
     def __init__(
         self, open_cursor: Callable[[], duckdb.DuckDBPyConnection], store: Path | None, key: Callable[[], bytes]
@@ -70,14 +70,14 @@ class TwinFiles:
         self._doubted: set[str] = set()
 
     def path(self, nonce: str) -> Path | None:
-        """Tells where a twin's file is; None in memory."""
+        """Returns the path of a twin's file, None in memory."""
         if self._store is None:
             return None
         return self._store.with_name(f"{self._store.stem.removesuffix('_private')}_prepared_{nonce}.duckdb")
 
     @contextmanager
     def written(self, nonce: str, layout: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-        """Lends a cursor and the name of a table to write; what was written is kept where nothing is raised."""
+        """Yields a cursor and the name of a table to write. The table is kept unless an exception is raised."""
         path, catalog = self.path(nonce), _catalog(nonce)
         part = None if path is None else path.with_suffix(".partial")
         if part is not None:
@@ -109,7 +109,7 @@ class TwinFiles:
 
     @contextmanager
     def _within_limit(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Lets the instance use only the memory that the database leaves of its own limit, while a twin is written.
+        """Limits the instance to the memory that the database leaves of its own limit, while a twin is written.
 
         The database keeps the blocks that it reads, up to its limit. Rows that find no room go to temp_directory.
         """
@@ -123,21 +123,21 @@ class TwinFiles:
             cursor.execute(f"SET GLOBAL memory_limit = '{limit}B'")
 
     def stream_path(self, nonce: str) -> Path | None:
-        """Tells where a stream's file is, in a folder that its owner alone can open; None in memory."""
+        """Returns the path of a stream's file, in a folder that only its owner can open. None in memory."""
         if self._store is None:
             return None
         folder = self._store.with_name(f"{self._store.stem.removesuffix('_private')}_streams")
         folder.mkdir(mode=0o700, exist_ok=True)
-        folder.chmod(0o700)  # one that was there may be open to others, as its files' logs then are
+        folder.chmod(0o700)  # an old folder may be open to others, as its files' logs would then be
         return folder / f"{nonce}.duckdb"
 
     def size(self, nonce: str) -> int:
-        """Returns bytes of the file; 0 in memory."""
+        """Returns the size of the file in bytes, 0 in memory."""
         path = self.path(nonce)
         return 0 if path is None else path.stat().st_size
 
     def digest(self, nonce: str) -> str:
-        """Returns a digest of the file; "" in memory."""
+        """Returns a digest of the file, "" in memory."""
         path = self.path(nonce)
         if path is None:
             return ""
@@ -145,31 +145,31 @@ class TwinFiles:
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def doubt(self, nonces: Sequence[str]) -> None:
-        """Looks at the whole of these files before they are used again: something could not be counted over them."""
+        """Marks files for a check of their whole content before the next use, because a count over them failed."""
         with self._lock:
             self._doubted.update(nonces)
 
-    def table(self, known: Prepared) -> str:
-        """Returns the name of a twin, attached; StoreError where its file is not the one that was written."""
-        nonce, layout, size = known.nonce, known.layout, known.size
+    def table(self, twin: Prepared) -> str:
+        """Attaches a twin and returns its name. Raises StoreError if its file is not the one that was written."""
+        nonce, layout, size = twin.nonce, twin.layout, twin.size
         with self._lock:
             path, catalog = self.path(nonce), _catalog(nonce)
             if nonce in self._doubted and path is not None:
-                if not path.is_file() or self.digest(nonce) != known.digest:
-                    raise _refused(known, "is damaged")
+                if not path.is_file() or self.digest(nonce) != twin.digest:
+                    raise _refused(twin, "is damaged")
                 self._doubted.discard(nonce)
             if nonce not in self._attached:
                 if path is None or not path.is_file() or path.stat().st_size != size:
-                    raise _refused(known, "is not there, or is not whole")
+                    raise _refused(twin, "is not there, or is not whole")
                 try:
                     with self.cursor() as cursor:
                         cursor.execute(f"ATTACH {quote_text(str(path))} AS {catalog} (READ_ONLY)")
                         rows = cursor.execute(f"FROM {catalog}.main.header").fetchall()
                         if rows != [(nonce, layout, self._mac(nonce, layout))]:
                             cursor.execute(f"DETACH {catalog}")
-                            raise _refused(known, "is that of another table, epoch or store")
+                            raise _refused(twin, "is that of another table, epoch or store")
                 except duckdb.Error:
-                    raise _refused(known, "cannot be read") from None
+                    raise _refused(twin, "cannot be read") from None
                 self._attached[nonce] = catalog
             return f"{catalog}.{TABLE}"
 
@@ -193,9 +193,9 @@ class TwinFiles:
         shapes: Shapes,
         still: Callable[[duckdb.DuckDBPyConnection], Still | None] = lambda cursor: None,
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
-        """Lends a cursor that reads twins, by name, and copies of public tables.
+        """Yields a cursor that reads twins, by name, and copies of public tables.
 
-        public: with digests, as `cursor` sees them. still: returns what cannot change.
+        public: tables with digests, as `cursor` sees them. still: returns the databases that cannot change.
         """
         unchanging = still(cursor) if public else None
         columns = {table: listed for table, listed, _ in shapes}
@@ -217,12 +217,12 @@ class TwinFiles:
         columns: Sequence[Column],
         still: Still | None,
     ) -> str:
-        told = [(column.name, column.type_name) for column in columns]
+        types = [(column.name, column.type_name) for column in columns]
         texts = kept(still, table, ("texts", tuple(columns)), lambda: _texts_digest(cursor, table, columns))
-        known = repr((table.sql, digest, texts, told))
-        if known in self._copies:
-            self._copies.move_to_end(known)
-            return self._copies[known]
+        key = repr((table.sql, digest, texts, types))
+        if key in self._copies:
+            self._copies.move_to_end(key)
+            return self._copies[key]
         other = next((column for column in columns if not sql_type(column.type_name).is_carried), None)
         if other is not None:
             raise Refusal(
@@ -230,7 +230,7 @@ class TwinFiles:
                 "with a prepared table",
                 accepted="a public table of numbers, texts and moments, or ALTER PRIVACY POLICY ON .. UNPREPARE",
             )
-        name = f'{_COPIES}.main."{hashlib.sha256(known.encode()).hexdigest()}"'
+        name = f'{_COPIES}.main."{hashlib.sha256(key.encode()).hexdigest()}"'
         quoted = [(quote_identifier(column.name), column.type_name) for column in columns]
         sent = ", ".join(f"{sent_sql(column, type_name)} AS {column}" for column, type_name in quoted)
         typed = ", ".join(f"CAST({column} AS {type_name}) AS {column}" for column, type_name in quoted)
@@ -240,14 +240,14 @@ class TwinFiles:
             reader.poured(
                 second, f"CREATE TABLE {name} AS SELECT {typed} FROM dpduck_poured", {}, "dpduck_poured", batches
             )
-        self._copies[known] = name
+        self._copies[key] = name
         return name
 
     def _evict(self, used: set[str]) -> None:
-        """Drops the copies that were not used for longest, but none of these."""
-        for known, name in list(self._copies.items()):
+        """Drops the least recently used copies, except the copies in `used`."""
+        for key, name in list(self._copies.items()):
             if len(self._copies) > MOST_COPIES and name not in used:
-                del self._copies[known]
+                del self._copies[key]
                 with self.cursor() as second:
                     second.execute(f"DROP TABLE {name}")
 
@@ -259,7 +259,7 @@ class TwinFiles:
             return self._instance.cursor()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
-        """Returns the instance, with the limits of the database."""
+        """Opens the instance, with the limits of the database."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "python_enable_replacements": "false",
             "autoinstall_known_extensions": "false",
@@ -279,9 +279,7 @@ class TwinFiles:
 
 
 def _memory(database: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    """Returns two numbers of bytes: the memory limit of a database, and the part that its tables take once they are
-    read.
-    """
+    """Returns the memory limit of a database in bytes, and the bytes that its tables take once they are read."""
     sql = (
         "SELECT current_setting('memory_limit'), (SELECT sum(memory_usage_bytes) FROM duckdb_memory()), "
         "(SELECT sum(total_blocks * block_size) FROM pragma_database_size())"
@@ -301,8 +299,8 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
 
 
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:
-    """Returns what the digest of a public table leaves out: DuckDB's hash is one of 0 and -0, and of wide numbers'
-    halves.
+    """Returns a digest of the values as texts, for columns in which a public table's digest confuses values: DuckDB's
+    hash is the same for 0 and -0, and for some wide numbers (by their halves).
     """
     tied = [column for column in columns if sql_type(column.type_name).has_tied_hashes]
     if not tied:
@@ -318,10 +316,10 @@ def _catalog(nonce: str) -> str:
     return quote_identifier(f"dpduck_{nonce}")
 
 
-def _refused(known: Prepared, why: str) -> StoreError:
+def _refused(twin: Prepared, why: str) -> StoreError:
     return StoreError(
-        f"the file of the prepared table {known.table} {why}; "
-        f"accepted: ALTER PRIVACY POLICY ON {known.table} PREPARE, which reads the table anew"
+        f"the file of the prepared table {twin.table} {why}; "
+        f"accepted: ALTER PRIVACY POLICY ON {twin.table} PREPARE, which reads the table anew"
     )
 
 
@@ -330,12 +328,13 @@ def _refused(known: Prepared, why: str) -> StoreError:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table that is prepared. layout: a digest of all that its twin depends on. moment: when the rows were read.
+    """Record of a prepared table. layout: digest of everything that its twin depends on. moment: token of the
+    transaction that read the rows, equal for twins of one moment.
 
-    revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
-    columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.
-    size, digest: of the file. cuts: columns that the twin holds cut to a CLAMP, too. keys_together: the keys of the
-    table, in columns that may be several. Earlier versions did not write them down.
+    revisions: of its policy, then of the policies along its references. columns: names and types of these tables'
+    columns. keys: columns that are each a key. unit_type: DuckDB's type of the unit. size, digest: of the file. cuts:
+    columns that the twin also holds clamped. keys_together: keys of one or more columns, which earlier versions did not
+    record.
     """
 
     table: str
@@ -355,38 +354,38 @@ class Prepared:
 
 
 class Records:
-    """The records of one store."""
+    """Records of one store's prepared tables."""
 
     def __init__(self, open_cursor: OpenCursor, store: str) -> None:
         self._open_cursor = open_cursor
         self._table = f"{quote_identifier(store)}.dpduck.prepared"
 
     def opened(self) -> tuple[dict[str, Prepared], list[str]]:
-        """Returns what is prepared, by table, and the nonces of twins that were not finished or not deleted."""
+        """Returns the prepared tables by name, and the nonces of twins that were not finished or not deleted."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
         ready = {table: _read(table, nonce, facts, at) for table, nonce, state, facts, at in rows if state == READY}
         return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
 
     def begin(self, table: str, nonce: str) -> None:
-        """Notes that a twin is being written."""
+        """Records that a twin is being written."""
         with self._open_cursor() as cursor:
             cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
 
     def put(self, written: Sequence[Prepared]) -> None:
-        """Notes that twins are whole and in use, all at once, and that those before them are not."""
+        """Records that twins are whole and in use, all at once, and that their tables' earlier twins are not."""
         with transaction(self._open_cursor) as cursor:
-            for known in written:
-                facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
-                facts += [known.unit_type, known.size, known.digest, [astuple(cut) for cut in known.cuts]]
-                facts += [known.keys_together]
-                row = [known.table, known.nonce, READY, json.dumps(facts), known.at]
-                cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
-                cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
+            for twin in written:
+                facts = [twin.moment, twin.layout, twin.epoch, twin.revisions, twin.columns, twin.keys]
+                facts += [twin.unit_type, twin.size, twin.digest, [astuple(cut) for cut in twin.cuts]]
+                facts += [twin.keys_together]
+                row = [twin.table, twin.nonce, READY, json.dumps(facts), twin.at]
+                cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [twin.nonce])
+                cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, twin.table])
                 cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
 
     def leave(self, nonce: str) -> None:
-        """Notes that a twin is to be deleted."""
+        """Records that a twin has to be deleted."""
         with self._open_cursor() as cursor:
             cursor.execute(f"UPDATE {self._table} SET state = ? WHERE nonce = ?", [LEFT, nonce])
 
@@ -399,7 +398,7 @@ class Records:
 def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
     moment, layout, epoch, revisions, columns, keys, unit_type, size, digest, *more = json.loads(facts)
     read = tuple((str(name), int(revision)) for name, revision in revisions)
-    listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
+    listed = tuple((str(name), tuple((str(column), str(of)) for column, of in types)) for name, types in columns)
     cuts = tuple(ClampedColumn(*map(str, cut)) for cut in (more[0] if more else ()))
     together = tuple(tuple(map(str, key)) for key in (more[1] if len(more) > 1 else ()))
     return Prepared(

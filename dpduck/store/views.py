@@ -1,4 +1,4 @@
-"""Private views: answers under a name of their own, made and dropped by whoever released them, or by the owner."""
+"""Private views: answers under their own names, made and dropped by the releasing principal, or by the owner."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 class PrivateViews:
-    """Changes of views, one at a time; DuckDB binds a statement more than once, so that each may come again."""
+    """Changes of views, one at a time. DuckDB binds a statement more than once, so each change may be asked twice."""
 
     def __init__(self, releases: ReleaseStore, store: str, declared: Callable[[], Iterable[TableName]]) -> None:
-        """declared: tables with a policy and public ones, whose names no principal may give to a view."""
+        """`declared` returns tables with a policy and public tables. No principal may give their names to a view."""
         self._releases, self._declared = releases, declared
         self._store = store
         self._lock = threading.Lock()
@@ -35,14 +35,14 @@ class PrivateViews:
     def naming(self) -> Iterator[None]:
         """Holds the naming lock, from the check that a name is free until the table exists.
 
-        One lock for all kinds of tables, since any of them may want the same name, and may be there to replace it.
+        One lock serves all kinds of tables, since each kind may want the same name, or replace a table of another kind.
         """
         with self._lock:
             self._last_drop = None
             yield
 
     def ready(self, name: str) -> str:
-        """Returns the word for a view that can be read."""
+        """Returns the message that a view can be read."""
         return f"{self._store}.{name} is ready"
 
     def is_ready(
@@ -52,14 +52,14 @@ class PrivateViews:
 
         columns: names that the view must have. A view of an earlier version may lack such names. It is made again.
         """
-        made = self.is_made(statement.view or "", statement.replace, text, caller, digest)
-        return made and not self._lacks(statement.view or "", columns)
+        exists = self.is_made(statement.view or "", statement.replace, text, caller, digest)
+        return exists and not self._lacks(statement.view or "", columns)
 
     def _lacks(self, name: str, columns: Sequence[str]) -> bool:
         return bool(columns) and not {*map(fold, columns)} <= {*map(fold, self._releases.column_names(name))}
 
     def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
-        """Returns the same for any table that a statement makes under a name of its own."""
+        """Tells whether this very statement made the table already, for any kind of table with a name of its own."""
         require_view_name(name)
         if not caller.owner and fold(name) in {fold(table.table) for table in self._declared()}:
             # plain SQL would read the view in the table's place, whoever asks
@@ -70,7 +70,7 @@ class PrivateViews:
                 raise Refusal(f"the name {name!r} is one of DuckDB's own tables", accepted="another name")
             if not self._releases.taken(name):
                 return False
-            existing = self._releases.view(name)  # it may have been made between the two looks
+            existing = self._releases.view(name)  # the view may have been made between the two checks
             if existing is None:
                 raise Refusal(f"the name {name!r} is taken", accepted="another name")
         if (existing.digest, existing.statement, existing.principal) == (digest, text, caller.name):
@@ -94,19 +94,19 @@ class PrivateViews:
         self, statements: Sequence[tuple[AskStatement, str]], text: str, caller: Caller, release: StoredRelease,
         columns: Sequence[str] = (),
     ) -> str:  # fmt: skip
-        """Stores the views of a release, each with its SELECT, all of them or none; the word is about the first."""
+        """Stores the views of a release, each with its SELECT, all or none. Returns the message of the first."""
         name, release = statements[0][0].view or "", replace(release, source=release.source or release.name)
         with self.naming():
             missing = [
-                (replace(release, name=one.view or "", statement=text, principal=caller.name, kind="view"), select_sql)
-                for one, select_sql in statements
-                if not self.is_ready(one, text, caller, release.digest, columns)
+                (replace(release, name=ask.view or "", statement=text, principal=caller.name, kind="view"), select_sql)
+                for ask, select_sql in statements
+                if not self.is_ready(ask, text, caller, release.digest, columns)
             ]
-            anew = statements[0][0].replace or any(self._releases.view(one.view or "") for one, _ in statements)
+            anew = statements[0][0].replace or any(self._releases.view(ask.view or "") for ask, _ in statements)
             try:
                 most = None if caller.room is None else caller.room(None)
                 self._releases.put_views(missing, anew, most, caller.most_characters)
-            except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
+            except duckdb.Error:  # its text could quote only noisy answers, but not in one line
                 raise Refusal(
                     f"the SELECT of {name!r} fails or takes too long over the released answers, which are kept: asking "
                     "for them again is free",
@@ -115,7 +115,7 @@ class PrivateViews:
         return self.ready(name)
 
     def own(self, name: str, caller: Caller) -> StoredRelease:
-        """Returns the view of this name, where the caller may change it."""
+        """Returns the view of this name. Refuses a caller who may not change it."""
         existing = self._releases.view(name)
         if existing is None:
             raise Refusal(
@@ -134,7 +134,7 @@ class PrivateViews:
         return self.ready(view.name)
 
     def drop(self, statement: DropPrivateView, text: str, caller: Caller) -> str:
-        """Drops a view; its release stays, so that asking again is free."""
+        """Drops a view. Its release stays, so that asking again is free."""
         with self._lock:
             existing = self._releases.view(statement.name)
             if existing is None:
@@ -161,7 +161,7 @@ def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
 
 
 def require_view_name(name: str) -> None:
-    """Refuses names that no private view may have; accepted are words that are file names too, and not dpduck's own."""
+    """Refuses names that no private view may have. Accepted names are valid file names, too, and not dpduck's own."""
     accepted = "up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_"
     if not _VIEW_NAME.fullmatch(name):
         raise Refusal(f"{name[:40]!r} cannot be the name of a view", accepted=accepted)

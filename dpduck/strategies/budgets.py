@@ -1,8 +1,8 @@
 """Optimal noise for the groups of a strategy: closed forms, and exact rationals that never overspend.
 
 A measurement here is one or more groups of Definition 3.1 (Cormode et al.) that share their noise: `weight` s is the
-summed recovery weight of its rows, `norm` its largest column norm, C under L1 and C^2 under L2. Both norms add up
-over measurements, so a group of the paper and a block of groups with equal weights obey the same formula.
+summed recovery weight of its rows, `norm` its largest column norm, C under L1 and C^2 under L2. Both norms add up over
+measurements, so a group of the paper and a block of groups with equal weights obey the same formula.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ WASTE = 9e-10
 """Largest relative amount by which a rounded parameter exceeds its optimum."""
 
 MARGIN = 1 + 2.0**-36
-"""Parameters are raised by this before rounding: far above the closed forms' rounding errors, far below WASTE."""
+"""Factor on parameters before their rounding: far above the closed forms' rounding errors, far below WASTE."""
 
 SIMPLE = 2000
-"""Up to this many different parameters get the smallest fractions; more get 31-bit numbers over powers of two."""
+"""Up to this many different parameters get the smallest fractions. More get 31-bit numbers over powers of two."""
 
 LEAST_WEIGHT = 1e-9
-"""A measurement that nobody gave weight gets this part of the largest, so that its noise stays finite."""
+"""A measurement without weight gets this part of the largest weight, so that its noise stays finite."""
 
 GUARD_BITS = 128
 
@@ -55,9 +55,9 @@ def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray,
 def uniform_parameter(
     noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int, squared_bound: int | None = None
 ) -> Fraction:
-    """Returns the one exact parameter of measurements whose column norms (L1, or squared L2) add up to `norm`.
+    """Returns the exact parameter that measurements share. Their column norms (L1, or squared L2) add up to `norm`.
 
-    squared_bound: a unit's squared L2 sensitivity, where each answer is of one cell.
+    squared_bound: a unit's squared L2 sensitivity, if each answer is about one cell.
 
     >>> uniform_parameter(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
     Fraction(12, 1)
@@ -71,7 +71,7 @@ def uniform_parameter(
 
 
 def noise_for(noise: NoiseKind, amount: Fraction, l1: int, l2_squared: int | None = None) -> Noise:
-    """Returns the noise that a price buys for integers that a unit moves by these norms (l1 squared if None)."""
+    """Returns the noise that a price buys for integers, given the norms of a unit's change (l1 squared if None)."""
     return Noise(noise, uniform_parameter(noise, 1, amount, l1, l2_squared))
 
 
@@ -83,7 +83,7 @@ def kind_and_amount(charge: Charge) -> tuple[NoiseKind, Fraction]:
 
 
 def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Parameters:
-    """Returns equal noise on every measurement."""
+    """Returns equal parameters for all measurements."""
     parameter = uniform_parameter(noise, sum(norms), amount, unit_bound)
     return Parameters((parameter,), np.zeros(len(norms), dtype=np.intp))
 
@@ -91,10 +91,9 @@ def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction,
 def safe_parameters(
     noise: NoiseKind, wanted: FloatArray, norms: Sequence[int], amount: Fraction, unit_bound: int
 ) -> Parameters:
-    """Returns exact parameters just above the wanted ones (which are for one row), whose exact cost is at most
-    `amount`.
+    """Returns exact parameters just above `wanted` (which is for one row), at an exact cost of at most `amount`.
 
-    Every parameter is rounded up, by less than 1e-9 of it: errors fall on the side of more noise.
+    Every parameter is rounded up, by less than 1e-9 of its value: errors fall on the side of more noise.
     """
     if np.ptp(wanted) <= 1e-12 * wanted.max():  # nothing to gain: keep the simple rational
         return uniform_parameters(noise, norms, amount, unit_bound)
@@ -138,7 +137,7 @@ def simplest_between(low: Fraction, high: Fraction) -> Fraction:
 
 
 def root_below(value: Fraction) -> Fraction:
-    """Returns a rational just below the square root: the square root of a price rounds down.
+    """Returns a rational at or just below the square root: the square root of a price rounds down.
 
     >>> root_below(Fraction(1, 4))
     Fraction(1, 2)
@@ -160,24 +159,24 @@ def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:
 # The smallest price at which every released cell has a standard error of at most a target.
 
 FINE = Fraction(1, 10**6)
-"""A price at which discrete noise is continuous to nine digits, so that the error scales as its power law says."""
+"""A price at which discrete noise equals continuous noise to nine digits, so that the error follows its power law."""
 REPLANS = 12
 TOLERANCE = Fraction(1, 1000)
 
 
 class Predicted(Protocol):
-    """A plan of any kind."""
+    """Plan of any kind, with its predicted error."""
 
     @property
     def worst_stderr(self) -> float: ...
 
 
 def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
-    """Returns epsilon (Laplace) or rho (Gaussian), rounded up to six digits, within a thousandth of the smallest.
+    """Returns the price of a target error, epsilon (Laplace) or rho (Gaussian), rounded up to six digits.
 
-    plan_at: the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2); discrete noise has less variance
-    than the continuous law, so that this price always reaches the target. Where planning is no search
-    (searched is False), prices below it are tried as well.
+    plan_at: returns the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2). Discrete noise has less
+    variance than the continuous law, so that this price always reaches the target. If planning is no search (searched
+    is False), prices below it are tried as well, and the result is within a thousandth of the smallest.
     """
     fine = plan_at(FINE).worst_stderr
     ratio = Fraction(fine / target * (1 + 1e-9))
@@ -196,13 +195,13 @@ def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Pre
 
 
 def rounded_up(amount: Fraction) -> Fraction:
-    """Returns six significant digits, never below the amount."""
+    """Rounds an amount up to six significant digits."""
     digits = 6 - ceil(log10(float(amount)))
     scale = Fraction(10) ** digits
     return Fraction(ceil(amount * scale)) / scale
 
 
 def raised(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
-    """Returns a higher price for a plan whose error came out `excess` times the target: a search may end elsewhere."""
+    """Returns a higher price for a plan with `excess` times the target error, since a search may end elsewhere."""
     ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
     return rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

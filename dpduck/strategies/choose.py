@@ -1,4 +1,4 @@
-"""The choice of a strategy: every candidate is planned, the smallest predicted error wins."""
+"""Choice of a strategy: every candidate is planned, and the smallest predicted error wins."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ LARGEST_RESIDUAL = 1 << 44
 """Squared column norms of residual queries stay below this, so that exact answers fit 64 bits."""
 
 LARGEST_WEIGHTED = 1 << 30
-"""Weights of a query times what a row adds stay below this, so that answers about 2^32 rows fit 64 bits."""
+"""Query weights times the contribution of a row stay below this, so that answers about 2^32 rows fit 64 bits."""
 
 MOST_PROGRAM_CELLS = 25_000
 """The linear programs of consistency 'l1' and 'linf' take minutes beyond this many released cells."""
 
 TIE = 1e-8
-"""Predicted errors this close are equal: the simpler candidate, the earlier in CANDIDATES, wins."""
+"""Predicted errors this close are equal: the simpler candidate wins, which is the earlier one in CANDIDATES."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A strategy that may be chosen.
+    """Strategy that may be chosen.
 
-    names: what the option `strategy` may say, the short name first. says: what it measures.
-    plan: the planner, given the budgets' kind.
-    applies: whether it can serve the problem at all; asked before planning.
+    names: values of the option `strategy`, the short name first. says: its measurements in words.
+    plan: the planner, a function of the problem and the kind of budgets.
+    applies: whether the strategy can serve the problem at all, checked before planning.
     """
 
     names: tuple[str, ...]
@@ -81,13 +81,13 @@ def _gaussian(problem: PlanningProblem) -> bool:
 
 
 def _best_as_it_is(problem: PlanningProblem) -> bool:
-    """Tells whether identity errs least of all strategies: one marginal is asked, and its table is measured.
+    """Tells whether identity has the least error of all strategies: one marginal is asked, and its table is measured.
 
-    For n cells, any integer queries a_ij and noise variances v_i, least squares have the total variance
-    tr (A' V^-1 A)^-1 >= n^2 / sum_ij a_ij^2 / v_i. Laplace: 1/v = 2 sinh(eta/2)^2 with sum_i |a_ij| eta_i <= epsilon,
-    and a sinh(x) <= sinh(a x), sinh(x)^2 + sinh(y)^2 <= sinh(x + y)^2, so that a column adds 2 sinh(epsilon/2)^2 at
-    most: the bound is identity's own variance. Gaussian: the same with 1/v <= 1/sigma^2 (up to the discrete law's last
-    digits) and sum_i a_ij^2 / sigma_i^2 <= 2 rho.
+    For n cells, any integer queries a_ij and noise variances v_i, the total variance of least squares is
+    `tr (A' V^-1 A)^-1 >= n^2 / (sum_ij a_ij^2 / v_i)`. Laplace: `1/v = 2 sinh(eta/2)^2` with
+    `sum_i |a_ij| eta_i <= epsilon`. Because `a sinh(x) <= sinh(a x)` and `sinh(x)^2 + sinh(y)^2 <= sinh(x + y)^2`, a
+    column adds at most 2 sinh(epsilon/2)^2. The bound is then identity's own variance. Gaussian: the same with
+    `1/v <= 1/sigma^2` (up to the discrete law's last digits) and `sum_i a_ij^2 / sigma_i^2 <= 2 rho`.
     """
     return len(set(problem.workload.marginals)) == 1 and _few_cells(problem)
 
@@ -103,7 +103,7 @@ CANDIDATES: tuple[Strategy, ...] = (
 
 
 def spelled_out(strategy: str) -> str:
-    """Says what the letters of a strategy mean; of one that is a word, nothing.
+    """Returns the meaning of a strategy's letters, "" for a strategy named by a word.
 
     >>> spelled_out("Q+"), spelled_out("hierarchy")
     ('marginals: each table that is asked, with the price shared out as each needs', '')
@@ -133,11 +133,11 @@ def plan_workload(
     """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
-    planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
-    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform';
-    'shares' of the strategy 'marginals' alone.
-    rivals: whether other candidates are planned, too, where one marginal is asked and identity is known to win.
-    squared_bound: a unit's squared L2 sensitivity over the cells, unit_bound^2 if not given.
+    planning_seconds: time limit of strategies that search. row_bound: the most that one row adds to a cell.
+    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal', 'uniform', or 'shares'
+    for the strategy 'marginals' only.
+    rivals: whether other candidates are planned as well if one marginal is asked and identity is known to win.
+    squared_bound: a unit's squared L2 sensitivity over the cells, unit_bound^2 by default.
     """
     _require_known(workload, strategy, budgets, consistency)
     problem = PlanningProblem(
@@ -164,7 +164,7 @@ def plan_workload(
 
 
 def _require_known(workload: MarginalWorkload, strategy: str, budgets: str, consistency: str) -> None:
-    """Refuses budgets and consistency that there are not, and linear programs that would take minutes."""
+    """Refuses unknown budgets and consistencies, and linear programs that would take minutes."""
     if budgets not in {"optimal", "uniform"} and not (budgets == SHARES and strategy.casefold() == "marginals"):
         raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
     if consistency not in CONSISTENCIES:
@@ -177,14 +177,14 @@ def _require_known(workload: MarginalWorkload, strategy: str, budgets: str, cons
 
 
 def _timed(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:
-    """Returns the candidate's plan, which says how long it took; what candidates share counts for the first of them."""
+    """Returns the candidate's plan with its planning time. Work that candidates share counts for the first one."""
     begin = perf_counter()
     plan = candidate.plan(problem, budgets)
     return replace(plan, planning_seconds=perf_counter() - begin)
 
 
 def _named(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
-    """Returns the plan of the candidate with this name; a trailing + asks for optimal budgets."""
+    """Returns the plan of the candidate with this name. A trailing + asks for optimal budgets."""
     wanted = strategy.casefold()
     for candidate in CANDIDATES:
         names = [name.casefold() for name in candidate.names]
@@ -193,8 +193,8 @@ def _named(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
         if not candidate.applies(problem):
             pure = candidate.applies is _gaussian and problem.noise is NoiseKind.LAPLACE
             why = "takes a price with a delta or in rho" if pure else "cannot serve this workload"
-            others = ", ".join(one.names[0] for one in CANDIDATES if one.applies(problem))
+            others = ", ".join(other.names[0] for other in CANDIDATES if other.applies(problem))
             raise Refusal(f"strategy = '{strategy}' {why}", accepted=f"strategy = 'auto', or one of {others}")
         return _timed(candidate, problem, "optimal" if wanted.endswith("+") else budgets)
-    known = ", ".join(["auto", *(name for candidate in CANDIDATES for name in candidate.names)])
-    raise Refusal(f"strategy = '{strategy}' is not known without PREFIXES or RANGES", accepted=f"one of {known}")
+    choices = ", ".join(["auto", *(name for candidate in CANDIDATES for name in candidate.names)])
+    raise Refusal(f"strategy = '{strategy}' is not known without PREFIXES or RANGES", accepted=f"one of {choices}")

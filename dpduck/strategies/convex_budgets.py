@@ -7,10 +7,10 @@ For multipliers mu >= 0 of the columns and c = A mu, weak duality (Hoelder) give
 
     objective >= ( sum_i s_i^(1/(q+1)) c_i^(q/(q+1)) )^(q+1) / (E sum mu)^q,
 
-with equality at eta_i proportional to (s_i/c_i)^(1/(q+1)),
+with equality at eta_i proportional to (s_i/c_i)^(1/(q+1)).
 
-so maximising phi(mu) - sum mu, phi the bracket, is a smooth concave problem with bounds only, for L-BFGS-B; the
-feasible eta and the bound together certify the answer.
+Let phi(mu) be the bracket. Maximising phi(mu) - sum mu is then a smooth concave problem with bounds only, for L-BFGS-B.
+The feasible eta and the bound together certify the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GAP = 1e-8
 """Relative distance from the optimum that is good enough."""
 
 POLISHES = 20_000
-"""Multiplicative updates at most, after the solver."""
+"""Largest number of multiplicative updates after the solver."""
 
 
 def convex_budgets(
@@ -33,8 +33,8 @@ def convex_budgets(
 ) -> FloatArray:
     """Returns eta that minimises sum of weights eta^-power with every column of costs' eta at most 1.
 
-    costs: shape (rows, columns). The objective is within `gap` of the dual bound, or as near as so many multiplicative
-    steps get. In any case every column costs at most 1.
+    costs: shape (rows, columns). The objective is within `gap` of the dual bound, or as near as `polishes`
+    multiplicative steps get. In any case every column costs at most 1.
 
     >>> convex_budgets(np.array([[1.0], [1.0]]), np.array([1.0, 8.0]), 2).round(6).tolist()
     [0.333333, 0.666667]
@@ -59,7 +59,7 @@ def convex_budgets(
 
 
 def _scale(columns: FloatArray, weighted: FloatArray, exponent: float) -> float:
-    """Returns the best multiplier when all columns have the same: phi grows with the power `exponent`."""
+    """Returns the best multiplier if all columns share it: phi grows with the power `exponent`."""
     total = float((weighted * columns.sum(axis=1) ** exponent).sum())
     return float((exponent * total / columns.shape[1]) ** (1 / (1 - exponent)))
 

@@ -1,10 +1,10 @@
 """Several counts as one workload: each is the number of rows of some kinds, and a row is of one kind.
 
-What is measured is an integer matrix B over the kinds, the same for every group of a statement: the counts themselves,
+The measurement is an integer matrix B over the kinds, the same for every group of a statement: the counts themselves,
 each kind, or a strategy that was searched for. With independent noise of one size on every row of B, least squares
 answers the counts W by W B^+. A row of a table moves the measurements by a column of B. At a price for columns of norm
-1, the variance of a count is the squared norm of its row of W B^+ times the squared norm of the largest column: the L1
-norm for Laplace noise, the L2 norm for Gaussian noise.
+1, the variance of a count is a product: the squared norm of its row of W B^+, times the squared norm of the largest
+column (L1 for Laplace noise, L2 for Gaussian noise).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from dpduck.strategies.ranges.strategy import descend, p_identity_matrix
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 NEARLY = 1.02
-"""A simpler way is taken if its error is at most so many times the least."""
+"""A simpler way is taken if its error is at most this multiple of the least."""
 
 BITS = 10
 """Entries of a strategy that was searched for are rounded at 2^-10 of the columns' norm."""
 
 MOST_SEARCHED = 128
-"""A strategy is searched for over so many kinds of rows at most."""
+"""Largest number of kinds of rows for which a strategy is searched."""
 
 SECONDS = 1.0
-"""The time for a search."""
+"""Time limit of a search."""
 
 STEPS = 2_000
 HEIGHTS = (1.0, 0.3)
@@ -55,8 +55,8 @@ Rows = tuple[tuple[int, ...], ...]
 class CountStrategy:
     """The measurement of counts that are planned together.
 
-    name: the way. rows: the matrix over the kinds of rows. weights: of the rows, for each count. norm: of the largest
-    column, L1 for Laplace and squared L2 for Gaussian noise. most: the largest number of counts that one row is in.
+    name: in words. rows: the matrix over the kinds of rows. weights: of the matrix rows, for each count. norm: of the
+    largest column, L1 for Laplace and squared L2 for Gaussian noise. most: the largest number of counts of one row.
     """
 
     name: str
@@ -72,7 +72,7 @@ class CountStrategy:
 
     @property
     def row_bound(self) -> int:
-        """Returns the most that one row adds to an answer, as planners of groups are told it.
+        """Returns the bound of one row's contribution to an answer, as planners of groups expect it.
 
         They leave room for sums of 2^32 rows beside such a bound. Entries of a strategy leave less room in any case.
         """
@@ -80,7 +80,7 @@ class CountStrategy:
         return root << SPARE_BITS if root > 1 else 1
 
     def times(self, noise: NoiseKind) -> float:
-        """Returns how many times the variance of a count by itself the noise of each row has, at one price."""
+        """Returns the noise variance of each matrix row, relative to a single count's variance at the same price."""
         return float(self.norm) ** (2 if noise is NoiseKind.LAPLACE else 1)
 
 
@@ -92,7 +92,7 @@ class Predicates:
 
     @property
     def gram_diagonal(self) -> FloatArray:
-        """Returns the weight of the counts that each kind of rows is in."""
+        """Returns the weight of the counts that include each kind of rows."""
         diagonal: FloatArray = self.gram.diagonal()
         return diagonal
 
@@ -106,30 +106,30 @@ class Predicates:
 def plan_counts(
     met: Rows, weights: tuple[float, ...], noise: NoiseKind, evenly: bool, plain: bool, searched: bool
 ) -> CountStrategy:
-    """Returns the way to measure counts together that errs least, or a simpler one that errs hardly more.
+    """Returns the joint measurement of counts with the least error, or a simpler one with hardly more.
 
     met: for each count the kinds of rows that it counts. weights: of the counts.
-    evenly: whether the worst count decides, not the sum of all. plain: whether only the counts themselves will do.
+    evenly: whether the worst count decides, not the sum. plain: whether only the counts themselves may be measured.
     searched: whether a strategy may be searched for.
     """
     counts = np.array(met, np.int64)
     lines = list(dict.fromkeys(met))
     distinct = np.array(lines, np.int64)
     direct = np.eye(len(lines))[[lines.index(line) for line in met]]
-    found = [("each count", distinct, direct)]
+    ways = [("each count", distinct, direct)]
     asked = np.flatnonzero(counts.any(axis=0))
     if not plain and len(asked):
         kinds = np.eye(counts.shape[1], dtype=np.int64)[asked]
-        found.append(("each kind of rows", kinds, counts[:, asked].astype(np.float64)))
-        found.append(("each count, made consistent", distinct, _answered(counts, distinct)))
+        ways.append(("each kind of rows", kinds, counts[:, asked].astype(np.float64)))
+        ways.append(("each count, made consistent", distinct, _answered(counts, distinct)))
         if searched and 1 < len(asked) <= MOST_SEARCHED:
             own = _search(counts[:, asked].astype(np.float64), np.array(weights), noise)
             strategy = np.zeros((len(own), counts.shape[1]), np.int64)
             strategy[:, asked] = own
-            found.append(("a strategy that was searched for", strategy, _answered(counts, strategy)))
-    errors = [_error(rows, answers, np.array(weights), noise, evenly) for _, rows, answers in found]
-    name, rows, answers = next(way for way, error in zip(found, errors, strict=True) if error <= NEARLY * min(errors))
-    exact = tuple(tuple(Fraction(one) if abs(one) > ZERO else Fraction(0) for one in line) for line in answers.tolist())
+            ways.append(("a strategy that was searched for", strategy, _answered(counts, strategy)))
+    errors = [_error(rows, answers, np.array(weights), noise, evenly) for _, rows, answers in ways]
+    name, rows, answers = next(way for way, error in zip(ways, errors, strict=True) if error <= NEARLY * min(errors))
+    exact = tuple(tuple(Fraction(w) if abs(w) > ZERO else Fraction(0) for w in line) for line in answers.tolist())
     most = int(counts.sum(axis=0).max())
     return CountStrategy(name, tuple(map(tuple, rows.tolist())), exact, _norm(rows, noise), most)
 
@@ -145,14 +145,14 @@ def _answered(counts: IntegerArray, rows: IntegerArray) -> FloatArray:
 
 
 def _error(rows: IntegerArray, answers: FloatArray, weights: FloatArray, noise: NoiseKind, evenly: bool) -> float:
-    """Returns the summed variance of the counts, or the largest, relative to that of a count by itself."""
+    """Returns the sum of the counts' variances, or the largest, relative to the variance of a single count."""
     norm = _norm(rows, noise)
     variances = np.square(answers).sum(axis=1) * (norm * norm if noise is NoiseKind.LAPLACE else norm)
     return float(variances.max() if evenly else weights @ variances)
 
 
 def _search(counts: FloatArray, weights: FloatArray, noise: NoiseKind) -> IntegerArray:
-    """Returns a strategy over the kinds that are asked: the optimum for Gaussian noise, else HDMM's p-identity."""
+    """Returns a strategy over the asked kinds: the optimum for Gaussian noise, else HDMM's p-identity."""
     gram = counts.T @ (weights[:, None] * counts)
     if noise is NoiseKind.GAUSSIAN:
         return quantise_l2(optimise_gaussian(gram, SECONDS).matrix, BITS)

@@ -1,4 +1,4 @@
-"""What will be measured and with how much noise, frozen and public, and what strategies over marginals measure."""
+"""Plans: measurements with their noise, frozen and public, and the measurements of strategies over marginals."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dpduck.values.arrays import FloatArray
 class Measurement:
     """One integer query and its noise, independent and alike on every row of the query.
 
-    parameter: Laplace: the scale b, P(k) proportional to exp(-|k|/b); Gaussian: the parameter sigma^2,
-    P(k) proportional to exp(-k^2 / (2 sigma^2)). Exact rationals, in the integer units of the query.
+    parameter: exact rational, in the integer units of the query. Laplace: the scale b, P(k) proportional to
+    exp(-|k|/b). Gaussian: the parameter sigma^2, P(k) proportional to exp(-k^2 / (2 sigma^2)).
     """
 
     query: KroneckerQuery
@@ -38,11 +38,11 @@ CONSISTENCIES = ("l2", "l1", "linf", "none")
 class Plan:
     """The measurements for one aggregate and the predicted error of every workload marginal.
 
-    variances: predicted noise variance of a cell of each workload marginal after recovery (all its cells alike,
-    or the largest of them), in the order of workload.marginals.
-    measurements: a tuple, or a sequence that builds its items when asked (strategies/plan.py).
-    consistency: how answers are recovered, one of CONSISTENCIES. note: a line for dp_explain.
-    planning_seconds: how long planning took; no part of what the plan is.
+    variances: predicted noise variance of a cell after recovery, for each of workload.marginals in order. If a
+    marginal's cells differ, it is the largest.
+    measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements).
+    consistency: recovery of answers, one of CONSISTENCIES. note: a line for dp_explain.
+    planning_seconds: time of planning, which is not part of the plan's identity.
     """
 
     strategy: str
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum over all released cells, by weight."""
+        """Returns the sum of the variances of all released cells, by weight."""
         sizes = self.workload.sizes
         return sum(
             weight * variance * prod([sizes[attribute] for attribute in marginal])
@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def worst_stderr(self) -> float:
-        """Returns largest predicted standard error of a released cell."""
+        """Returns the largest predicted standard error of a released cell."""
         return float(max(self.variances) ** 0.5)
 
 
@@ -77,23 +77,23 @@ def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Krone
 
 
 def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
-    """Lists the measured queries with their noise; refuses noise that cannot be drawn. One parameter is one noise."""
-    known: dict[int, tuple[Fraction, Noise]] = {}
-    found = []
+    """Lists the measured queries with their noise. Refuses noise that cannot be drawn. Parameters become noise once."""
+    noises: dict[int, tuple[Fraction, Noise]] = {}
+    queries = []
     for measurement in plan.measurements:
         parameter = measurement.parameter
-        if id(parameter) not in known:  # the parameter itself is kept, so that its number stays its own
-            known[id(parameter)] = parameter, Noise(plan.noise, parameter)
-        found.append((measurement.query, known[id(parameter)][1]))
-    return found
+        if id(parameter) not in noises:  # it is stored as well, so that no other parameter gets its id
+            noises[id(parameter)] = parameter, Noise(plan.noise, parameter)
+        queries.append((measurement.query, noises[id(parameter)][1]))
+    return queries
 
 
-# Many measurements of one family, built when asked: planning 166,751 marginals makes no object for each.
+# Many measurements of one family, built on access: planning 166,751 marginals makes no object for each.
 
 
 @dataclass(frozen=True, eq=False)
 class Parameters(Sequence[Fraction]):
-    """One exact parameter per measurement; equal ones are held once.
+    """Exact parameters, one per measurement. Equal ones are stored once.
 
     distinct: the different values. which: for each measurement, the position of its value in `distinct`.
     """
@@ -116,9 +116,9 @@ class Parameters(Sequence[Fraction]):
 
 @dataclass(frozen=True, eq=False)
 class FamilyMeasurements(Sequence[Measurement]):
-    """Asks the same kind of question of every set: along attribute i the factor `factors[i]`, shared by all.
+    """Measurements of one kind for many sets: along attribute i every query has the shared factor `factors[i]`.
 
-    attribute_sets: increasing domain positions. factors: by domain position; only those that occur need be right.
+    attribute_sets: increasing domain positions. factors: by domain position, of which only used ones have to be right.
     """
 
     attribute_sets: Sequence[tuple[int, ...]]
@@ -142,11 +142,11 @@ class FamilyMeasurements(Sequence[Measurement]):
 
 @dataclass(frozen=True)
 class PlanningProblem:
-    """What is to be planned for marginals: all that a planner is told, but whether budgets are optimal or uniform.
+    """Problem of planning marginals: all input of a planner, except whether budgets are optimal or uniform.
 
     amount: epsilon for Laplace, rho for Gaussian noise. unit_bound: rows of one privacy unit that the answers see.
-    planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
-    squared_bound: a unit's squared L2 sensitivity over the cells of all attributes, unit_bound^2 if not given.
+    planning_seconds: time limit of strategies that search. row_bound: the most that one row adds to a cell.
+    squared_bound: a unit's squared L2 sensitivity over the cells of all attributes, unit_bound^2 by default.
     """
 
     workload: MarginalWorkload
@@ -169,7 +169,7 @@ class PlanningProblem:
         return closure_steps(self.workload.marginals) <= MOST_STEPS
 
     def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:
-        """Measures the marginals on these sets, cell by cell."""
+        """Returns measurements of the marginals on these sets, cell by cell."""
         return FamilyMeasurements(sets, [IdentityFactor(size) for size in self.workload.sizes], parameters)
 
     def plan(self, strategy: str, measurements: Sequence[Measurement], variances: tuple[float, ...], note: str) -> Plan:
@@ -178,13 +178,13 @@ class PlanningProblem:
 
 
 def measured_kinds(plan: Plan) -> set[type[Factor]]:
-    """Returns the kinds of factors that a plan measures with."""
+    """Returns the kinds of factors in a plan's measurements."""
     if isinstance(plan.measurements, FamilyMeasurements):
         return {type(factor) for factor in plan.measurements.factors}
     return {type(factor) for measurement in plan.measurements for factor in measurement.query.factors}
 
 
-# Says what strategies over marginals measure and how it is weighted: identity, marginals, residuals, Fourier.
+# Measurements of strategies over marginals, and their weights: identity, marginals, residuals, Fourier.
 
 
 def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
@@ -196,8 +196,7 @@ def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
     return tuple(sorted(set().union(*workload.marginals)))
 
 
-# Q: each marginal of the workload is measured itself; its cells are one group with C = 1 (paper, section
-# 3.2).
+# Q: each marginal of the workload is measured itself. Its cells are one group with C = 1 (paper, section 3.2).
 
 
 def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.float64]]:
@@ -212,20 +211,20 @@ def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...
 # R: the residual basis, optimal for marginals under Gaussian noise (ResidualPlanner, arXiv 2305.08175).
 #
 # For every subset A of a workload marginal the integer query kron over i in A of (n_i I - 11') is measured
-# once; with p_A = prod (n_i - 1)/n_i its squared L2 sensitivity is prod n_i (n_i - 1) = p_A n_A^2.
+# once. With p_A = prod (n_i - 1)/n_i, its squared L2 sensitivity is prod n_i (n_i - 1) = p_A n_A^2.
 
 
 def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
-    """Returns summed recovery weight of the rows of each set's residual query, in the query's integer units.
+    """Returns the summed recovery weight of the rows of each set's residual query, in the query's integer units.
 
-    cell_weights: w_B N_B of each set's marginal, 0 where it is not asked. Their sum has, per unit of sigma_A^2,
-    v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2; the integer query's variance is
+    cell_weights: w_B N_B of each set's marginal, 0 if it is not asked. Per unit of sigma_A^2 they add up to
+    `v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2`. The integer query's variance is
     sigma_A^2 n_A^2, so its weight is v_A / n_A^2.
     """
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
-    kept = lattice.products((sizes - 1) / sizes)
+    shares = lattice.products((sizes - 1) / sizes)
     above = lattice.sum_over_supersets(cell_weights, sizes**-2)
-    weights: FloatArray = kept * above / lattice.products(sizes) ** 2
+    weights: FloatArray = shares * above / lattice.products(sizes) ** 2
     return weights
 
 
@@ -253,7 +252,7 @@ def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
 def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
     """Returns the summed recovery weight s_T of all coefficients with support T, for each set T of the lattice.
 
-    cell_weights: the summed weight of the valid cells of each set's marginal, 0 where it is not asked.
+    cell_weights: the summed weight of the valid cells of each set's marginal, 0 if it is not asked.
     A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the paper, Theorem 4.1 (2)).
     So each coefficient has a weight: the sum of cell_weights(B) / m_B^2 over the sets B that contain T. The number of
     coefficients with support T is prod (m_i - 1).

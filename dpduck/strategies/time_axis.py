@@ -1,21 +1,21 @@
-"""Strategies for the time axis of a stream: integer matrices over T periods, and what their noisy answers tell.
+"""Strategies for the time axis of a stream: integer matrices over T periods, and estimates from their noisy answers.
 
-A stream has counts x_1 .. x_T, of which x_k is known once period k has closed. It measures z = S x + noise: S is an
-integer matrix whose rows are in the order of the last period that they read, so that a row is measured when that period
-closes (Denisov et al. 2022: lower triangular). One row of a unit moves S x by one column, m rows in any periods by m
-times the largest column norm at most. The noise is independent from row to row and alike in all of them; integer
-weights inside S say what is measured how well.
+A stream has counts x_1 .. x_T, of which x_k is known once period k has closed. It measures z = S x + noise. The rows of
+the integer matrix S are in the order of the last period that they read. A row is measured when that period closes
+(Denisov et al. 2022: lower triangular). One row of a unit moves S x by one column. Any m of its rows move S x by at
+most m times the largest column norm. The noise is independent from row to row and alike in all rows. Integer weights
+inside S set the precision of each measurement.
 
 * periods: S = I, every period by itself.
-* tree: all blocks of b^l periods that are complete (Dwork, Naor, Pitassi and Rothblum 2010), recovered by least squares
-  from what has been measured so far (Honaker 2015, estimation from below).
-* factorisation: the square root of the matrix of running totals, a Toeplitz matrix with the entries
-  c_k = binomial(2k, k) / 4^k (Fichtenberger, Henzinger and Upadhyay 2023), each column brought to norm 1 (Henzinger,
-  Kalinin and Upadhyay 2025) and rounded to multiples of 1 / DENOMINATOR. All in integers: the matrix is the same on
-  every machine.
+* tree: all complete blocks of b^l periods (Dwork, Naor, Pitassi and Rothblum 2010). Least squares recover answers from
+  the measurements so far (Honaker 2015, estimation from below).
+* factorisation: the square root of the matrix of running totals. It is a Toeplitz matrix with the entries
+  `c_k = binomial(2k, k) / 4^k` (Fichtenberger, Henzinger and Upadhyay 2023). Each column is brought to norm 1
+  (Henzinger, Kalinin and Upadhyay 2025) and rounded to multiples of 1 / DENOMINATOR. All steps are in integers: the
+  matrix is the same on every machine.
 
-Least squares are taken for a question f about the first k periods: w = S_k (S_k' S_k)^-1 f over the rows that were
-measured by then; the answer w' z has the variance |w|^2 times that of one draw. S_k is square but for trees.
+Least squares for a question f about the first k periods use the rows that were measured by then, with
+`w = S_k (S_k' S_k)^-1 f`. The answer w' z has |w|^2 times the variance of one draw. S_k is square except for trees.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 PERIODS, TREE, FACTORISATION = "periods", "tree", "factorisation"
 STRATEGIES = (PERIODS, TREE, FACTORISATION)
 BRANCHINGS = (2, 3, 4, 6, 8, 12, 16)
-"""Of trees; the best for a question is looked for among them."""
+"""Branching factors of trees. The best one for a question is chosen among these."""
 
 DENOMINATOR = 1024
 """Entries of the factorisation are multiples of 1 / DENOMINATOR: up to 1,024 periods that costs 0.1 % of an error."""
@@ -44,7 +44,7 @@ _FIXED = 1 << 80  # the entries c_k before they are rounded, in fixed point
 
 @dataclass(frozen=True, eq=False)
 class TimeAxis:
-    """A strategy of so many periods. matrix: S. branching: of a tree, else 0."""
+    """Strategy over T periods. matrix: S. branching: branching factor of a tree, else 0."""
 
     name: str
     matrix: IntegerArray
@@ -63,11 +63,11 @@ class TimeAxis:
     @cached_property
     def last(self) -> IntegerArray:
         """Returns the last period that each row reads, in increasing order."""
-        found: IntegerArray = (self.periods - 1 - np.argmax(self.matrix[:, ::-1] != 0, axis=1)).astype(np.int64)
-        return found
+        positions: IntegerArray = (self.periods - 1 - np.argmax(self.matrix[:, ::-1] != 0, axis=1)).astype(np.int64)
+        return positions
 
     def measured(self, closed: int) -> int:
-        """Tells how many rows are measured once so many periods have closed."""
+        """Returns the number of rows that are measured once `closed` periods have closed."""
         return int(np.searchsorted(self.last, closed))
 
     def weights(self, closed: int, questions: FloatArray) -> FloatArray:
@@ -80,8 +80,8 @@ class TimeAxis:
             solved: FloatArray = scipy.linalg.solve_triangular(seen, questions.T, trans="T", lower=True).T
             return solved
         factored = scipy.linalg.cho_factor(seen.T @ seen)
-        found: FloatArray = scipy.linalg.cho_solve(factored, questions.T).T @ seen.T
-        return found
+        solution: FloatArray = scipy.linalg.cho_solve(factored, questions.T).T @ seen.T
+        return solution
 
 
 def time_axis(name: str, periods: int, branching: int = 2) -> TimeAxis:
@@ -113,7 +113,7 @@ def _factorisation(periods: int) -> IntegerArray:
     for k in range(1, periods):
         entries.append(entries[-1] * (2 * k - 1) // (2 * k))
     matrix, squares = np.zeros((periods, periods), np.int64), 0
-    for below in range(periods):  # a column has so many entries below its first
+    for below in range(periods):  # the number of entries of a column below its first
         squares += entries[below] ** 2
         norm, column = isqrt(squares), periods - 1 - below
         matrix[column:, column] = [
@@ -122,12 +122,12 @@ def _factorisation(periods: int) -> IntegerArray:
     return matrix
 
 
-# What is asked of a stream, for which its strategy is chosen.
+# Questions about a stream, for which its strategy is chosen.
 
 
 @dataclass(frozen=True)
 class TimeQuestion:
-    """What matters in each period's answers: window: how many periods are added up, 0 for all so far.
+    """Question that each period answers. window: number of the last periods that are added up, 0 for all so far.
 
     >>> TimeQuestion(2).about(3).tolist()
     [0.0, 1.0, 1.0]
@@ -136,19 +136,19 @@ class TimeQuestion:
     window: int = 1
 
     def about(self, closed: int) -> FloatArray:
-        """Returns the question that is asked when so many periods have closed, as a sum over them."""
+        """Returns the question after `closed` periods, as the weights of a sum over them."""
         asked = np.zeros(closed)
         asked[max(0, closed - self.window) if self.window else 0 :] = 1.0
         return asked
 
     @property
     def text(self) -> str:
-        """Returns its name for people."""
+        """Returns its name in words."""
         return {0: "running totals", 1: "single periods"}.get(self.window, f"the last {self.window} periods")
 
 
 def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
-    """Returns the variance of each period's answer when it closes, in units of one draw; shape (periods,)."""
+    """Returns the variance of each period's answer when it closes, in units of one draw, shape (periods,)."""
     if axis.name == TREE:
         return _of_tree(axis, question)
     periods = axis.periods
@@ -156,17 +156,17 @@ def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
     totals = np.cumsum(inverse, axis=0)
     if question.window:
         totals[question.window :] -= totals[: -question.window].copy()
-    found: FloatArray = (totals**2).sum(axis=1)
-    return found
+    result: FloatArray = (totals**2).sum(axis=1)
+    return result
 
 
 def _of_tree(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
-    """Updates the covariance of all periods so far by each block that closes (Sherman and Morrison).
+    """Returns the variances for a tree: each block that closes updates the covariance of all periods so far.
 
-    A block's row has no part in periods outside of it, and the periods inside are independent of those outside until
-    then: only the block's own covariances change.
+    This is the update of Sherman and Morrison. A block's row reads no periods outside the block. Before the update, the
+    periods inside are independent of the periods outside. So only the block's own covariances change.
     """
-    covariance, found = np.zeros((axis.periods, axis.periods)), np.zeros(axis.periods)
+    covariance, result = np.zeros((axis.periods, axis.periods)), np.zeros(axis.periods)
     measured = 0
     for closed in range(1, axis.periods + 1):
         covariance[closed - 1, closed - 1] = 1.0  # its own row, which comes first
@@ -177,5 +177,5 @@ def _of_tree(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
             block -= np.outer(total, total) / (1.0 + total.sum())
         measured = axis.measured(closed)
         first = closed - min(closed, question.window or closed)
-        found[closed - 1] = covariance[first:closed, first:closed].sum()
-    return found
+        result[closed - 1] = covariance[first:closed, first:closed].sum()
+    return result

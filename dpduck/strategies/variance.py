@@ -8,7 +8,7 @@ the table (the projector P_U) is then seen with precision, divided by N,
 
 which is D_B / N of the design where every F_i is the identity. All answers follow:
 
-    Cov(cell of A, cell of B) = sum over U in A and B of 1/(d_U n_A n_B) prod_{i in U} (n_i [cells agree on i] - 1).
+    Cov(cell of A, cell of B) = sum_{U in A and B} 1/(d_U n_A n_B) prod_{i in U} (n_i [cells agree on i] - 1).
 
 Recovery takes one ANOVA component at a time. With S'S/v diagonal on the ranges of the projectors P_U, the estimate of
 the component U of marginal U is
@@ -16,7 +16,7 @@ the component U of marginal U is
     r_U = (1/d_U) centred( sum over measured A containing U of (1/(n_A v_A)) margin_U(F_A' z_A) ),
 
 and marginal B is the sum over U in B of r_U / prod_{i in B minus U} n_i, spread evenly. Both sums run over the
-workload's lattice, every array visited once per attribute: cost about the released cells times their order.
+workload's lattice, with one visit of every array per attribute: the cost is about the released cells times their order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEAST_VARIANCE = 1e-200
 
 
 def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
-    """d_U for every set U of the lattice; 0 where nothing was measured about it."""
+    """Returns d_U for every set U of the lattice, 0 if nothing was measured about U."""
     if isinstance(measurements, FamilyMeasurements):
         return _family_precisions(lattice, measurements, noise)
     precisions = np.zeros(len(lattice))
@@ -51,16 +51,16 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
-    """Returns d_U of a family: one transform for the sets in the lattice, one pass over it for each other set."""
+    """Returns d_U of a family, by one transform for the sets in the lattice and one pass for each other set."""
     distinct = [max(noise_variance(noise, parameter), LEAST_VARIANCE) for parameter in family.parameters.distinct]
     variances = np.array(distinct)[family.parameters.which]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
     inside = numbers >= 0
     starts = np.zeros(len(lattice))
     np.add.at(starts, numbers[inside], 1 / variances[inside])
-    held = [_shares(family.factors[attribute]) for attribute in lattice.attributes]
-    starts *= lattice.products([share for share, _ in held])
-    precisions = lattice.sum_over_supersets(starts, [left / share for share, left in held])
+    shares = [_shares(family.factors[attribute]) for attribute in lattice.attributes]
+    starts *= lattice.products([share for share, _ in shares])
+    precisions = lattice.sum_over_supersets(starts, [left / share for share, left in shares])
     for position in np.flatnonzero(~inside).tolist():
         members = family.attribute_sets[position]
         factors = [family.factors[attribute] for attribute in members]
@@ -69,7 +69,7 @@ def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: Nois
 
 
 def _shares(factor: Factor) -> tuple[float, float]:
-    """(alpha/n, alpha/n + beta): what the factor keeps of a contrast and of the constant, per value."""
+    """Returns (alpha/n, alpha/n + beta): the factor's shares of a contrast and of the constant, per value."""
     coefficients = gram(factor)
     if coefficients is None:
         raise TypeError(f"{type(factor).__name__} has no closed-form components")
@@ -78,7 +78,7 @@ def _shares(factor: Factor) -> tuple[float, float]:
 
 
 def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[Factor], variance: float) -> FloatArray:
-    """Returns what one measurement adds to every d_U."""
+    """Returns the amount that one measurement adds to every d_U."""
     added = np.where(lattice.within(members), 1 / variance, 0.0)
     for attribute, factor in zip(members, factors, strict=True):
         share, left = _shares(factor)
@@ -91,7 +91,7 @@ def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[F
 
 
 def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
-    """1/d_U, infinite where nothing was measured, 0 where the component is empty (an attribute of one value)."""
+    """Returns 1/d_U, infinite if nothing was measured, 0 if the component is empty (an attribute of one value)."""
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     with np.errstate(divide="ignore"):
         variances: FloatArray = np.where(lattice.products(sizes - 1) > 0, 1 / precisions, 0.0)
@@ -131,15 +131,15 @@ def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequen
     return variance * prod([sizes[attribute] for attribute in set(measured) - set(asked)])
 
 
-# Which measured table answers each marginal where there is no least squares, and with what variance.
+# The measured table that answers each marginal without least squares, and the variance.
 
 
 def direct_sources(
     workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Picks a source for each marginal, with a cell's variance: its own measurement, else the best that contains it.
+    """Picks each marginal's source, with a cell's variance: its own measurement, else the best table that contains it.
 
-    Only for measurements of marginals. A marginal inside none of them has no source: an error of the planner.
+    All measurements have to be of marginals. A marginal inside no measured table is an error of the planner.
     """
     tables = [measurement.query.attributes for measurement in measurements]
     variances = [noise_variance(noise, measurement.parameter) for measurement in measurements]
@@ -162,14 +162,14 @@ def direct_sources(
     return tuple(sources), tuple(predicted)
 
 
-# Factors whose Gram matrix is alpha I + beta J: the ones that ANOVA components diagonalise.
+# Factors with the Gram matrix alpha I + beta J, which ANOVA components diagonalise.
 
 BALANCED: frozenset[type[Factor]] = frozenset({IdentityFactor, CentredFactor, HadamardFactor})
-"""The kinds that `gram` knows."""
+"""Kinds of factors that `gram` knows."""
 
 
 def gram(factor: Factor) -> tuple[int, int] | None:
-    """(alpha, beta) with F'F = alpha I + beta J, or None where the Gram matrix is not of that form.
+    """Returns (alpha, beta) with F'F = alpha I + beta J, or None if the Gram matrix has another form.
 
     >>> gram(IdentityFactor(3)), gram(CentredFactor(3)), gram(HadamardFactor(3))
     ((1, 0), (9, -3), (4, -1))
@@ -184,7 +184,7 @@ def gram(factor: Factor) -> tuple[int, int] | None:
 
 
 def adjoint(factor: Factor, tensor: FloatArray, axis: int) -> FloatArray:
-    """F' times `tensor` along `axis`, for a factor that `gram` knows."""
+    """Returns F' times `tensor` along `axis`, for a factor that `gram` knows."""
     if isinstance(factor, IdentityFactor):
         return tensor
     if isinstance(factor, CentredFactor):
@@ -202,7 +202,7 @@ Scalar = TypeVar("Scalar", np.int64, np.float64)
 def recover_least_squares(
     workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind, noisy: Sequence[IntegerArray]
 ) -> tuple[FloatArray, ...]:
-    """Returns the least squares answer of every workload marginal, shape (n_i for i in it), weights 1/variance."""
+    """Returns least squares answers of the workload's marginals, of shape (n_i for each i). Weights are 1/variance."""
     if len(measurements) == 1:
         query = measurements[0].query
         plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
@@ -228,7 +228,7 @@ def gather(
 ) -> list[FloatArray]:
     """Sums (1/(n_A v_A)) margin_U(F_A' z_A) for every set U of the lattice, not yet centred."""
     sums: list[FloatArray | None] = [None] * len(lattice)
-    later: list[tuple[int, FloatArray]] = []  # adds to one set alone, not to its subsets
+    later: list[tuple[int, FloatArray]] = []  # additions to one set only, not to its subsets
     for measurement, answers in zip(measurements, noisy, strict=True):
         members = measurement.query.attributes
         number = lattice.numbers.get(members)
@@ -245,17 +245,17 @@ def gather(
             _add(sums, number, back)
         else:
             wanted = {lattice.sets[inside] for inside in np.flatnonzero(lattice.within(members)).tolist()}
-            later.extend((lattice.numbers[found], total) for found, total in margins(back, members, wanted).items())
+            later.extend((lattice.numbers[entry], total) for entry, total in margins(back, members, wanted).items())
     _sum_downward(lattice, sums)
     for number, added in later:
         _add(sums, number, added)
     return [
-        np.zeros(_shape(lattice, number)) if found is None else np.asarray(found) for number, found in enumerate(sums)
+        np.zeros(_shape(lattice, number)) if entry is None else np.asarray(entry) for number, entry in enumerate(sums)
     ]
 
 
 def _add(sums: list[FloatArray | None], number: int, added: FloatArray) -> None:
-    """Add an array to one set's sum."""
+    """Adds an array to the sum of one set."""
     before = sums[number]
     sums[number] = added if before is None else before + added
 
@@ -268,25 +268,25 @@ def _shape(lattice: Lattice, number: int) -> tuple[int, ...]:
 
 
 def _sum_downward(lattice: Lattice, sums: list[FloatArray | None]) -> None:
-    """Add to every set the margins of all its supersets, in place, one attribute after another."""
+    """Adds to every set the margins of all its supersets, in place, one attribute after another."""
     for step in lattice.steps:
         for whole, less, axis in zip(*(column.tolist() for column in step), strict=True):
-            found = sums[whole]
-            if found is None:
+            total = sums[whole]
+            if total is None:
                 continue
-            _add(sums, less, np.asarray(found.sum(axis=axis)))
+            _add(sums, less, np.asarray(total.sum(axis=axis)))
 
 
 def centre(component: FloatArray) -> None:
-    """Subtract the mean along every axis, in place: the projector on the range of P_U."""
+    """Subtracts the mean along every axis, in place: the projector on the range of P_U."""
     for axis, size in enumerate(component.shape):
         component -= component.sum(axis=axis, keepdims=True) / size
 
 
 def spread_evenly(lattice: Lattice, components: list[FloatArray], *, averaged: bool = True) -> None:
-    """Turn components into marginals, in place: add to every set the components of its subsets, over the new cells.
+    """Turns components into marginals, in place: adds to every set the components of its subsets, over the new cells.
 
-    averaged: divide by the size of each axis that is added (ANOVA components); else repeat (Fourier sums).
+    averaged: whether to divide by the size of each added axis (ANOVA components), or to repeat (Fourier sums).
     """
     for size, step in zip(lattice.sizes, lattice.steps, strict=True):
         share = 1 / size if averaged else 1.0
@@ -295,7 +295,7 @@ def spread_evenly(lattice: Lattice, components: list[FloatArray], *, averaged: b
 
 
 def in_order(lattice: Lattice, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Returns the tables of the closed family in its order, each an array of its own."""
+    """Returns the tables of the closed family in its order, each in an array of its own."""
     seen: set[int] = set()
     answers = []
     for number in lattice.family.tolist():
@@ -305,15 +305,15 @@ def in_order(lattice: Lattice, tables: Sequence[FloatArray]) -> tuple[FloatArray
 
 
 def margins(table: NDArray[Scalar], members: Members, wanted: Iterable[Members]) -> dict[Members, NDArray[Scalar]]:
-    """Sums a table onto each wanted subset of its attributes; larger attributes are summed away first."""
+    """Sums a table onto each wanted subset of its attributes. Larger attributes are summed away first."""
     sizes = dict(zip(members, table.shape, strict=True))
     decided = sorted(members, key=lambda attribute: -sizes[attribute])
-    found: dict[Members, NDArray[Scalar]] = {}
+    sums: dict[Members, NDArray[Scalar]] = {}
     pending: list[tuple[NDArray[Scalar], Members, int, set[Members]]] = [(table, members, 0, set(wanted))]
     while pending:
         current, left, position, asked = pending.pop()
         if position == len(decided):
-            found[left] = current
+            sums[left] = current
             continue
         attribute = decided[position]
         keeping = {asked_set for asked_set in asked if attribute in asked_set}
@@ -324,4 +324,4 @@ def margins(table: NDArray[Scalar], members: Members, wanted: Iterable[Members])
             axis = left.index(attribute)
             rest = left[:axis] + left[axis + 1 :]
             pending.append((np.asarray(current.sum(axis=axis)), rest, position + 1, dropping))
-    return found
+    return sums

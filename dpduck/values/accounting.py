@@ -1,21 +1,21 @@
-"""Conversions between (epsilon, delta), rho and noise; every result is an exact rational rounded to the safe side.
+"""Conversions between (epsilon, delta), rho and noise. Every result is an exact rational rounded to the safe side.
 
 A rho-zCDP mechanism is (epsilon, delta)-differentially private for every alpha = 1 + t with t > 0 and
 
     delta = exp(t (alpha rho - epsilon)) / t * (1 - 1/alpha)^alpha
 
-(Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, 2020, Proposition 12). Solved for rho
-and for epsilon, with L(t) = ln delta - t ln t + alpha ln alpha:
+(Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, 2020, Proposition 12). Solved for rho and
+for epsilon, with L(t) = ln delta - t ln t + alpha ln alpha:
 
     rho(t) = (epsilon + L(t) / t) / alpha          epsilon(t) = alpha rho - L(t) / t
 
-Each single t gives a valid guarantee, so a t that is not quite the best costs a little utility and never privacy.
-The best t is looked for with 40 decimal digits; the value at that t is computed with 80, moved to the safe side by
-far more than their error, and rounded to 18 significant digits in the same direction. Decimal results keep the
-denominators of long sums small.
+Each single t gives a valid guarantee, so a t that is not quite the best costs a little utility and never privacy. The
+best t is searched with 40 decimal digits. The value at that t is computed with 80. It is moved to the safe side by far
+more than the error, and rounded to 18 significant digits in the same direction. Decimal results keep the denominators
+of long sums small.
 
-What pure releases cost in rho (docs/privacy.md, "What epsilon costs in rho"): any epsilon-DP mechanism is
-epsilon tanh(epsilon/2)-zCDP, and discrete Laplace noise less where it hides more than one step.
+Pure releases have a price in rho, too (docs/privacy.md, "What epsilon costs in rho"). Any epsilon-DP mechanism is
+epsilon tanh(epsilon/2)-zCDP, and discrete Laplace noise costs less if it hides more than one step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOWEST_DELTA = Fraction(1, 10**300)
 
 
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return the largest rho, rounded down, such that rho-zCDP implies (epsilon, delta)-differential privacy.
+    """Returns nearly the largest rho by the formula above, rounded down. rho-zCDP implies (epsilon, delta)-DP.
 
     >>> round(float(rho_of(Fraction(1), Fraction(1, 10**6))), 5)
     0.02436
@@ -65,7 +65,7 @@ def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    """Return the smallest epsilon, rounded up, such that rho-zCDP implies (epsilon, delta)-differential privacy."""
+    """Returns nearly the smallest epsilon by the formula above, rounded up. rho-zCDP implies (epsilon, delta)-DP."""
     _require_amount("rho", rho, lowest=Fraction(1, 10**30))
     log_delta, rate = _log_of_delta(delta), _decimal(rho)
     t = _best_t(lambda t: _log_excess(log_delta, t)[0] / t - (1 + t) * rate)
@@ -76,7 +76,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def rho_of_pure(epsilon: Fraction) -> Fraction:
-    """Return an upper bound of epsilon tanh(epsilon/2): every epsilon-DP mechanism is that much zCDP.
+    """Returns an upper bound of epsilon tanh(epsilon/2): every epsilon-DP mechanism is zCDP with this rho.
 
     >>> round(float(rho_of_pure(Fraction(1))), 5), round(float(rho_of_pure(Fraction(3))), 5)
     (0.46212, 2.71544)
@@ -86,10 +86,10 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def rho_of_laplace(l1: int, most: int, scale: Fraction) -> Fraction:
-    """Return an upper bound of the rho of integers with discrete Laplace noise of this scale.
+    """Returns an upper bound of the rho of integers with discrete Laplace noise of this scale.
 
     One unit moves them by l1 in all, and none by more than `most`. A shift by d costs the Kullback-Leibler divergence
-    K(d) = x - (1 - exp(-x)) s / sinh(s) with x = d/b, s = 1/b; K is convex, so l1 / most shifts of `most` cost most.
+    K(d) = x - (1 - exp(-x)) s / sinh(s) with x = d/b, s = 1/b. K is convex, so l1 / most shifts of `most` cost most.
 
     >>> round(float(rho_of_laplace(5000, 1000, Fraction(5000))), 5)  # epsilon = 1 over five disjoint tables
     0.09365
@@ -105,8 +105,8 @@ def rho_of_laplace(l1: int, most: int, scale: Fraction) -> Fraction:
         return bound
     with localcontext(_EXACT):
         x, s = _decimal(shift), _decimal(1 / scale)
-        kept = 2 * s / (s.exp() - (-s).exp()) if s > _SMALL_STEP else 1 - s * s / 6  # s/sinh(s) is never below that
-        divergence = x - (1 - (-x).exp()) * kept + _SAFETY * x
+        ratio = 2 * s / (s.exp() - (-s).exp()) if s > _SMALL_STEP else 1 - s * s / 6  # s/sinh(s) is never below that
+        divergence = x - (1 - (-x).exp()) * ratio + _SAFETY * x
         return min(bound, _rounded(_decimal(least) * divergence * (1 + _SAFETY), ROUND_CEILING))
 
 
@@ -130,13 +130,13 @@ def _decimal(amount: Fraction) -> Decimal:
 
 
 def _log_excess(log_delta: Decimal, t: Decimal) -> tuple[Decimal, Decimal]:
-    """L(t), and the sum of the magnitudes of its terms, to which its error is relative."""
+    """Returns L(t), and the sum of the magnitudes of its terms, to which its error is relative."""
     small, large = t * t.ln(), (1 + t) * (1 + t).ln()
     return log_delta - small + large, abs(log_delta) + abs(small) + abs(large)
 
 
 def _best_t(gain: Callable[[Decimal], Decimal]) -> Decimal:
-    """Returns golden section over ln t: ln delta is convex in alpha, so rho(t) and -epsilon(t) have a single peak."""
+    """Finds t by golden section over ln t: ln delta is convex in alpha, so rho(t) and -epsilon(t) have one peak."""
     with localcontext(_SEARCH):
         low, high = Decimal(-46), Decimal(46)
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
@@ -154,5 +154,5 @@ def _best_t(gain: Callable[[Decimal], Decimal]) -> Decimal:
 
 
 def _rounded(value: Decimal, rounding: str) -> Fraction:
-    """Round to 18 significant digits towards the safe side."""
+    """Rounds to 18 significant digits towards the safe side."""
     return Fraction(Context(prec=18, rounding=rounding, Emin=-999_999, Emax=999_999, traps=_TRAPS).plus(value))

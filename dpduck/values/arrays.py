@@ -1,4 +1,4 @@
-"""Names the types of arrays that every station uses."""
+"""The types of arrays that every station uses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Comments on the columns of a private view. They tell readers of the view, and its pictures, the role of each column.
 
 Comments are written where a view is made (mechanisms/answers_sql.py). They are read where it is drawn
-(publish/pictures.py). A `{}` stands for the guarantee. Views of earlier versions say no more of a key than that it is
-one.
+(publish/pictures.py). A `{}` stands for the guarantee. Views of earlier versions only say that a column is a key.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def with_unit(note: str, unit: str) -> str:
 
 
 def unit_in(comment: str) -> str:
-    """Returns the unit of an answer, empty where its comment names none.
+    """Returns the unit of an answer, empty if its comment names none.
 
     >>> unit_in(with_unit(ANSWER, "visits")), unit_in(ANSWER), unit_in("a key; in days")
     ('visits', '', '')

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpduck.values.sqltypes import sql_type
 
 _LONGEST_TOLD = 4096
-"""Bytes of a label that is told from all other texts: longer texts may be cut before they are compared."""
+"""Most bytes of a label that is told from all other texts: longer texts may be cut before they are compared."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ValueDomain:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """Returns one label per code, as text; None is SQL's NULL."""
+        """Returns one label per code, as text. None is SQL's NULL."""
         null: tuple[str | None, ...] = (None,) if self.with_null else ()
         other: tuple[str | None, ...] = (self.other,) if self.other is not None else ()
         return self.values + null + other
@@ -42,9 +42,9 @@ class ValueDomain:
 
 @dataclass(frozen=True)
 class RangeDomain:
-    """Bins [edge_i, edge_i + step) over an ordered column; a bin is shown by its lower edge.
+    """Bins [edge_i, edge_i + step) over an ordered column. A bin is shown by its lower edge.
 
-    edges: the lower edges as text that casts to type_name; upper: the end of the last bin (outside it).
+    edges: the lower edges as text that casts to type_name. upper: the end of the last bin (outside it).
     step: for numbers a decimal text, for DATE and TIMESTAMP the unit ('day', 'hour', 'month', ..) and step_count.
     Codes: bins in order, then NULL if with_null. with_edges: values below (above) go to the first (last) bin.
     NaN and infinities of a floating column are outside every bin, with edges or without.
@@ -64,7 +64,7 @@ class RangeDomain:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """Returns one label per code: the lower edge of each bin, as text; None is SQL's NULL."""
+        """Returns one label per code: the lower edge of each bin, as text. None is SQL's NULL."""
         null: tuple[str | None, ...] = (None,) if self.with_null else ()
         return self.edges + null
 
@@ -78,7 +78,7 @@ Domain = ValueDomain | RangeDomain
 
 
 def tells_values_apart(domain: Domain, type_name: str) -> bool:
-    """Tells whether each code of a domain is one value of a column, and never NULL. type_name: of the column.
+    """Tells whether each code of a domain is one value of a column, and never NULL. type_name: the column's type.
 
     A bin of a range has several values, and so has the label of all others.
     """

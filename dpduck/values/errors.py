@@ -1,17 +1,17 @@
-"""The one error family: each message is a single line that says what, where, and what would be accepted."""
+"""The one error family. Each message is a single line that names the problem, its place, and accepted alternatives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 NOTHING_PRIVATE = "no table with a privacy policy is read"
-"""The beginning of the refusal of statements that are no question about private rows at all."""
+"""The beginning of the refusal of statements that ask nothing about private rows at all."""
 
 
 class DpduckError(Exception):
-    """Base of every error that dpduck raises; its text never contains private data.
+    """Base of every error that dpduck raises. Its text never contains private data.
 
-    entry: of the ledger, where the call that failed had paid for a release.
+    entry: the ledger's entry, if the call that failed had paid for a release.
     """
 
     entry: int | None = None
@@ -19,7 +19,7 @@ class DpduckError(Exception):
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a statement; lines and columns count from 1."""
+    """A place in a statement. Lines and columns count from 1."""
 
     line: int
     column: int
@@ -54,23 +54,23 @@ class Refusal(DpduckError):
 
 
 class BudgetRefusal(Refusal):
-    """A charge that the ledger does not have room for; nothing was charged."""
+    """A charge that the ledger does not have room for. Nothing was charged."""
 
 
 class BusyRefusal(Refusal):
-    """More at once, or in a minute, than one principal or the server may have; nothing was charged."""
+    """Refusal of more at once, or in a minute, than a principal or the server may have. Nothing was charged."""
 
 
 class PermissionRefusal(Refusal):
-    """A statement that this principal may not make; nothing was charged."""
+    """A statement that this principal may not make. Nothing was charged."""
 
 
 class StoreError(DpduckError):
-    """The store is missing, damaged, copied or older than its own ledger; nothing is answered."""
+    """The store is missing, damaged, copied or older than its own ledger. Nothing is answered."""
 
 
 class ReleaseFailed(DpduckError):
-    """A failure after the charge: the charge stays, nothing was released. Its text is fixed."""
+    """A failure after the charge: the charge stays, and nothing was released. Its text is fixed."""
 
     def __init__(self, ledger_id: int) -> None:
         super().__init__(
@@ -80,8 +80,8 @@ class ReleaseFailed(DpduckError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a statement ran, with one line that says what stays spent."""
+    """Ctrl-C while a statement ran, with one line about the charge that stays spent."""
 
 
 class InternalError(DpduckError):
-    """Two independent computations disagree; nothing was released."""
+    """Two independent computations disagree. Nothing was released."""

@@ -1,4 +1,4 @@
-"""DuckDB's functions of one row: those that workers run over private rows, and no others.
+"""DuckDB's functions of one row: only those that workers run over private rows.
 
 They are the first part of the table of functions. values/served_functions.py has the rest.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Function:
-    """A function of DuckDB, and what may be done with it."""
+    """A function of DuckDB, with its permitted uses."""
 
     name: str  # in DuckDB's own parse tree
     row_local: bool = False  # the result depends on the arguments alone, and the call has no other effect
@@ -21,7 +21,7 @@ class Function:
 
 
 def alike(names: str, **facts: bool) -> tuple[Function, ...]:
-    """Returns functions of which the same facts hold."""
+    """Returns functions that share the same facts."""
     return tuple(Function(name, **facts) for name in names.split())
 
 

@@ -1,7 +1,7 @@
-"""Periods of time: which one a moment lies in, runs of them, and how a privacy unit's key names both.
+"""Periods of time: the period of a moment, runs of periods, and the key of a privacy unit that names both.
 
-Periods are numbered from 0, which begins with the year 1, a Monday. Rows of later years than 9998, before the year 1,
-without a moment or with an infinite one are in no period: they are never counted under a policy that says PER.
+Periods are numbered from 0, which begins on the first day of the year 1, a Monday. Rows after the year 9998, before the
+year 1, without a moment or with an infinite one are in no period. They are never counted under a policy that says PER.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY = re.compile(
 
 @dataclass(frozen=True)
 class Period:
-    """PER word OF column: whose rows are protected of one period at a time. word: one of WORDS."""
+    """PER word OF column: rows are protected for one period at a time. word: one of WORDS."""
 
     word: str
     column: str
@@ -50,7 +50,7 @@ class Periods:
 
     @property
     def count(self) -> int:
-        """Tells how many periods it has."""
+        """Returns the number of its periods."""
         return self.last - self.first + 1
 
     @property
@@ -65,7 +65,7 @@ class Periods:
 
     @property
     def end(self) -> date:
-        """Returns the first day after it."""
+        """Returns the first day after the run."""
         return start_of(self.word, self.last + 1)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Periods:
         return self.word == other.word and self.first <= other.last and other.first <= self.last
 
     def common(self, other: Periods) -> Periods | None:
-        """Returns the periods that are in both, None for none."""
+        """Returns the periods that are in both, None if there are none."""
         if not self.overlaps(other):
             return None
         return Periods(self.word, max(self.first, other.first), min(self.last, other.last))
@@ -84,9 +84,9 @@ class Periods:
 
 @dataclass(frozen=True)
 class PeriodColumn:
-    """The stored column by which rows are of a period, by its SQL, its type, and the periods that are read.
+    """The stored column that tells the period of a row: its SQL, its type, and the periods that are read.
 
-    also: those of the other private tables that a row is made of, by SQL and type: all of one row are of one period.
+    also: the same columns of the other private tables of a row, by SQL and type. In one row, all tell one period.
     """
 
     sql: str
@@ -96,7 +96,7 @@ class PeriodColumn:
 
 
 def number_of(word: str, day: date) -> int:
-    """Returns the number of the period that a day lies in; weeks begin on Mondays.
+    """Returns the number of the period that a day lies in. Weeks begin on Mondays.
 
     >>> number_of("MONTH", date(1, 2, 28)), number_of("WEEK", date(1, 1, 8)), number_of("YEAR", date(1, 12, 31))
     (1, 1, 0)
@@ -129,13 +129,13 @@ def every(word: str) -> Periods:
 
 
 def between(word: str, first: date, last: date) -> Periods | None:
-    """Returns the periods from one day's to another's, both included; None where none of them is a period of ours."""
+    """Returns the periods from one day's to another's, both included. None if no numbered period is among them."""
     low, high = number_of(word, first), min(number_of(word, last), last_number(word))
     return Periods(word, low, high) if low <= high else None
 
 
 def charged_key(unit_key: str, periods: Periods | None) -> str:
-    """Returns the key of what is charged: a unit's key, and the periods where it has such.
+    """Returns the key of a charge: a unit's key, and its periods if there are any.
 
     >>> charged_key("clinic.main.visits.patient_id PER DAY", Periods("DAY", 738885, 738885))
     'clinic.main.visits.patient_id PER DAY FROM 2024-01-01 TO 2024-01-02'
@@ -144,25 +144,25 @@ def charged_key(unit_key: str, periods: Periods | None) -> str:
 
 
 def split_key(key: str) -> tuple[str, Periods | None]:
-    """Returns a unit's key and the periods that charged_key wrote; None where it has none.
+    """Splits a charged key into a unit's key and the periods that charged_key wrote. None if it has none.
 
     >>> split_key("main.visits.patient_id PER YEAR FROM 2024-01-01 TO 2026-01-01")[1].count
     2
     """
-    found = _KEY.fullmatch(key)
-    if found is None or (found["every"] is None and found["first"] is None):
+    match = _KEY.fullmatch(key)
+    if match is None or (match["every"] is None and match["first"] is None):
         return key, None
-    if found["every"]:
-        return found["unit"], every(found["word"])
-    first, end = date.fromisoformat(found["first"]), date.fromisoformat(found["end"])
-    word = found["word"]
-    return found["unit"], Periods(word, number_of(word, first), number_of(word, end - timedelta(days=1)))
+    if match["every"]:
+        return match["unit"], every(match["word"])
+    first, end = date.fromisoformat(match["first"]), date.fromisoformat(match["end"])
+    word = match["word"]
+    return match["unit"], Periods(word, number_of(word, first), number_of(word, end - timedelta(days=1)))
 
 
 def word_of(unit_key: str) -> str | None:
-    """Returns the word of a unit whose rows are protected by period; None for any other."""
-    found = _KEY.fullmatch(unit_key)
-    return None if found is None else found["word"]
+    """Returns the word of a unit by periods, None for any other unit."""
+    match = _KEY.fullmatch(unit_key)
+    return None if match is None else match["word"]
 
 
 def named_like_periods(name: str) -> bool:
@@ -176,7 +176,7 @@ def each(run: Periods) -> list[Periods]:
 
 
 def shown(run: Periods) -> str:
-    """Returns a run for people: a month by its name, others by their first day, several by the first and the last.
+    """Renders a run for people: a month by its name, others by their first day, several by the first and the last.
 
     >>> shown(Periods("MONTH", 24280, 24280)), shown(Periods("WEEK", 105589, 105590)), shown(every("DAY"))
     ('2024-05', '2024-08-26 to 2024-09-02', 'every day')
@@ -192,21 +192,21 @@ def _name(word: str, number: int) -> str:
     return {"MONTH": text[:7], "YEAR": text[:4]}.get(word, text)
 
 
-def runs(found: Iterable[Periods]) -> list[Periods]:
-    """Returns the shortest runs so that each given one is made of whole runs, in order; gaps are left out.
+def runs(periods: Iterable[Periods]) -> list[Periods]:
+    """Cuts the given runs at every start and end. Returns the pieces in order, each once. Gaps are left out.
 
     >>> [(one.first, one.last) for one in runs([Periods("DAY", 1, 5), Periods("DAY", 4, 9)])]
     [(1, 3), (4, 5), (6, 9)]
     """
-    listed = list(found)
-    cuts = sorted({one.first for one in listed} | {one.last + 1 for one in listed})
+    listed = list(periods)
+    cuts = sorted({run.first for run in listed} | {run.last + 1 for run in listed})
     depth = dict.fromkeys(cuts, 0)
-    for one in listed:
-        depth[one.first] += 1
-        depth[one.last + 1] -= 1
-    made, covered = [], 0
+    for run in listed:
+        depth[run.first] += 1
+        depth[run.last + 1] -= 1
+    pieces, covered = [], 0
     for start, end in pairwise(cuts):
         covered += depth[start]
         if covered:
-            made.append(Periods(listed[0].word, start, end - 1))
-    return made
+            pieces.append(Periods(listed[0].word, start, end - 1))
+    return pieces

@@ -1,4 +1,4 @@
-"""Frozen values of privacy: the unit that is protected, budgets, and charges; all amounts are exact rationals."""
+"""Frozen values of privacy: the unit that is protected, budgets, and charges. All amounts are exact rationals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class Reference:
-    """How a row finds its unit through a parent's row: `column` here equals `parent_column`, a key of `parent`.
+    """Way from a row to its unit through a parent's row: `column` here equals `parent_column`, a key of `parent`.
 
-    parent: the three parts of the parent table's name; its own policy says whose row it is.
+    parent: the three parts of the parent table's name. The parent's own policy tells the unit of its row.
     """
 
     column: str
@@ -24,14 +24,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """Who is protected: all rows that share one value of a column, or a single row.
+    """The unit that is protected: all rows that share one value of a column, or a single row.
 
-    key: names the unit across tables ("main.patients.id", or "main.visits.ROW"); tables with one key share one ledger.
-    column: the column of this table that holds the unit; None for PRIVACY UNIT ROW; "", which is no column, where
+    key: names the unit across tables ("main.patients.id", or "main.visits.ROW"). Tables with one key share one ledger.
+    column: the column of this table that holds the unit. None for PRIVACY UNIT ROW. It is "", which is no column, if
     there is a reference: code that knows of columns alone then fails instead of protecting the wrong thing.
-    max_rows: m, the most rows of one unit that an answer can see; 1 for rows.
-    period: where it is given, a unit is the rows of one value, or one row, of one period alone; the key says its word.
-    columns: of a unit that several columns of this table hold together, these; `column` is "" then, too.
+    max_rows: m, the most rows of one unit that an answer can see, 1 for rows.
+    period: if given, a unit is the rows of one value, or one row, of one period alone. The key contains its word.
+    columns: the columns of this table that hold the unit together, if there are several. `column` is "" then, too.
     """
 
     key: str
@@ -43,7 +43,7 @@ class PrivacyUnit:
 
     @property
     def own_columns(self) -> tuple[str, ...]:
-        """Returns the columns of this table that say whose a row is; none for PRIVACY UNIT ROW."""
+        """Returns the columns of this table that tell the unit of a row, none for PRIVACY UNIT ROW."""
         if self.reference is not None:
             return (self.reference.column,)
         return self.columns or ((self.column,) if self.column else ())
@@ -51,11 +51,11 @@ class PrivacyUnit:
 
 @dataclass(frozen=True)
 class Budget:
-    """What an owner is willing to spend on one privacy unit.
+    """The amounts that an owner is willing to spend on one privacy unit.
 
     Pure: epsilon alone. Approximate: epsilon and delta, held as rho with delta_keys kept for key selection.
-    zCDP: rho alone. Exactly one of `epsilon` and `rho` is what the ledger adds up (see `pure`).
-    lifetime: of a unit by periods, what all periods together may cost whoever has rows in each of them.
+    zCDP: rho alone. The ledger adds up exactly one of `epsilon` and `rho` (see `pure`).
+    lifetime: for a unit by periods, the most that all periods together may cost a person with rows in each.
     """
 
     epsilon: Fraction | None
@@ -66,7 +66,7 @@ class Budget:
 
     @property
     def pure(self) -> bool:
-        """True where epsilons add up; False where rho does."""
+        """Tells whether epsilons add up. Otherwise rhos do."""
         return self.rho is None
 
 
@@ -74,7 +74,7 @@ class Budget:
 class Charge:
     """The price of one release: pure epsilon, or rho with a delta for selected keys.
 
-    epsilon is None for a Gaussian release; rho is always set (a pure release costs epsilon^2 / 2).
+    epsilon is None for a Gaussian release. rho is always set (a pure release costs at most epsilon^2 / 2).
 
     >>> Charge.pure(Fraction(1, 2)).rho
     Fraction(1, 8)
@@ -86,10 +86,10 @@ class Charge:
 
     @classmethod
     def pure(cls, epsilon: Fraction) -> Charge:
-        """Epsilon-differential privacy, which is epsilon^2/2 zCDP (Bun and Steinke 2016, Proposition 1.4)."""
+        """Prices epsilon-differential privacy, which is epsilon^2/2 zCDP (Bun and Steinke 2016, Proposition 1.4)."""
         return cls(epsilon=epsilon, rho=epsilon * epsilon / 2)
 
     @classmethod
     def concentrated(cls, rho: Fraction, delta: Fraction = ZERO) -> Charge:
-        """Rho-zCDP, with a delta for keys where some were selected by a threshold."""
+        """Prices rho-zCDP, with a delta for keys if some were selected by a threshold."""
         return cls(epsilon=None, rho=rho, delta=delta)

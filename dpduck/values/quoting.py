@@ -1,4 +1,4 @@
-"""Quotes names and texts for SQL, and compares names as DuckDB does: the one place that does."""
+"""Quoting of names and texts for SQL, and comparison of names as DuckDB does it: the one place for both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def quote_identifier(name: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Returns the name as it can be typed: quoted only where it must be.
+    """Returns the name as it can be typed: quoted only if it must be.
 
     >>> plain_name("ward"), plain_name("date of birth")
     ('ward', '"date of birth"')
@@ -36,9 +36,9 @@ def quote_text(text: str) -> str:
 
 
 def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
-    """Returns a list of values in SQL, and the parameters of its marks: texts, whole numbers and NULL are literals.
+    """Writes a list of values in SQL, with the parameters of its marks: texts, whole numbers and NULL are literals.
 
-    A parameter costs 0.1 ms where pandas is not installed, which DuckDB then looks for. DuckDB reads no statement with
+    A parameter costs 0.1 ms if pandas is not installed, since DuckDB then looks for it. DuckDB reads no statement with
     a NUL character to its end.
 
     >>> written_values([7, "it's", None, 0.5])
@@ -68,7 +68,7 @@ def unquoted(name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """Returns the name as DuckDB compares names: capitals of ASCII alone are folded.
+    """Folds a name as DuckDB compares names: capitals of ASCII alone are folded.
 
     >>> fold("Visits"), fold("\u212a") == "k"
     ('visits', False)

@@ -1,12 +1,12 @@
 """DuckDB's types: the one table of their facts, and the one reader of their names.
 
-A column has the name of its type as a text. `sql_type(name)` reads it, and `SqlType` has a property for each fact. What
-is not known is refused: a type that no list here has, such as a nested one, has no property.
+A column has the name of its type as a text. `sql_type(name)` reads it, and `SqlType` has a property for each fact. A
+type that no list here has, such as a nested one, lacks nearly all properties, and so is refused.
 
 To add a type: put its name into `NAMES`, and its kind into each property that holds. Four facts have tables above the
 class: `_ARROW`, `_CALENDARS`, `_LENGTHS`, `_APART`. Then add the type to `HAVE` in tests/values/test_sqltypes.py, and
-values of it to `texts_of`. The tests try each property on DuckDB, and know which properties follow from others. No
-other file has a list of types.
+its values to `texts_of`. The tests try each property on DuckDB, and know which properties follow from others. No other
+file has a list of types.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SqlType:
     """A type of DuckDB.
 
     name: as DuckDB writes it.
-    kind: the name without digits, labels and fields, LIST for lists and arrays, "" for what is not known.
+    kind: the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type.
     bits: of a whole number, else 0.
     digits, scale: of a whole number and of a DECIMAL, else 0. The scale is the number of decimal places.
     """
@@ -89,7 +89,7 @@ class SqlType:
 
     @property
     def is_named(self) -> bool:
-        """Tells whether the name is one of DuckDB's and nothing else: SQL that a cast may be written with."""
+        """Tells whether the name is one of DuckDB's, without further text: SQL that a cast may be written with."""
         return self.name in NAMES or self.digits > 0 or _ENUM.fullmatch(self.name) is not None
 
     @cached_property
@@ -126,12 +126,12 @@ class SqlType:
     def fits_64_bits(self) -> bool:
         """Tells whether values are whole numbers or decimals that DuckDB keeps in 64 bits.
 
-        DuckDB adds them up exactly in 128 bits, which 2^63 of them do not fill. DuckDB 2.0 raises for the least decimal
-        of 128 bits, which has more digits than its type. A sum of floats depends on the order of rows.
+        DuckDB adds up such values exactly in 128 bits, which 2^63 values do not fill. DuckDB 2.0 raises for the least
+        decimal of 128 bits, which has more digits than its type. A sum of floats depends on the order of rows.
         """
         return 0 < self.bits <= 64 or (self.kind == "DECIMAL" and self.digits <= _NARROW_DIGITS)
 
-    # Other kinds that are asked for by name.
+    # Other kinds, by name.
 
     @cached_property
     def is_boolean(self) -> bool:
@@ -175,12 +175,12 @@ class SqlType:
 
     @cached_property
     def lists_its_values(self) -> bool:
-        """Tells whether the type alone says which values there are: BOOLEAN and ENUM."""
+        """Tells whether the type alone lists its values: BOOLEAN and ENUM."""
         return self.kind in ("BOOLEAN", "ENUM")
 
     @cached_property
     def takes_date_functions(self) -> bool:
-        """Tells whether functions of dates may be asked. An INTERVAL and a time of a day have none."""
+        """Tells whether functions of dates take the type. An INTERVAL and a time of a day have none."""
         return self.kind not in ("INTERVAL", "TIME", _ZONED_TIME, "TIME_NS")
 
     @cached_property
@@ -206,12 +206,12 @@ class SqlType:
 
     @cached_property
     def length_function(self) -> str:
-        """Returns DuckDB's function that counts the bytes of a value; "" for types without one."""
+        """Returns DuckDB's function that counts the bytes of a value, "" for types without one."""
         return _LENGTHS.get(self.kind, "")
 
     @cached_property
     def is_shortened(self) -> bool:
-        """Tells whether a long value is replaced by its SHA-256: VARCHAR and BLOB, where bytes are all there is."""
+        """Tells whether a long value is replaced by its SHA-256: VARCHAR and BLOB, which consist of bytes alone."""
         return self.kind in ("VARCHAR", "BLOB")
 
     # Equal values.
@@ -235,7 +235,7 @@ class SqlType:
 
     @cached_property
     def is_key(self) -> bool:
-        """Tells whether two values are equal as keys are. Not where 0 has two signs, nor for nested values."""
+        """Tells whether two values are equal as keys are. Floats are not (-0 is 0), nor nested types but GEOMETRY."""
         return bool(self.kind) and not self.is_float and (not self.is_nested or self.kind == "GEOMETRY")
 
     @cached_property
@@ -250,16 +250,16 @@ class SqlType:
 
     @cached_property
     def form_apart(self) -> str:
-        """Returns the type to cast to, so that equal values that differ are apart; "" where none differ.
+        """Returns the type to cast to, so that equal values of different forms are apart. It is "" if there are none.
 
-        Equal are 0 and -0, two forms of NaN, a month and thirty days. Where DuckDB sorts, it may replace one by the
+        Equal are 0 and -0, two forms of NaN, a month and thirty days. When DuckDB sorts, it may replace one by the
         other. After the cast it does not.
         """
         return _APART.get(self.kind, "")
 
     @cached_property
     def has_one_hash(self) -> bool:
-        """Tells whether equal values have one hash in DuckDB. A collation makes texts equal that have two."""
+        """Tells whether equal values have one hash in DuckDB. A collation makes texts equal that have two hashes."""
         return self.bits > 0 or self.kind in ("UUID", "DATE", *_TIMESTAMPS, _INSTANT, "DECIMAL")
 
     @cached_property
@@ -267,15 +267,15 @@ class SqlType:
         """Tells whether values that differ share a hash by design: 0 and -0, and halves of wide numbers."""
         return self.bits > 64 or self.kind in ("DECIMAL", "UUID", *_FLOATS)
 
-    # Privacy units and what is made of their rows.
+    # Privacy units and features of their rows.
 
     @cached_property
     def is_unit(self) -> bool:
         """Tells whether a privacy unit may have the type: equal values are one group, and no others are in it.
 
-        Left out are INTERVAL, where a month and thirty days are equal, and VARIANT. Arrow drops the zone of a time with
-        a zone, so that it is left out, too. A unit stands beside each of its rows, so that its type `is_short` or
-        `is_shortened`.
+        Left out are nested types and, among others, INTERVAL, where a month and thirty days are equal. Arrow drops the
+        zone of a time with a zone, so that it is left out, too. A unit stands beside each of its rows, so that its type
+        `is_short` or `is_shortened`.
         """
         carried = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "BLOB", "UUID", "DATE", "TIME", "TIME_NS", "ENUM")
         return self.bits > 0 or self.kind in (*carried, *_TIMESTAMPS, _INSTANT)
@@ -297,27 +297,27 @@ class SqlType:
 
     @cached_property
     def is_feature(self) -> bool:
-        """Tells whether a feature of a unit's rows may have the type: equal values are one, but for the sign of a zero.
+        """Tells whether a feature of a unit's rows may have the type: equal values are one, but for signs of 0 and NaN.
 
         An INTERVAL of a month equals one of thirty days, and differs.
         """
         return self.is_plain and self.kind != "INTERVAL"
 
-    # What an expression may read, and how values travel.
+    # Types that an expression may read, and the transport of values.
 
     @cached_property
     def is_plain(self) -> bool:
         """Tells whether expressions may compute with the type.
 
         For other types, a row may make DuckDB raise an error that TRY does not catch. CASE over an ARRAY is not
-        implemented where rows take different branches. An error of ICU over a TIMESTAMP WITH TIME ZONE ends the whole
+        implemented if rows take different branches. An error of ICU over a TIMESTAMP WITH TIME ZONE ends the whole
         database.
         """
         return self.travels or self.goes_as_text
 
     @cached_property
     def travels(self) -> bool:
-        """Tells whether values are the same after they went through Arrow, to a worker or back."""
+        """Tells whether Arrow carries values unchanged, to a worker or back."""
         arrow = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "DATE")
         return 0 < self.bits <= 64 or self.kind in (*arrow, *_TIMESTAMPS)
 
@@ -328,12 +328,12 @@ class SqlType:
 
     @cached_property
     def arrow(self) -> str:
-        """Returns the name of Arrow's type that holds values as they are; "" for other types, and for DECIMAL."""
+        """Returns the name of Arrow's type that holds values unchanged, "" for other types and for DECIMAL."""
         return _ARROW.get(self.kind, "")
 
     @cached_property
     def is_carried(self) -> bool:
-        """Tells whether values are the same after they went to another database: the types of units."""
+        """Tells whether values reach another database unchanged: the types of units."""
         return self.is_unit
 
     @cached_property
@@ -348,8 +348,8 @@ class SqlType:
     def converts(self) -> bool:
         """Tells whether TRY_CAST takes every value to any type without raising.
 
-        It raises for moments, bits and others. It raises for decimals with more digits than their type, which Arrow
-        brings.
+        It raises for moments, bits and others. It also raises for decimals with more digits than their type, which
+        Arrow brings.
         """
         return self.bits > 0 or self.kind in ("VARCHAR", "BOOLEAN", *_FLOATS, "ENUM")
 
@@ -357,15 +357,15 @@ class SqlType:
 
     @cached_property
     def calendar(self) -> tuple[str, str] | None:
-        """Returns the first and the last finite moment that has a text; None where every value has one.
+        """Returns the first and the last finite moment that dpduck writes as a text. None if it writes every value.
 
-        DuckDB raises, or becomes invalid, where it writes a moment outside of all calendars. A comparison never does.
+        DuckDB raises, or becomes invalid, when it writes a moment outside of all calendars. A comparison never does.
         """
         return _CALENDARS.get(self.kind)
 
     @cached_property
     def has_canonical_text(self) -> bool:
-        """Tells whether equal values have one text, or NULL where a moment has none (`calendar`)."""
+        """Tells whether equal values have one text, or NULL if a moment has none (`calendar`)."""
         return self.is_feature and not self.is_float
 
     @cached_property
@@ -391,12 +391,12 @@ class SqlType:
 
     @cached_property
     def is_told_by_label(self) -> bool:
-        """Tells whether the code of a listed value tells the value. For floats it does not: 0 is equal to -0.
+        """Tells whether the code of a listed value determines the value. For floats it does not: 0 is equal to -0.
 
-        Wide numbers, UUID and TIME go to a worker as texts. Conditions over them are asked of the rows.
+        Wide numbers, UUID and TIME go to a worker as texts. Conditions over them are evaluated on the rows.
         """
-        told = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
-        return 0 < self.bits <= 64 or self.kind in told
+        kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
+        return 0 < self.bits <= 64 or self.kind in kinds
 
     @cached_property
     def is_released_as_text(self) -> bool:
@@ -412,7 +412,7 @@ class SqlType:
 
 @lru_cache(maxsize=512)
 def sql_type(name: str) -> SqlType:
-    """Returns the type that DuckDB writes so.
+    """Reads a type by DuckDB's name for it.
 
     >>> sql_type("DECIMAL(18,3)")
     SqlType(name='DECIMAL(18,3)', kind='DECIMAL', bits=0, digits=18, scale=3)
@@ -428,8 +428,8 @@ def sql_type(name: str) -> SqlType:
     if name.endswith("]"):
         return SqlType(name, "LIST")
     word, bracket, _ = name.partition("(")
-    known = word in _WITH_PARTS and name.endswith(")") if bracket else word in NAMES
-    return SqlType(name, word if known else "")
+    is_name = word in _WITH_PARTS and name.endswith(")") if bracket else word in NAMES
+    return SqlType(name, word if is_name else "")
 
 
 def decimal_name(digits: int, scale: int) -> str:
@@ -438,7 +438,7 @@ def decimal_name(digits: int, scale: int) -> str:
 
 
 def integer_name(bound: int) -> str:
-    """Returns the smallest type with a sign, of at most 64 bits, that has room for numbers so far from 0.
+    """Returns the smallest type with a sign, of at most 64 bits, that has room for numbers from -bound to bound.
 
     >>> integer_name(127), integer_name(128)
     ('TINYINT', 'SMALLINT')

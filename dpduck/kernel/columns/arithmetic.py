@@ -1,14 +1,14 @@
 """Numbers that the database's own process computes: sums, differences and products that fit their types.
 
-A number is made of stored DECIMAL and integer columns and constants. Its decimal digits, counted as for any operands
-of their types, are at most 38. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can
-overflow, whatever a row holds. A sum has one digit more than its wider operand. A product has the digits of both.
+A number is made of stored DECIMAL and integer columns and constants. It has at most 38 decimal digits for any operands
+of their types. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can overflow, whatever a
+row holds. A sum has one digit more than its wider operand. A product has the digits of both.
 
-A column that is cut to public bounds has as many digits as the bounds. The cast to them is TRY_CAST, so that nothing
-rests on the bounds. A number that overflows in the types of the analyst's text has its value here.
+A column that is clamped to public bounds has as many digits as the bounds. The cast to that type is TRY_CAST, so
+nothing rests on the bounds. Here a number has its value even if the types of the analyst's text would overflow.
 
-Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). Such columns alone
-make the same double, in a fraction of the time.
+Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). A number over such columns alone gives
+the same double in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ from dpduck.kernel.columns.stored import digits_fit
 from dpduck.values.sqltypes import decimal_name, integer_name, sql_type
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
-"""Of DuckDB's DECIMAL, and of one that it keeps in 64 bits: beyond these it multiplies with a check that can raise,
-unless an operand is wider itself. Of longer decimals 2.0 cannot compute the least that storage holds."""
+"""Most digits of a DECIMAL, and of a DECIMAL in 64 bits. Beyond 64 bits, DuckDB multiplies with a check that can raise,
+unless an operand is wider itself. For a longer decimal, DuckDB 2.0 raises on the least value that storage can hold."""
 
 
 class Number(Expression):
-    """A DECIMAL(digits, scale) of one row. Each class says its places, and how it is written."""
+    """DECIMAL(digits, scale) of one row. Each class defines `places` and `write`."""
 
     @cached_property
     @abstractmethod
     def places(self) -> tuple[int, int]:
-        """Returns how many digits its type has before the point, and behind it."""
+        """Returns the number of digits of its type before the point, and behind it."""
 
     @property
     def whole(self) -> int:
-        """Returns the digits before the point."""
+        """Returns the number of digits before the point."""
         return self.places[0]
 
     @property
     def scale(self) -> int:
-        """Returns the digits behind the point."""
+        """Returns the number of digits behind the point."""
         return self.places[1]
 
     @property
     def digits(self) -> int:
-        """Returns the decimal digits of its type."""
+        """Returns the number of decimal digits of its type."""
         return self.whole + self.scale
 
     def units(self, cuts: Sequence[Cut]) -> Whole | None:
-        """Returns the same number of columns that prepared rows hold cut, None where some column is held otherwise."""
+        """Returns the same number over clamped columns of prepared rows, None if they lack some column."""
         return None
 
     def widened(self, digits: int, scale: int, names: Names) -> str:
@@ -78,13 +78,13 @@ class Number(Expression):
 
 @dataclass(frozen=True)
 class StoredNumber(Number):
-    """A stored column, of a type of which every value has so many digits."""
+    """Stored column of a type that bounds the digits of every value."""
 
     column: Column
 
     def __post_init__(self) -> None:
         kind = sql_type(self.column.type_name)
-        require((kind.is_integer and kind.is_signed) or kind.is_decimal)  # without a sign, DuckDB wraps what is below 0
+        require((kind.is_integer and kind.is_signed) or kind.is_decimal)  # without a sign, DuckDB wraps values below 0
 
     @cached_property
     def places(self) -> tuple[int, int]:
@@ -139,7 +139,7 @@ class Negated(Number):
 
 @dataclass(frozen=True)
 class Sum(Number):
-    """A sum or a difference. Both operands get one more digit than either needs: DuckDB's type has room for it."""
+    """A sum or a difference. Both operands get one digit more than either needs, so the type has room for the sum."""
 
     left: Number
     sign: str
@@ -154,7 +154,7 @@ class Sum(Number):
         return max(self.left.whole, self.right.whole) + 1, max(self.left.scale, self.right.scale)
 
     def write(self, names: Names) -> str:
-        left, right = (one.widened(self.digits, self.scale, names) for one in (self.left, self.right))
+        left, right = (operand.widened(self.digits, self.scale, names) for operand in (self.left, self.right))
         return f"CAST(({left} {self.sign} {right}) AS {decimal_name(self.digits, self.scale)})"
 
     def units(self, cuts: Sequence[Cut]) -> Whole | None:
@@ -168,7 +168,7 @@ class Sum(Number):
 
 @dataclass(frozen=True)
 class Product(Number):
-    """A product. Where it does not fit 64 bits, its left operand is one that DuckDB keeps in 128."""
+    """A product. If both operands fit 64 bits and the product does not, the left operand is widened to 128 bits."""
 
     left: Number
     right: Number
@@ -199,7 +199,7 @@ class Product(Number):
 
 @dataclass(frozen=True)
 class Choice(Number):
-    """CASE with plain conditions. It is NULL where none of them holds and there is no other value."""
+    """CASE with plain conditions. It is NULL if no condition holds and there is no other value."""
 
     conditions: tuple[Expression, ...]
     values: tuple[Number, ...]
@@ -215,7 +215,7 @@ class Choice(Number):
         return max(value.whole for value in self.values), max(value.scale for value in self.values)
 
     def _case_sql(self, names: Names, values: Sequence[str]) -> str:
-        """Writes the whole. values: SQL of each value."""
+        """Writes the CASE. values: SQL of each value."""
         branches = [f"WHEN {condition.write(names)} THEN" for condition in self.conditions]
         branches += ["ELSE"] if len(values) > len(branches) else []
         return f"CASE {' '.join(map(' '.join, zip(branches, values, strict=True)))} END"
@@ -228,19 +228,19 @@ class Choice(Number):
         if values is None:
             return None
         most, bound = max(value.most for value in values), max(value.bound for value in values)
-        return _fitting(self._case_sql(stored_name, [one.sql for one in values]), values[0].scale, most, bound)
+        return _fitting(self._case_sql(stored_name, [number.sql for number in values]), values[0].scale, most, bound)
 
 
 @dataclass(frozen=True)
 class Clamped(Number):
-    """A column that is cut to two constants. It has no more digits before the point than the longer of them."""
+    """A column that is clamped to two constants. It has no more digits before the point than the longer constant."""
 
     column: StoredNumber
     low: Literal
     high: Literal
 
     def __post_init__(self) -> None:
-        require(all(one.kind == "number" and len(one.text) <= LONGEST_NUMBER for one in (self.low, self.high)))
+        require(all(end.kind == "number" and len(end.text) <= LONGEST_NUMBER for end in (self.low, self.high)))
         super().__post_init__()
 
     @property
@@ -253,7 +253,7 @@ class Clamped(Number):
     @cached_property
     def places(self) -> tuple[int, int]:
         case = self.case
-        return min(case.whole, max(_signed(one).whole for one in (self.low, self.high))), case.scale
+        return min(case.whole, max(_signed(end).whole for end in (self.low, self.high))), case.scale
 
     def write(self, names: Names) -> str:
         case = self.case
@@ -274,7 +274,7 @@ def _signed(literal: Literal) -> Number:
 
 @dataclass(frozen=True)
 class Double(Expression):
-    """A number, or a floating column, as a DOUBLE."""
+    """A number, or an integer or floating column, as a DOUBLE."""
 
     number: Number | Column
 
@@ -283,7 +283,7 @@ class Double(Expression):
 
     @property
     def column(self) -> Column | None:
-        """Returns the stored column, where the number is one as it stands."""
+        """Returns the stored column, if the number is just a column."""
         if isinstance(self.number, Column):
             return self.number
         return self.number.column if isinstance(self.number, StoredNumber) else None
@@ -294,42 +294,42 @@ class Double(Expression):
 
     @property
     def is_narrow(self) -> bool:
-        """Tells whether it is a column that is cast as it stands. DuckDB 2.0 raises for the least of 128 bits."""
+        """Tells whether it is a column that is cast directly. DuckDB 2.0 would raise for the least 128-bit decimal."""
         narrow = isinstance(self.number, Column) or self.number.digits <= FAST_DIGITS
         return self.column is not None and (narrow or sql_type(self.columns[0].type_name).is_integer)
 
     def computed(self, cuts: Sequence[Cut]) -> Computed:
-        """Writes the number over stored columns, or over those that prepared rows hold cut."""
+        """Writes the number over clamped columns of prepared rows if it can, else over stored columns."""
         units = self.number.units(cuts) if isinstance(self.number, Number) else None
         double = None if units is None else units.double
         return Computed(self.sql) if units is None or double is None else Computed(double, units.reach)
 
 
 def _is_machine(column: Column) -> bool:
-    """Tells whether a column is of whole or floating numbers, which DuckDB casts to DOUBLE as they stand."""
+    """Tells whether a column holds whole or floating numbers, which DuckDB casts directly to DOUBLE."""
     return sql_type(column.type_name).is_integer or sql_type(column.type_name).is_float
 
 
 @dataclass(frozen=True)
 class Computed:
-    """SQL of a DOUBLE that the database computes. reach: how far from 0 it is at most, where that is known."""
+    """SQL of a DOUBLE that the database computes. reach: its largest distance from 0, if known."""
 
     sql: str
     reach: Fraction | None = None
 
 
 # Whole numbers in place of decimals. Sums, differences and products of units are BIGINT. They cannot overflow for any
-# values of the types that hold them, so nothing rests on the content of a file. Where bounds keep a result below 2^53
-# units, which a double holds exactly, it is the double that a DECIMAL of the same value becomes.
+# values of the types that hold them, so nothing rests on the content of a file. If bounds keep a result within 2^53
+# units, which a double holds exactly, it equals the double of a DECIMAL with the same value.
 
 EXACT, ROOM = 1 << 53, 1 << 63
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A column that prepared rows hold cut to bounds, too, as a whole number of units of 10^-scale.
+    """A column that prepared rows also hold clamped to bounds, as a whole number of units of 10^-scale.
 
-    units_sql: the column of units. steps_sql: the same in steps from its lower bound, "" where that is not held.
+    units_sql: the column of units. steps_sql: the column of steps from the lower bound, "" if there is none.
     """
 
     column: Column
@@ -343,7 +343,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Whole:
-    """A number as units of 10^-scale. sql: of type BIGINT. most: how far from 0 types let it be. bound: its bounds."""
+    """A number in units of 10^-scale. sql: its BIGINT. most, bound: largest distance from 0, by types and by bounds."""
 
     sql: str
     scale: int
@@ -352,7 +352,7 @@ class Whole:
 
     @property
     def double(self) -> str | None:
-        """Returns SQL of the number as a DOUBLE, None where that might not be the one that a DECIMAL becomes."""
+        """Returns SQL of the number as a DOUBLE, None if it might differ from the double of a DECIMAL."""
         if self.bound > EXACT:
             return None
         whole = f"CAST({self.sql} AS DOUBLE)"
@@ -360,11 +360,11 @@ class Whole:
 
     @property
     def reach(self) -> Fraction:
-        """Returns how far from 0 the number is at most."""
+        """Returns the largest distance of the number from 0."""
         return Fraction(self.bound, 10**self.scale)
 
     def at(self, scale: int) -> Whole | None:
-        """Returns the number in smaller units."""
+        """Returns the number in smaller units, None if it has no room for them."""
         factor = 10 ** (scale - self.scale)
         if factor == 1:
             return self
@@ -372,17 +372,17 @@ class Whole:
 
 
 def units_of(cut: Cut) -> Whole:
-    """Returns a column that prepared rows hold cut."""
+    """Returns a clamped column of prepared rows as a number in units."""
     bound = int(max(abs(cut.low), abs(cut.high)) * 10**cut.scale)
     return Whole(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, sql_type(integer_name(bound)).most + 1, bound)
 
 
 def _alike(numbers: Sequence[Whole | None]) -> list[Whole] | None:
-    """Returns numbers in the smallest units of any of them, None where one has no room for that."""
-    known = [one for one in numbers if one is not None]
-    scale = max((one.scale for one in known), default=0)
-    found = [one for one in (one.at(scale) for one in known) if one is not None]
-    return found if len(found) == len(numbers) else None
+    """Returns all numbers in the smallest units among them, None if one is missing or has no room."""
+    operands = [number for number in numbers if number is not None]
+    scale = max((number.scale for number in operands), default=0)
+    results = [number for number in (number.at(scale) for number in operands) if number is not None]
+    return results if len(results) == len(numbers) else None
 
 
 def _fitting(sql: str, scale: int, most: int, bound: int) -> Whole | None:

@@ -1,13 +1,13 @@
-"""Conditions on private rows, in a form that DuckDB evaluates on rows and hands to no scan.
+"""Conditions on private rows, in a form that DuckDB evaluates on rows and pushes into no scan.
 
-A scan leaves out parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. Other people's rows
-would then decide whether your row is counted. So would every defect of that code. For `score = 1 OR score IS DISTINCT
-FROM 0`, DuckDB 1.5 left out a part of NULLs alone. Each of its rows meets that condition: one patient decided whether
-5,000 others were counted.
+A scan skips parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. Other people's rows would
+then decide whether your row is counted. So would any defect of that code. For `score = 1 OR score IS DISTINCT FROM 0`,
+DuckDB 1.5 skipped a part with only NULLs. Each of its rows meets that condition: one patient decided whether 5,000
+others were counted.
 
-So each condition is compared with a volatile expression that is always true. For all that an optimizer may assume,
-this could be true, false or NULL for any row, so every row could meet the whole. So no statistics can leave out a row.
-DuckDB also hands no volatile expression to a scan. The expression is one constant for a batch of rows, and DuckDB
+So each condition is compared with a volatile expression that is always true. An optimizer must assume that it could be
+true, false or NULL for any row. Then every row could meet the whole condition, and no statistics can leave out a row.
+DuckDB also pushes no volatile expression into a scan. The expression is one constant for a batch of rows, and DuckDB
 compares two columns of Booleans at little cost. `tests/kernel/rows/test_no_scan_filters.py` reads the plans.
 """
 
@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 ALWAYS = "current_transaction_id() >= 0"
-"""A volatile comparison that is always true: the numbers of transactions have no sign."""
+"""Volatile comparison that is always true, since transaction numbers are unsigned."""
 
 
 def beyond_scans(condition: str) -> str:
-    """Writes a condition in a form that DuckDB gives to no scan.
+    """Writes a condition in a form that DuckDB pushes into no scan.
 
     >>> beyond_scans('"t"."age" > 17')
     '(("t"."age" > 17) IS NOT DISTINCT FROM (current_transaction_id() >= 0))'
@@ -29,7 +29,7 @@ def beyond_scans(condition: str) -> str:
 
 
 def where_sql(conditions: Iterable[str]) -> str:
-    """Writes WHERE with all conditions, beyond scans, or nothing where there are none.
+    """Writes WHERE with all conditions, each beyond scans, or nothing without conditions.
 
     >>> where_sql(["a"])
     ' WHERE ((a) IS NOT DISTINCT FROM (current_transaction_id() >= 0))'

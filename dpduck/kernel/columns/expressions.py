@@ -25,21 +25,21 @@ from dpduck.values.sqltypes import SqlType, sql_type
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 LONGEST_INTEGER, LONGEST_NUMBER, LONGEST_PATTERN = 9, 16, 100
-"""Digits of a constant beside an integer or a floating number, and characters of a pattern with its quotes."""
+"""Most digits of a constant beside an integer or a floating number, and most characters of a pattern with quotes."""
 MOST_HEIGHT = 100
-"""Nodes inside of each other in a condition or a number. Functions go down a tree by three calls a node, and Python has
-1,000 calls inside of each other. A worker evaluates a higher expression, as its text."""
+"""Largest height of a condition or a number. Functions descend a tree with three nested calls for each node, and Python
+allows 1,000. A worker evaluates a higher expression as text."""
 
 JOINING, OF_NULLS = ("=", "<", ">", "<=", ">="), ("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 SIGNS = (*JOINING, "<>", *OF_NULLS)
 
 
 class NotPlain(InternalError):
-    """Refuses an expression that the database's process may not evaluate over private rows."""
+    """Refusal of an expression that the database's process may not evaluate over private rows."""
 
 
 def require(holds: bool) -> None:
-    """Refuses an expression that breaks the rule of its class."""
+    """Refuses an expression unless the rule of its class holds."""
     if not holds:
         raise NotPlain("an expression that the database may not evaluate")
 
@@ -54,12 +54,12 @@ class Expression(ABC):
 
     @cached_property
     def height(self) -> int:
-        """Returns how many nodes stand inside of each other, from this one down to a column or a constant."""
-        return 1 + max((one.height for one in nodes_inside(self)), default=0)
+        """Returns the height of the tree, from this node down to a column or a constant."""
+        return 1 + max((node.height for node in nodes_inside(self)), default=0)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Lists the columns that it reads, each once, in the order in which they come first."""
+        """Lists the columns that it reads, each once, in the order of their first use."""
         return columns_of(nodes_inside(self))
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Column(Expression):
 
     @cached_property
     def quoted(self) -> str:
-        """Returns its name in SQL, with that of its relation."""
+        """Returns its name in SQL behind the name of its relation."""
         return f"{quote_identifier(self.relation)}.{quote_identifier(self.name)}"
 
     def of(self, relation: str) -> str:
@@ -106,18 +106,18 @@ def stored_name(column: Column) -> str:
 
 
 def nodes_inside(expression: Expression) -> list[Expression]:
-    """Lists the nodes that are fields of a node, or in tuples there."""
+    """Lists the nodes in the fields of a node, also in tuples."""
     fields = [value if isinstance(value, tuple) else (value,) for value in vars(expression).values()]
-    return [one for field in fields for one in field if isinstance(one, Expression)]
+    return [node for field in fields for node in field if isinstance(node, Expression)]
 
 
 def nodes_of(expression: Expression) -> Iterator[tuple[Expression, int]]:
-    """Yields a node and all nodes inside of it, each with its level. A loop: there may be very many levels."""
+    """Yields a node and all nodes inside, each with its level. It loops, since there may be very many levels."""
     left = [(expression, 1)]
     while left:
-        one, level = left.pop()
-        yield one, level
-        left += [(inside, level + 1) for inside in nodes_inside(one)]
+        node, level = left.pop()
+        yield node, level
+        left += [(inside, level + 1) for inside in nodes_inside(node)]
 
 
 def columns_of(expressions: Iterable[Expression]) -> tuple[Column, ...]:
@@ -130,7 +130,7 @@ def columns_of(expressions: Iterable[Expression]) -> tuple[Column, ...]:
 
 @dataclass(frozen=True)
 class Literal(Expression):
-    """A constant. kind: text, number, boolean, DATE or TIMESTAMP. text: without quotes. sign: "-" or nothing."""
+    """A constant. kind: text, number, boolean, DATE or TIMESTAMP. text: unquoted text. sign: "-" or nothing."""
 
     kind: str
     text: str
@@ -140,12 +140,12 @@ class Literal(Expression):
         if self.kind == "number":
             require(_NUMBER.fullmatch(self.text) is not None and self.sign in ("", "-"))
             return
-        known = {"text": True, "boolean": self.text in ("TRUE", "FALSE")}
-        require(known.get(self.kind, is_moment(self.text, self.kind)) and not self.sign)
+        rules = {"text": True, "boolean": self.text in ("TRUE", "FALSE")}
+        require(rules.get(self.kind, is_moment(self.text, self.kind)) and not self.sign)
 
     @property
     def places(self) -> tuple[int, int]:
-        """Returns the digits of a number before and after the point."""
+        """Returns the numbers of digits before and after the point."""
         whole, _, part = self.text.partition(".")
         return len(whole), len(part)
 
@@ -157,7 +157,7 @@ class Literal(Expression):
     def is_like(self, type_name: str) -> bool:
         """Tells whether a column of this type is compared with the constant without a cast of the column.
 
-        Beside a number too long for HUGEINT, DuckDB 2.0 casts a floating column, and raises for NaN.
+        If the number is too long for HUGEINT, DuckDB 2.0 casts a floating column, and raises for NaN.
         """
         kind = sql_type(type_name)
         if sql_type(self.kind).is_moment:
@@ -171,7 +171,7 @@ class Literal(Expression):
         return len(self.text) <= LONGEST_NUMBER if kind.is_float else kind.is_decimal and self._fits(kind)
 
     def _fits(self, decimal: SqlType) -> bool:
-        """Tells whether a decimal type has a place for each digit, so that a column is compared as it is."""
+        """Tells whether a decimal type has a place for each digit, so that a column is compared without a cast."""
         whole, part = self.places
         return part <= decimal.scale and whole <= decimal.digits - decimal.scale
 
@@ -191,7 +191,7 @@ def is_moment(text: str, type_name: str) -> bool:
 
 
 def compares(column: Column, other: Operand) -> bool:
-    """Tells whether DuckDB compares a column with another operand as both are stored."""
+    """Tells whether DuckDB compares a column with another operand by their stored values."""
     if isinstance(other, Literal):
         return other.is_like(column.type_name)
     require(isinstance(other, Column))
@@ -200,18 +200,18 @@ def compares(column: Column, other: Operand) -> bool:
 
 
 def _has_null(column: Column) -> bool:
-    """Tells whether IS reads a column alike beside any rows: other rows decide whether a VARIANT is NULL."""
+    """Tells whether IS NULL of a column depends on its own row alone. Other rows decide whether a VARIANT is NULL."""
     return not sql_type(column.type_name).mentions("VARIANT")
 
 
 class Condition(Expression):
-    """An expression that is TRUE, FALSE or NULL. DuckDB would cast any other one to a BOOLEAN, which can raise."""
+    """An expression that is TRUE, FALSE or NULL. DuckDB would cast any other expression to BOOLEAN, which can raise."""
 
 
 def require_conditions(conditions: tuple[Expression, ...]) -> None:
-    """Refuses all but plain conditions, of which there is one, and a tree that would be too high with a node above."""
-    require(bool(conditions) and all(isinstance(one, Condition | Own) and one.plain for one in conditions))
-    require(all(one.height < MOST_HEIGHT for one in conditions))
+    """Refuses an empty list, conditions that are not plain, and trees that one more node would make too high."""
+    require(bool(conditions) and all(isinstance(node, Condition | Own) and node.plain for node in conditions))
+    require(all(node.height < MOST_HEIGHT for node in conditions))
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Truth(Condition):
 
 @dataclass(frozen=True)
 class Comparison(Condition):
-    """A column compared with a constant of its kind, or with a column of its type. sign: of SIGNS."""
+    """A column compared with a constant of its kind, or with a column of its type. sign: one of SIGNS."""
 
     column: Column
     sign: str
@@ -257,7 +257,7 @@ class Comparison(Condition):
 
     @property
     def is_join(self) -> bool:
-        """Tells whether it compares columns of two relations. No scan is given such a condition."""
+        """Tells whether it compares columns of two relations. No scan gets such a condition."""
         two = isinstance(self.other, Column) and self.other.relation != self.column.relation
         return two and self.sign in JOINING
 
@@ -270,10 +270,10 @@ class Listed(Condition):
     values: tuple[Operand, ...]
 
     def __post_init__(self) -> None:
-        require(bool(self.values) and all(compares(self.column, one) for one in self.values))
+        require(bool(self.values) and all(compares(self.column, value) for value in self.values))
 
     def write(self, names: Names) -> str:
-        values = ", ".join(one.write(names) for one in self.values)
+        values = ", ".join(value.write(names) for value in self.values)
         return f"{names(self.column)} IN ({values})"
 
 
@@ -294,7 +294,7 @@ class Between(Condition):
 
 @dataclass(frozen=True)
 class Like(Condition):
-    """A text LIKE a short pattern, without the wildcard _ that would be tried at every place."""
+    """A text LIKE a short pattern, without the wildcard _, which would be tried at every place."""
 
     column: Column
     pattern: Literal
@@ -348,26 +348,26 @@ class Junction(Condition):
         require_conditions(self.conditions)
 
     def write(self, names: Names) -> str:
-        return f" {self.word} ".join(f"({one.write(names)})" for one in self.conditions)
+        return f" {self.word} ".join(f"({condition.write(names)})" for condition in self.conditions)
 
 
-# SQL that is taken as a whole.
+# SQL texts that are used as a whole.
 
 
 @dataclass(frozen=True)
 class Own(Expression):
-    """SQL that the kernel wrote: unable to raise, for any values of its columns. type_name: where it is relied on."""
+    """SQL that the kernel wrote. It never raises, for any values of its columns. type_name: its type, if needed."""
 
     pieces: tuple[str | Column, ...]
     type_name: str = ""
 
     def write(self, names: Names) -> str:
-        return "".join(one if isinstance(one, str) else names(one) for one in self.pieces)
+        return "".join(piece if isinstance(piece, str) else names(piece) for piece in self.pieces)
 
 
 @dataclass(frozen=True)
 class Program(Own):
-    """SQL of an analyst's. DuckDB's own parse of it is inspected. Then a worker process evaluates it over one row."""
+    """SQL of an analyst. Its parse by DuckDB is inspected. Then a worker process evaluates it over one row."""
 
     @property
     def plain(self) -> bool:
@@ -380,7 +380,7 @@ class Program(Own):
 
 @dataclass(frozen=True)
 class Lookup(Expression):
-    """An equality of an expression, cast to a column's type where that is possible, with that column."""
+    """An equality of an expression and a column. The expression is cast to the column's type if that is possible."""
 
     value: Expression
     column: Column
@@ -395,9 +395,9 @@ class Lookup(Expression):
 
 @dataclass(frozen=True)
 class Coded(Condition):
-    """A condition that is asked of the codes of prepared rows.
+    """A condition that is evaluated on the codes of prepared rows.
 
-    outside: of rows that no code tells, None for none. They are asked the condition as it is written. test: of codes.
+    outside: condition of rows with a code that tells no value, None for none. `written` tests them, `test` all others.
     """
 
     written: Expression
@@ -417,7 +417,7 @@ class Coded(Condition):
         return self.answered(self.written.write(names), names)
 
     def answered(self, written: str, names: Names = stored_name) -> str:
-        """Writes the condition. written: SQL of the condition for rows outside."""
+        """Writes the condition. written: its SQL for rows outside."""
         test = self.test.write(names)
         if self.outside is None:
             return f"({test})"

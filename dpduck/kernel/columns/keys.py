@@ -1,4 +1,4 @@
-"""Keys of unbounded universes: one canonical text for each, by the same SQL for rows and for questions."""
+"""Keys of unbounded universes. Each has one canonical text, and the same SQL writes it for rows and for questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpduck.kernel.columns.expressions import Column, Expression, Names, columns
 from dpduck.kernel.columns.stored import text_sql
 
 FOLDS = {"nocase": "lower", "noaccent": "strip_accents"}
-"""Functions that name the classes of equal texts of a collation."""
+"""Functions that turn all texts that a collation equates into one text."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class KeyText(Expression):
-    """The canonical text of a row's key, NULL where a part is NULL."""
+    """The canonical text of a row's key, NULL if a part is NULL."""
 
     parts: tuple[KeyColumn, ...]
 
@@ -38,9 +38,9 @@ class KeyText(Expression):
 
 
 def canonical_sql(values: Sequence[tuple[str, str, Sequence[str]]]) -> str:
-    """Writes the canonical text of a key, from SQL of its values, their types and folds; NULL where a value is NULL.
+    """Writes the canonical text of a key, from SQL of its values, their types and folds. NULL if a value is NULL.
 
-    One column: its text. Several: netstrings, length in bytes, colon, text, joined by commas; so no two keys share one.
+    One column gives its text. Several give netstrings (length in bytes, colon, text) with commas. No two keys agree.
     """
     texts = [_text(*value) for value in values]
     if len(texts) == 1:

@@ -1,12 +1,12 @@
-"""Rows of the periods that were charged, and the unit of such a row: SQL of our own over a stored date.
+"""Rows of the charged periods, and the unit of such a row: the kernel's own SQL over a stored date.
 
-What a statement says of that date is never relied on. Each stored table is read in a SELECT of its own, which compares
-the stored column with the ends of the charged run. So no row of another period gets into a join, a UNION ALL or a
-feature, whatever was read of the statement's conditions. A row whose date is NULL or infinite meets no comparison.
+The kernel never relies on a statement's conditions on that date. Each stored table is read in its own SELECT, which
+compares the stored column with the ends of the charged run. So no row of another period gets into a join, a UNION ALL
+or a feature, however the statement's conditions were read. A NULL or infinite date fails the comparison.
 
 A unit is a person and the number of a period, as one value. Rows of one person in two periods are rows of two units.
-The number is computed by functions that are total between the ends of all periods (rows/bins.py uses the same ones),
-behind a comparison with these ends.
+Functions that are total between the ends of all periods compute the number, as in rows/bins.py. A CASE applies them
+between these ends alone.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _NUMBERS = {
 
 
 def paired_sql(unit: str, number: str) -> str:
-    """Writes one value for a unit and the number of a period."""
+    """Writes one value for a unit and the number of a period, NULL if either is NULL."""
     there = f"{number} IS NOT NULL AND {unit} IS NOT NULL"
     return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number}) END"
 
 
 def inside_sql(name: str, moment: Column, periods: Periods) -> list[str]:
-    """Writes the conditions of a row of these periods. name: of its moment in SQL."""
+    """Writes the conditions that a row lies in these periods. name: SQL of its moment."""
     require(sql_type(moment.type_name).is_moment)
     return _between(name, moment.type_name, periods)
 
 
 def numbered_sql(name: str, type_name: str, word: str) -> str:
-    """Writes the number of a row's period, NULL for a row of no period. name: of its moment in SQL."""
+    """Writes the number of a row's period, NULL for a row without a period. name: SQL of its moment."""
     require(sql_type(type_name).is_moment and word in _NUMBERS)
     return f"CASE WHEN {' AND '.join(_between(name, type_name, every(word)))} THEN {number_sql(name, word)} END"
 
 
 def number_sql(name: str, word: str) -> str:
-    """Writes the number of a row's period, as values/periods.number_of numbers it, for a row that is in one."""
+    """Writes the number of a row's period, as in values/periods.number_of, for a row that is in a period."""
     return _NUMBERS[word].format(day=name)
 
 

@@ -1,4 +1,4 @@
-"""SQL of stored values: total for every value of a type, whatever other rows hold and a file may bring."""
+"""SQL of stored values. It is defined for every value of a type, whatever other rows hold or files bring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpduck.values.sqltypes import sql_type
 
 
 def text_sql(value: str, type_name: str) -> str:
-    """Returns SQL of a stored value's text, total for every value of its type: NULL for moments that have no text."""
+    """Writes the text of a stored value, and never raises. Moments without a text and too long decimals give NULL."""
     kind = sql_type(type_name)
     if kind.is_float:
         return f"CAST({without_sign(value, type_name)} AS VARCHAR)"
@@ -37,17 +37,17 @@ class AsText(Expression):
 
 
 def without_sign(value: str, type_name: str) -> str:
-    """Returns a stored FLOAT or DOUBLE in which zero has no sign, and NaN none.
+    """Writes a stored FLOAT or DOUBLE in which zero and NaN have no sign.
 
-    DuckDB stores -0.0 as 0.0 where rows around it hold 0.0, since RLE and constant segments compare values: a sign
-    would be what other people's rows make of it.
+    DuckDB stores -0.0 as 0.0 where rows around it hold 0.0, since RLE and constant segments compare values. So other
+    people's rows would decide the sign.
     """
     zero, nan = (f"CAST('{text}' AS {type_name})" for text in ("0", "nan"))
     return f"CASE WHEN {value} = 0 THEN {zero} WHEN isnan({value}) THEN {nan} ELSE {value} END"
 
 
 def digits_fit(value: str, type_name: str) -> str:
-    """Tells whether a stored decimal has no more digits than its type; from Arrow and Parquet DuckDB keeps others."""
+    """Writes the condition that a decimal has no more digits than its type. Arrow and Parquet may bring more."""
     kind = sql_type(type_name)
     most = f"{'9' * (kind.digits - kind.scale) or '0'}.{'9' * kind.scale}"
     low, high = (f"CAST('{sign}{most}' AS {type_name})" for sign in ("-", ""))
@@ -55,25 +55,25 @@ def digits_fit(value: str, type_name: str) -> str:
 
 
 LONGEST_JOINED = 4096
-"""Bytes of the texts of a row that stand beside a join; rows with longer ones are left out there."""
+"""Most bytes of a row's texts beside a join. Rows with longer texts are left out of the join."""
 
 
 def fits_sql(value: str, type_name: str, longest: int) -> str:
-    """Returns a condition that leaves out a row whose text is too long; "" for other types."""
+    """Writes a condition that leaves out rows with a value of too many bytes, "" for types without such a length."""
     length = sql_type(type_name).length_function
     return f"({value} IS NULL OR {length}({value}) <= {longest})" if length else ""
 
 
 LONGEST_AS_IT_IS, LONGEST_UNIT = 64, 65_535
-"""Bytes of a privacy unit that stands beside each of its rows; a longer one is known by its SHA-256 there, and rows of
-one that is longer than the second are nobody's."""
+"""Most bytes of a privacy unit that is written out beside each of its rows, and most bytes of any unit. The SHA-256 of
+a longer unit stands there in its place. Rows with a unit beyond the second limit have no unit."""
 
 
 def shortened_sql(value: str, type_name: str) -> str:
-    """Returns SQL of a privacy unit in at most 65 bytes: equal for equal units, and for no others.
+    """Writes a privacy unit in at most 65 bytes: equal for equal units alone, apart from collisions of SHA-256.
 
-    What a row says of its unit is held for each of the unit's rows, of which joins and references make many: one long
-    name would fill the memory. A digest has 65 bytes, and so is no unit that is written out.
+    The unit is held beside each of its rows, and joins and references make many such rows. So one long name would fill
+    the memory. A digest has 65 bytes, and so equals no unit that is written out.
     """
     kind = sql_type(type_name)
     if not kind.is_shortened:
@@ -86,9 +86,7 @@ def shortened_sql(value: str, type_name: str) -> str:
 
 
 def instant_sql(value: str) -> str:
-    """Returns SQL of a TIMESTAMP WITH TIME ZONE as microseconds: two instants may have one text, where clocks went
-    back.
-    """
+    """Writes a TIMESTAMP WITH TIME ZONE as microseconds, since two instants have one text where clocks went back."""
     most = (1 << 63) - 1
     ends = f"WHEN {value} = 'infinity' THEN {most} WHEN {value} = '-infinity' THEN -{most}"
     return f"CASE {ends} ELSE epoch_us({value}) END"

@@ -1,1 +1,1 @@
-"""Claim: integers go in, only declared noisy answers come out."""
+"""Claim: integers go in, and only declared noisy answers come out."""

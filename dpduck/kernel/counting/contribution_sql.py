@@ -1,7 +1,7 @@
-"""Contributions in SQL, level by level: rows, steps, units where bounds are by group, cells.
+"""Contributions in SQL, level by level: rows, steps, units if bounds are by group, cells.
 
-Nothing here raises on any row: values are DOUBLE, and are subtracted, divided and cast, by TRY_CAST, only where they
-are between their bounds; sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
+Nothing here raises on any row. Values are DOUBLE. They are cast by TRY_CAST, and subtracted and divided only between
+their bounds or where types have room. Sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Column = NDArray[np.integer]
 
 
 def flag(number: int) -> str:
-    """Tells whether a row meets the condition of an aggregate."""
+    """Returns the column that tells whether a row meets the condition of an aggregate."""
     return f"dpduck_flag_{number}"
 
 
 def value(number: int) -> str:
-    """Returns the number of steps of a row; its value before that."""
+    """Returns the column with the number of steps of a row, or with its value before `steps_sql`."""
     return f"dpduck_value_{number}"
 
 
@@ -33,31 +33,31 @@ def _double(number: Fraction) -> str:
 
 
 def row_columns(aggregates: Sequence[Contribution]) -> dict[str, str]:
-    """Returns columns of the rows: what conditions and values are, by name."""
+    """Returns SQL of conditions and values of the rows, by column name."""
     columns: dict[str, str] = {}
     for number, aggregate in enumerate(aggregates):
-        condition, found = aggregate.condition, aggregate.value
+        condition, expression = aggregate.condition, aggregate.value
         if condition is not None:
             columns[flag(number)] = condition.sql
-        if found is not None:
-            written = found.sql
+        if expression is not None:
+            written = expression.sql
             columns[value(number)] = written if condition is None else f"CASE WHEN {condition.sql} THEN {written} END"
     return columns
 
 
-def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[str]) -> str:
-    """Returns the rows with their values in steps; as they are where nothing has a value."""
+def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, others: Sequence[str]) -> str:
+    """Writes the rows with their values in steps, or leaves them as they are if there are no values and no flags."""
     columns = [
         f"{steps(aggregate, value(number))} AS {value(number)}"
         for number, aggregate in enumerate(aggregates)
         if aggregate.value is not None
     ]
     columns += [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition is not None]
-    return f"SELECT {', '.join([*kept, *columns])} FROM ({rows_sql})" if columns else rows_sql
+    return f"SELECT {', '.join([*others, *columns])} FROM ({rows_sql})" if columns else rows_sql
 
 
 def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
-    """Bounds flags and steps: flags stay; steps lie between their bounds, and only where the condition holds."""
+    """Lists flags, and steps clamped to their bounds. Steps are NULL where the condition does not hold."""
     columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition is not None]
     for number, aggregate in enumerate(aggregates):
         if aggregate.value is not None:
@@ -71,16 +71,16 @@ def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
 
 
 def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
-    """Returns the least and the most steps of a row, before a unit's rows are added up where that is asked."""
+    """Returns the least and the most steps of a row. By group, that is before a unit's rows are added up."""
     return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
 
 
 def steps(aggregate: Contribution, value: str) -> str:
-    """k of a row; of one that is still to be added up for its unit, its value in steps from 0.
+    """Writes k of a row. By group, it writes the row's value in steps from 0, to be added up for its unit.
 
-    No value is farther from 0 than 2^45 steps, of which a double keeps 2^-8: nothing between low and high rounds to
-    less than 0 or more than K. least, greatest and round would take several times as long as all the rest. What is
-    between is not asked where the type has room for the value: every step is put between 0 and K by checked_columns.
+    No value is farther from 0 than 2^45 steps, where a double is exact to 2^-8. So nothing between low and high rounds
+    to less than 0 or more than K. `least`, `greatest` and `round` would take several times as long as all the rest.
+    Bounds are not compared if the type has room for the value: checked_columns puts every step between 0 and K.
     """
     if aggregate.stepped:
         return value
@@ -100,7 +100,7 @@ def steps(aggregate: Contribution, value: str) -> str:
 
 
 def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[str]:
-    """Writes the sums for each unit in each cell. kind: a type that holds each sum."""
+    """Writes the sums for each unit in each cell. kind: type that holds each sum."""
     columns = []
     for number, aggregate in enumerate(aggregates):
         if aggregate.per_group:
@@ -118,7 +118,7 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
 
 
 def clamped_sql(aggregate: Contribution, number: int) -> str:
-    """k of a unit in a cell, NULL where none of its rows contributes."""
+    """Writes k of a unit in a cell, NULL if no row of the unit contributes."""
     low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
     if aggregate.value is not None:
         present, total = f"count({value(number)})", f"sum({value(number)})"
@@ -139,7 +139,7 @@ def _square(number: int) -> str:
 
 
 def by_cell(aggregates: Sequence[Contribution], units: bool, *, weighed: bool = False) -> list[str]:
-    """Writes the sums for each cell, over rows, or over units that were added up by `by_unit`. weighed: see below."""
+    """Writes the sums for each cell, over rows or over the units of `by_unit`. weighed: as in `by_weighed_cell`."""
     columns: list[str] = []
     for number, aggregate in enumerate(aggregates):
         added = weighed or (units and not aggregate.per_group)
@@ -160,7 +160,7 @@ def by_cell(aggregates: Sequence[Contribution], units: bool, *, weighed: bool = 
 
 
 def by_weighed_cell(aggregates: Sequence[Contribution]) -> list[str]:
-    """Writes the sums for each cell over units, whose columns have been multiplied by weights: those of `by_cell`."""
+    """Writes the sums of `by_cell` over units, after their columns have been multiplied by weights."""
     return by_cell(aggregates, True, weighed=True)
 
 
@@ -169,12 +169,12 @@ def _total(column: str) -> str:
 
 
 def _limbs(total: str) -> list[str]:
-    """Returns a total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
+    """Writes a total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
     return [f"CAST(ifnull({total}, 0) % {LIMB} AS BIGINT)", f"CAST((ifnull({total}, 0) // {LIMB}) % {LIMB} AS BIGINT)"]
 
 
 def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -> list[NDArray[np.int64]]:
-    """Returns the tables of all aggregates from the columns of `by_cell`, in 64 bits that wrap."""
+    """Computes the tables of all aggregates from the columns of `by_cell`, in 64 bits that wrap."""
     fetched = iter([np.ma.getdata(column).astype(np.int64) for column in columns])
     tables: list[NDArray[np.int64]] = []
     for aggregate in aggregates:

@@ -1,9 +1,9 @@
 """One scan over private rows: from a counting job to exact counts, in two stages.
 
-Rows to integers: stored columns become codes, flags and steps in the database's process. An analyst's expressions over
-a row are computed by a worker process (worker/program.py). A cell is the codes of keys, packed or as attributes. Texts
-of selected groups are bytes, and a key of an unbounded universe is the two halves of a digest. No collation has a say
-in these. Integers to counts: stage.py.
+The first stage turns rows into integers. Stored columns become codes, flags and steps in the database's process. A
+worker process computes an analyst's expressions over a row (worker/program.py). A cell is the codes of keys, packed or
+as attributes. Texts of selected groups are bytes, and a key of an unbounded universe is the two halves of a digest. No
+collation compares these. The second stage turns integers into counts (stage.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dpduck.values.errors import InternalError
 from dpduck.values.sqltypes import sql_type
 
 GROUP = "dpduck_group_"
-"""How the names of the columns of attributes and private texts begin."""
+"""Prefix of the column names of attributes and private texts."""
 
 DIGEST = ("dpduck_high", "dpduck_low")
 """The halves of a key's digest (MD5)."""
@@ -54,17 +54,17 @@ LOW = "18446744073709551615"
 _KEY, _GROUPS = "dpduck_key", "dpduck_groups"
 
 FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
-LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
+LARGEST_WORD = 1 << 62  # bound of a packed integer, with room for rows that the filters will drop
 
 Column = NDArray[np.integer]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A job as it is read: its scan, what the worker computes, and how each key becomes a code.
+    """Plan to read a job: its scan, the worker's outputs, and the reading of each key as a code.
 
-    here: which keys the database reads itself. packed: whether keys are packed into integers: where rows are sorted or
-    travel, narrow ones pay. labels: of the keys that are looked up in a subquery, their short texts.
+    here: for each key, whether the database reads it itself. packed: whether keys are packed into integers. That pays
+    if rows are sorted or sent. labels: SQL of short texts, by the position of a key that a subquery looks up.
     """
 
     job: CountingJob
@@ -85,23 +85,23 @@ class Reading:
 def count_exactly(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> ExactCounts:
-    """Returns exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data.
+    """Returns exact counts of `job`. Its only error has one fixed text, since DuckDB's texts may quote data.
 
-    workers: where processes for an analyst's expressions come from; None for some of its own.
+    workers: source of processes for an analyst's expressions. None: the count starts its own.
     """
     grouped = pregrouped(job)
     reading = read_job(grouped or job)
     if grouped is not None:
         return counts_of(reading, reader.columns(cursor, pregrouped_sql(reading), reading.parameters))
-    with counting_cells(cursor, reading, bounding_key, workers) as (sql, second, given):
-        return counts_of(reading, reader.columns(second, sql, given))
+    with counting_cells(cursor, reading, bounding_key, workers) as (sql, second, parameters):
+        return counts_of(reading, reader.columns(second, sql, parameters))
 
 
 @contextmanager
 def counting_cells(
     cursor: duckdb.DuckDBPyConnection, reading: Reading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
-    """Lends SQL of one row per occupied cell, the cursor that reads it, and its parameters."""
+    """Yields SQL of one row per occupied cell, the cursor that reads it, and its parameters."""
     job = reading.job
     bounded = job.unit is not None and 0 < job.groups < job.max_rows
     again = {KEY: key_integer(bounding_key)} if bounded else {}
@@ -110,25 +110,25 @@ def counting_cells(
             yield added, second, {}
         return
     with read_rows(cursor, reading, bounding_key, workers) as (rows, second, own):
-        given = {**own, **again}
-        found = None if reading.division.needed else _find_crowds(second, reading, given)
+        parameters = {**own, **again}
+        heavy_units = None if reading.division.needed else _find_crowds(second, reading, parameters)
         try:
-            yield _stage(reading, cell_rows(reading, rows), found), second, given
+            yield _stage(reading, cell_rows(reading, rows), heavy_units), second, parameters
         finally:
-            if found is not None and found.table:
-                second.unregister(found.table)
+            if heavy_units is not None and heavy_units.table:
+                second.unregister(heavy_units.table)
 
 
 @contextmanager
 def read_rows(
     cursor: duckdb.DuckDBPyConnection, reading: Reading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
-    """Lends SQL of a job's rows of integers, the cursor that reads it, and its parameters."""
+    """Yields SQL of a job's rows of integers, the cursor that reads it, and its parameters."""
     with (
         _askings(reading, bounding_key, workers) as (stages, asking, own),
-        answered(cursor, stages, asking, own) as (second, given),
+        answered(cursor, stages, asking, own) as (second, parameters),
     ):
-        yield asking.answered_sql, second, given
+        yield asking.answered_sql, second, parameters
 
 
 @contextmanager
@@ -138,9 +138,9 @@ def _read_in_engine(
     reading: Reading,
     bounding_key: bytes,
     workers: Workers | None,
-    given: Mapping[str, object],
+    parameters: Mapping[str, object],
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Lends SQL of one row per occupied cell of an engine's rows, and the cursor that reads it. given: parameters."""
+    """Yields SQL of one row per occupied cell of an engine's rows, and the cursor that reads it."""
     job = reading.job
 
     def stage(rows: str) -> str:
@@ -155,35 +155,35 @@ def _read_in_engine(
     key = None if by_parts or job.unit is None else key_integer(bounding_key)
     with (
         _askings(reading, bounding_key, workers) as (stages, asking, own),
-        counted_in_engine(cursor, engine, stages, asking, stage, given, own, parts, key) as found,
+        counted_in_engine(cursor, engine, stages, asking, stage, parameters, own, parts, key) as query,
     ):
-        yield found
+        yield query
 
 
 @contextmanager
 def _askings(
     reading: Reading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[list[Asking], Asking, Workers]]:
-    """Lends the questions to single tables, the question to a job's rows, and who answers."""
+    """Yields the worker's tasks for single tables, its task for the job's rows, and the workers."""
     job, scan = reading.job, reading.scan
     rows, parameters = rows_of(reading), dict[str, object](reading.parameters)
     if job.unit is not None and not job.place.is_numbered:
         parameters[KEY] = key_integer(bounding_key)
     longer = bool(job.texts) or (job.unit is not None and not sql_type(job.unit_type).has_fixed_size)
     with nullcontext(workers) if workers is not None else closing(Workers()) as own:
-        stages = [staged(one, own, scan.longest_lookup) for one in scan.stages]
+        stages = [staged(stage, own, scan.longest_lookup) for stage in scan.stages]
         yield stages, reading.division.asking(rows, parameters, longer), own
 
 
 def _find_crowds(
     cursor: duckdb.DuckDBPyConnection, reading: Reading, parameters: Mapping[str, object]
 ) -> Crowds | None:
-    """Returns the units whose rows may have to be ranked, or weighed. None: these units are not told apart.
+    """Finds the units with rows that may need a rank, or a weight. None: the count does not set such units apart.
 
-    They are looked for where rows are those of one table, which can be read twice.
+    It looks for them only if all rows are rows of one table, which can be read twice.
     """
     job, scan, source, unit = reading.job, reading.scan, reading.job.source, reading.scan.unit
-    weighed = any(one.norm for one in job.aggregates)
+    weighed = any(aggregate.norm for aggregate in job.aggregates)
     if job.levels or (job.selected and (weighed or job.groups < job.max_rows)):
         return None
     few = min([job.max_rows, *([job.groups] if job.groups else [light_rows(job.aggregates)] if weighed else [])])
@@ -209,7 +209,7 @@ def _find_crowds(
 
 
 def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
-    """Returns exact counts from the columns of a job's stage."""
+    """Builds exact counts from the columns of a job's stage."""
     job = reading.job
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
@@ -218,7 +218,7 @@ def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
     tables = np.array(tables_from(job.aggregates, columns[first:]), np.int64)
     if job.together or job.merges:
         coordinates = tuple(np.ma.getdata(column).astype(np.int64) for column in columns[:first])
-        return ExactCounts(coordinates, tables, tuple(one.size for one in job.attributes), job.unit_bounds)
+        return ExactCounts(coordinates, tables, tuple(attribute.size for attribute in job.attributes), job.unit_bounds)
     if reading.packed:
         return _exact_counts(job, _unpacked(reading, columns), tables)
     codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
@@ -226,22 +226,22 @@ def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
 
 
 def key_slot_sql(reading: Reading, position: int) -> str:
-    """Returns the slot of one key of a row whose keys are packed."""
-    word = next(one for one in _words(reading) if position in one)
+    """Writes the slot of one key of a row with packed keys."""
+    word = next(positions for positions in _words(reading) if position in positions)
     weight = _weights(reading.keys, word)[word.index(position)]
     return f"({_cell(word[0])} // {weight}) % {reading.keys[position].slots}"
 
 
 def read_job(job: CountingJob, *, packed: bool = False) -> Reading:
-    """Divides a job between the database and a worker. packed: whether keys are packed, whatever pays."""
+    """Divides a job between the database and a worker. packed: whether keys are packed in any case."""
     scan = scan_of(job)
     here = tuple(_is_read(key) for key in job.keys)
     outputs = worker_outputs(job, scan)
     outputs |= {name: Output("bytes", text) for name, text in text_names(job).items() if not text.plain}
     alone = all(here) and not outputs and not scan.moved
     written = job.place.codes if alone else frozenset[Expression]()
-    made = isinstance(job.source.first, Grouped)  # of SQL in which texts are short already
-    read = [one and not made and key.value not in written for one, key in zip(here, job.keys, strict=True)]
+    is_grouped = isinstance(job.source.first, Grouped)  # its texts are short already
+    read = [is_own and not is_grouped and key.value not in written for is_own, key in zip(here, job.keys, strict=True)]
     listed = [at for at, key in enumerate(job.keys) if read[at] and binning.is_long_list(key)]
     labels = {at: binning.short_label(job.keys[at]) for at in listed}
     named = [
@@ -267,7 +267,7 @@ def read_job(job: CountingJob, *, packed: bool = False) -> Reading:
 
 
 def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
-    """Returns the flags and steps of aggregates that the database does not read itself."""
+    """Returns the flags and steps of aggregates that the database does not compute itself."""
     outputs: dict[str, Output] = {}
     for number, aggregate in enumerate(job.aggregates):
         if aggregate.condition is not None and not aggregate.condition.plain:
@@ -278,12 +278,12 @@ def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
 
 
 def _is_read(key: KeyColumn) -> bool:
-    """Tells whether the database reads a key itself: as it is stored, and a number at most as a DOUBLE."""
+    """Tells whether the database reads a key itself: a plain value, or a column that it casts directly to DOUBLE."""
     return key.value.is_narrow if isinstance(key.value, Double) else key.value.plain
 
 
 def job_sql(job: CountingJob) -> str:
-    """Returns the one query that runs over private rows where no worker is needed."""
+    """Writes the one query that runs over private rows if no worker is needed."""
     reading = read_job(job)
     return _stage(reading, rows_of(reading))
 
@@ -291,13 +291,13 @@ def job_sql(job: CountingJob) -> str:
 def pregrouped(job: CountingJob) -> CountingJob | None:
     """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with their numbers of rows.
 
-    Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
-    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY. None where a
-    job is no such count.
+    Labels are then looked up once for each group, not for each row. Without this, 144 million rows by two lists of
+    3,220 labels took three times as long as DuckDB's GROUP BY. Values outside the lists make groups too, as in any
+    GROUP BY. None: the job is no such count.
     """
     plain = job.unit is None and job.aggregates == (Contribution(),) and not (job.selected or job.place.in_engine)
     domains = [key.domain for key in job.keys]
-    long = (isinstance(one, ValueDomain) and len(one.values) > binning.MOST_POSITIONS for one in domains)
+    long = (isinstance(domain, ValueDomain) and len(domain.values) > binning.MOST_POSITIONS for domain in domains)
     if not (plain and domains and all(long)):
         return None
     scan = scan_of(job)
@@ -314,42 +314,42 @@ def pregrouped(job: CountingJob) -> CountingJob | None:
 
 
 def _by_bytes(key: KeyColumn) -> str:
-    """Returns a key to group by: of texts that a collation equates, one row would choose the spelling of all."""
-    if binning.is_long_list(key):  # a text that may be no label would be held for each of its groups
+    """Writes a key to group by its bytes. Under a collation, one row would choose the spelling of all equal texts."""
+    if binning.is_long_list(key):  # else each group would hold a whole text, which may be no label
         return f'({binning.short_label(key)}) COLLATE "binary"'
     type_name = key.value.type_name if isinstance(key.value, StoredColumn) else key.domain.type_name
     return f'{key.value.sql} COLLATE "binary"' if type_name == "VARCHAR" else key.value.sql
 
 
 def pregrouped_sql(reading: Reading) -> str:
-    """Returns one row per occupied group, as of other jobs, from groups with their numbers of rows."""
+    """Writes one row per occupied cell, as for other jobs, from groups with their numbers of rows."""
     groups = ", ".join(f"{key.group_sql} AS {_cell(number)}" for number, key in enumerate(reading.keys))
     rows = f"{reading.scan.from_sql}{where_sql(_inside(reading.keys, True))}"
-    found = f"SELECT {groups}, {_GROUPS}.{ROWS} AS {ROWS} FROM {rows}"
-    return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
+    coded_rows = f"SELECT {groups}, {_GROUPS}.{ROWS} AS {ROWS} FROM {rows}"
+    return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({coded_rows}) GROUP BY ALL"
 
 
 def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
-    """Returns the constant stage over rows of cells."""
+    """Writes the constant stage over rows with cells."""
     job, cells = reading.job, cells_of(reading)
     if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
     if not reading.packed:
         return cells_sql(rows, list(cells), job.aggregates)
-    most, known = None if job.unit is None else job.max_rows, known_units(reading)
+    most, facts = None if job.unit is None else job.max_rows, known_units(reading)
     levels = (job.levels, job.spread) if job.levels else None
     groups, codes = job.groups or None, _group_codes(reading)
-    return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes, job.together)
+    return stage_sql(rows, cells, job.aggregates, most, groups, facts, crowds, levels, codes, job.together)
 
 
 def known_units(reading: Reading) -> Known:
     """Returns the facts about the units of a job's rows.
 
-    Conditions and joins leave rows out. So does a worker that could not compute them, and a key without a code.
+    Conditions and joins leave rows out. So does a worker that could not compute a row, and a key without a code.
     """
     job, scan, worker = reading.job, reading.scan, reading.division.needed
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None
-    # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
+    # conditions are expected to leave few of many rows, and holding these is faster than a second join
     once = worker or (joined and bool(scan.where))
     free = coded and not (scan.where or scan.moved or scan.stages or joined or worker)
     return job.place.known(once, [key.value for key in job.keys] if free else None)
@@ -366,25 +366,25 @@ def cells_of(reading: Reading) -> dict[str, int | None]:
 
 
 def cell_rows(reading: Reading, rows: str) -> str:
-    """Returns rows by the columns of a cell."""
+    """Writes rows with the columns of a cell."""
     return merged_rows(reading, rows) if reading.job.selected or reading.job.merges else rows
 
 
 def merged_rows(reading: Reading, rows: str) -> str:
-    """Returns rows of integers by the attributes' codes in place of cells: NULL or -1 where a row has no code."""
+    """Writes rows of integers with the attributes' codes in place of cells. A row without a code has NULL or -1."""
     cells = packed_cells(reading)
     if not cells:
         return rows
     inside = " AND ".join(f"{cell} BETWEEN 0 AND {int(size or 0) - 1}" for cell, size in cells.items())
     columns = [
-        f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {GROUP}{number}"
-        for number, one in enumerate(reading.job.attributes)
+        f"CASE WHEN {inside} THEN {_attribute_sql(reading, attribute)} END AS {GROUP}{number}"
+        for number, attribute in enumerate(reading.job.attributes)
     ]
     return f"SELECT {', '.join(columns)}, * EXCLUDE ({', '.join(cells)}) FROM ({rows})"
 
 
 def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
-    """Returns SQL of an attribute's code: that of its one key, or by a list over all combinations of codes."""
+    """Writes an attribute's code: the code of its one key, or an entry in a list over all combinations of codes."""
     sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
     if len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
         return sources[0]
@@ -392,25 +392,25 @@ def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
     for source, size in zip(sources, attribute.codes.shape, strict=True):
         place = f"({place} * {size} + {source})"
     within = zip(sources, attribute.codes.shape, strict=True)
-    known = " AND ".join(f"{source} BETWEEN 0 AND {size - 1}" for source, size in within)
+    inside = " AND ".join(f"{source} BETWEEN 0 AND {size - 1}" for source, size in within)
     codes = ", ".join(map(str, attribute.codes.ravel().tolist()))
-    return f"CASE WHEN {known} THEN list_extract(CAST([{codes}] AS BIGINT[]), {place} + 1) END"
+    return f"CASE WHEN {inside} THEN list_extract(CAST([{codes}] AS BIGINT[]), {place} + 1) END"
 
 
 def merged_cells(job: CountingJob) -> dict[str, int | None]:
     """Returns the columns of the attributes' codes, with their capacities."""
-    return {f"{GROUP}{number}": one.size for number, one in enumerate(job.attributes)}
+    return {f"{GROUP}{number}": attribute.size for number, attribute in enumerate(job.attributes)}
 
 
 def text_names(job: CountingJob) -> dict[str, Expression]:
-    """Returns the private texts of selected groups, by the names of their columns: behind those of the attributes."""
+    """Returns the private texts of selected groups, by column names that continue those of the attributes."""
     return {f"{GROUP}{number}": text for number, text in enumerate(job.texts, start=len(job.attributes))}
 
 
 def _group_codes(reading: Reading) -> list[str] | None:
-    """Returns SQL of each key's code in the domain, by which a unit's groups are ordered. None: by cells as they are.
+    """Writes each key's code in the domain, for the order of a unit's groups. None: cells themselves give the order.
 
-    A code is the same however rows are read: of a prepared table, by a worker, or as they are stored.
+    A code is the same whether rows are read from a prepared table, by a worker, or as they are stored.
     """
     if reading.job.selected or not reading.job.groups:
         return None
@@ -431,11 +431,11 @@ def packed_cells(reading: Reading) -> dict[str, int | None]:
 
 
 def rows_of(reading: Reading) -> str:
-    """Returns rows of integers, but for what the worker computes, whose inputs are there in its place.
+    """Writes rows of integers. In place of the worker's outputs, they have the inputs of the worker.
 
-    Packing pays where rows are sorted or travel: they are narrow then. Rows outside a domain are dropped before
-    bounding. Elsewhere rows are grouped by the columns themselves, or by a position in the list of labels. That is
-    as fast as DuckDB's own query. Packing several keys into one integer is not.
+    Packing pays if rows are sorted or sent, since it makes them narrow. Rows outside a domain are then dropped before
+    bounding. Elsewhere rows are grouped by the columns themselves, or by a position in the list of labels. That is as
+    fast as DuckDB's own query. Packing several keys into one integer is not.
     """
     job, scan, division = reading.job, reading.scan, reading.division
     cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
@@ -455,7 +455,7 @@ def rows_of(reading: Reading) -> str:
         listed = ", ".join([*(f"{cells[name]} AS {name}" for name in late), *early, *columns, *travelling])
         inside = _inside([reading.keys[position] for position in reading.labels], exactly)
         rows = f"SELECT {listed} FROM ({rows}){where_sql(inside)}"
-    if job.digest is not None:  # before rows travel: 128 bits would be a double
+    if job.digest is not None:  # before rows are sent, since 128 bits would become a double
         high, low = DIGEST
         halves = f"CAST({_KEY} >> 64 AS UBIGINT) AS {high}, CAST({_KEY} & {LOW} AS UBIGINT) AS {low}"
         rows = f"SELECT {halves}, * EXCLUDE ({_KEY}) FROM ({rows}){where_sql([f'{_KEY} IS NOT NULL'])}"
@@ -464,9 +464,9 @@ def rows_of(reading: Reading) -> str:
 
 
 def _private_keys(reading: Reading) -> dict[str, str]:
-    """Returns the columns of a row's private texts, as bytes, and of its digest, as far as the database computes them.
+    """Returns the columns of a row's private texts, as bytes, or of its digest, if the database computes them.
 
-    By bytes, since a collation would show one person's spelling of a key that others wrote otherwise.
+    They are bytes, since a collation would show one person's spelling of a key that others spell differently.
     """
     if reading.job.digest is not None:
         return {_KEY: f"md5_number({_short_key(reading.job.digest, reading.scan)})"}
@@ -475,15 +475,15 @@ def _private_keys(reading: Reading) -> dict[str, str]:
 
 
 def _short_texts(reading: Reading) -> list[str]:
-    """Returns conditions that leave out rows with texts that are too long to be held for their group."""
+    """Lists conditions that leave out rows with texts that are too long to be held for their group."""
     longest = min(reading.division.longest_read, reading.scan.longest_key)
     texts = (text.sql for name, text in text_names(reading.job).items() if name not in reading.division.outputs)
     return [f"{text} IS NULL OR strlen({text}) <= {longest}" for text in texts]
 
 
 def _short_key(key: KeyText | Own, scan: Scan) -> str:
-    """Returns the key, NULL where its texts are too long: they are put together in steps, for some thousand rows at a
-    time, of which one person's may all be.
+    """Writes the key, NULL if its texts are too long. They are concatenated one by one, for some thousand rows at a
+    time, which may all be one person's.
     """
     parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
     texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
@@ -495,23 +495,23 @@ def _short_key(key: KeyText | Own, scan: Scan) -> str:
 
 
 def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
-    """Returns the aggregates without what the worker computes of them, with numbers as the database computes them."""
+    """Returns the aggregates without the parts that the worker computes, with values as the database computes them."""
     outputs = division.outputs
     own = [
         Contribution(aggregate.condition) if value(number) in outputs else _own(aggregate, scan)
         for number, aggregate in enumerate(job.aggregates)
     ]
-    return [replace(one, condition=None) if flag(number) in outputs else one for number, one in enumerate(own)]
+    return [replace(part, condition=None) if flag(number) in outputs else part for number, part in enumerate(own)]
 
 
 def _own(aggregate: Contribution, scan: Scan) -> Contribution:
     if aggregate.value is None:
         return aggregate
-    number, held = scan.number(aggregate.value), scan.steps(aggregate)
+    number, column = scan.number(aggregate.value), scan.steps(aggregate)
     if number is None:
         raise InternalError("a value that a worker computes")
-    if held:
-        return replace(aggregate, value=Own((held,)), stepped=True)
+    if column:
+        return replace(aggregate, value=Own((column,)), stepped=True)
     return replace(aggregate, value=Own((number.sql,)), reach=None if scan.unit is None else number.reach)
 
 
@@ -520,21 +520,21 @@ def _cell(number: int) -> str:
 
 
 def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
-    """Returns conditions that keep rows inside the domains, and some outside, which are dropped as groups."""
+    """Lists conditions of rows inside the domains. Unless `exactly`, rows outside may pass, to be dropped as groups."""
     conditions = [condition for reading in readings for condition in reading.filters]
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 
 
 def _words(reading: Reading) -> list[list[int]]:
-    """Returns positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
+    """Lists words: positions of keys that share one 64-bit integer in mixed radix. The first key varies slowest.
 
-    What the worker computes has a word of its own, and so have codes of prepared rows, most of which are not ranked.
+    A key that the worker computes has its own word. So has each code of prepared rows, since most rows are not ranked.
     """
     words: list[list[int]] = []
     alone = reading.job.place.is_numbered and not reading.division.needed
     for position, here in enumerate(reading.here):
         joined = words and here and reading.here[words[-1][0]] and not alone
-        joined = joined and not {words[-1][0], position} & set(reading.labels)  # which are coded later
+        joined = joined and not {words[-1][0], position} & set(reading.labels)  # labels are coded later
         longer = [*words[-1], position] if joined else []
         if longer and _farthest(reading.keys, longer) < LARGEST_WORD:
             words[-1] = longer
@@ -548,13 +548,13 @@ def _weights(readings: Sequence[KeyReading], word: Sequence[int]) -> list[int]:
 
 
 def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
-    """Returns how far from zero the integer of any row lies at most, inside the domains or not."""
+    """Bounds the distance from 0 of the integer of any row, inside the domains or not."""
     reaches = (max(readings[position].reach, readings[position].slots) for position in word)
     return sum(reach * weight for reach, weight in zip(reaches, _weights(readings, word), strict=True))
 
 
 def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
-    """Returns the packed integer; 32 bits sort faster than 64."""
+    """Writes the packed integer. 32 bits sort faster than 64."""
     if len(word) == 1 and readings[word[0]].as_it_is:
         return readings[word[0]].packed_sql
     type_name = "INTEGER" if _farthest(readings, word) < 1 << 31 else "BIGINT"
@@ -563,7 +563,7 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
 
 
 def _unpacked(reading: Reading, columns: Sequence[Column]) -> list[Column]:
-    """Returns the domain codes from packed integers."""
+    """Decodes packed integers to domain codes."""
     codes: list[Column] = []
     for word, column in zip(_words(reading), columns, strict=False):
         slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])
@@ -572,7 +572,7 @@ def _unpacked(reading: Reading, columns: Sequence[Column]) -> list[Column]:
 
 
 def _codes(reading: KeyReading, column: Column) -> Column:
-    """Returns the domain codes from group values, in a type that no row decides."""
+    """Decodes group values to domain codes, in a type that depends on no row."""
     values, missing = np.ma.getdata(column), np.ma.getmask(column)
     if not np.any(missing) and reading.first == 0 and np.array_equal(reading.codes, np.arange(len(reading.codes))):
         return values.astype(np.int64)
@@ -587,9 +587,9 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
     if inside is not None:
         keys, counts = [codes[inside] for codes in keys], counts[:, inside]
     coordinates = [_attribute_codes(attribute, keys).astype(np.int64, copy=False) for attribute in job.attributes]
-    kept = _all_inside(coordinates)
-    if kept is not None:
-        coordinates, counts = [codes[kept] for codes in coordinates], counts[:, kept]
+    mask = _all_inside(coordinates)
+    if mask is not None:
+        coordinates, counts = [codes[mask] for codes in coordinates], counts[:, mask]
     sizes = tuple(attribute.size for attribute in job.attributes)
     bounds = zip(job.aggregates, job.unit_bounds, strict=True)
     return ExactCounts(
@@ -598,7 +598,7 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
 
 
 def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
-    """Marks the combinations that no column drops; None where none is dropped."""
+    """Marks the combinations that no column drops. None: no combination is dropped."""
     dropping = [codes < 0 for codes in columns if codes.dtype.kind == "i" and codes.size and codes.min() < 0]
     return ~np.logical_or.reduce(dropping) if dropping else None
 

@@ -1,4 +1,4 @@
-"""Exact counts: a type of their own, which only the `draw` of a query turns into numbers that leave."""
+"""Type of exact counts. Only the `draw` of a query turns them into numbers that leave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpduck.values.errors import InternalError
 
 
 class Hidden:
-    """What is shown, copied and written by nobody: not in a message, a log or a pickle."""
+    """Value that cannot be printed, copied or written: it gets into no message, log or pickle."""
 
     __slots__ = ()
 
@@ -26,13 +26,13 @@ class Hidden:
 
 
 class ExactCounts(Hidden):
-    """Sparse exact counts by released attributes; opaque, because even their number is private.
+    """Sparse exact counts by released attributes. They are opaque, because even their number is private.
 
-    _exact_coordinates: one row of attribute codes per attribute, one column per occupied combination (may repeat).
-    _exact_counts: one row per table of integers, those of an aggregate next to each other; they wrap at 64 bits.
-    Both are 64-bit integers whatever the rows hold: arithmetic on them never fails, or rounds, by what a row holds.
-    _sizes: of the attributes. _unit_bounds: for each table, what a unit adds at most to all of its aggregate's tables.
-    _exact_answers: what queries computed of them once (queries/families.py), as hidden as they are.
+    _exact_coordinates: one row of codes per attribute, one column per occupied combination (may repeat).
+    _exact_counts: one row per table of integers, an aggregate's tables next to each other. They wrap at 64 bits.
+    Both are 64-bit integers whatever the rows hold, so no row can make arithmetic on them fail or round.
+    _sizes: sizes of the attributes. _unit_bounds: for each table, a unit's bound over all tables of its aggregate.
+    _exact_answers: results that queries computed once (queries/families.py), as hidden as the counts.
     """
 
     __slots__ = ("_exact_answers", "_exact_coordinates", "_exact_counts", "_sizes", "_unit_bounds")

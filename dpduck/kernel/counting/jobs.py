@@ -1,4 +1,4 @@
-"""What is to be counted over private rows: a frozen, public description that trusted code turns into SQL."""
+"""Frozen, public description of a count over private rows. Trusted code turns it into SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A value of a row that is grouped by, with its public domain."""
+    """Value by which rows are grouped, with its public domain."""
 
     value: Expression
     domain: Domain
@@ -31,10 +31,10 @@ class KeyColumn:
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """A released attribute: the image of some key columns under a public map of their codes.
+    """Released attribute: the image of some key columns under a public map of their codes.
 
     sources: positions in CountingJob.keys. codes: shape (sizes of the sources), the attribute's code for each
-    combination, -1 where the combination is dropped. A plain column has sources (i,) and codes 0..n-1.
+    combination, -1 if the combination is dropped. A plain column has sources (i,) and codes 0..n-1.
     """
 
     sources: tuple[int, ...]
@@ -52,28 +52,28 @@ class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
     source: the private tables and their joins.
-    filters: conditions beside those of the source. A row must meet all of them.
-    unit: the privacy unit of a row; None for PRIVACY UNIT ROW. Rows of which it is NULL are dropped.
-    max_rows: m, rows kept of one unit after filters and joins (only with a unit).
+    filters: further conditions beside the conditions of the source. A row must meet all conditions.
+    unit: privacy unit of a row, None for PRIVACY UNIT ROW. Rows with a NULL unit are dropped.
+    max_rows: m, the number of rows that are kept of one unit after filters and joins (only with a unit).
     content: every column of the row source, for the keyed order in which a unit's rows are kept.
-    aggregates: what every kept row adds to each table of integers.
-    copies: without a unit, the most rows that the joins with public tables make of one.
-    place: of the rows. Joins repeat those of prepared tables no more than once.
-    periods: where units are by period, those of which rows are read. A unit is one person's rows of one of them.
-    levels: where it is above 0, units are counted in place of rows, each at one level. The level is the number of
+    aggregates: contributions of every kept row to tables of integers.
+    copies: without a unit, the most rows that the joins with public tables make of one row.
+    place: place that holds the rows. Joins make at most one row of each row of a prepared table.
+    periods: for units by period, the periods of the rows that are read. A unit is one person's rows of one period.
+    levels: if it is above 0, units are counted in place of rows, each at one level. The level is the number of
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
     spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
         at least once.
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
-    selected: whether groups are private until they are published. Each group comes with its number of units then, and
+    selected: whether groups are private until they are published. Then each group comes with its number of units, and
         each aggregate has one table. The attributes are the keys with a public domain.
     texts: the other keys of selected groups, as VARCHAR.
-    digest: a key of an unbounded universe, in one canonical text, by which rows are counted. Rows for which it is NULL
-        are dropped. There are no other keys then.
-    cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. No
-        two rows of a unit are in one cell then. The door looks the key up before it charges (places/prepared.py).
-    together: whether norms and levels are of all cells of a unit, as if they were one. There are no attributes then.
-    beside: its aggregates and those of other jobs over the same rows, without norms. Rows are added up once for these
+    digest: key of an unbounded universe, as one canonical text, by which rows are counted. Rows with a NULL digest are
+        dropped. There are no other keys then.
+    cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. Then
+        no two rows of a unit are in one cell. The door checks before the charge that the table has this key.
+    together: whether norms and levels are for all cells of a unit, as if they were one. Then there are no attributes.
+    beside: aggregates of this job and of other jobs over the same rows, without norms. Rows are added up once for these
         jobs (unit_cells.py). (): this job is counted alone.
     """
 
@@ -103,9 +103,9 @@ class CountingJob:
             self._require_selectable()
         if self.digest is not None and (self.keys or self.groups or self.aggregates != (Contribution(),)):
             raise InternalError("groups of a unit where each value is one")
-        if any(isinstance(one, Program) for one in (*self.content, self.digest)):
+        if any(isinstance(item, Program) for item in (*self.content, self.digest)):
             raise InternalError("an order, or a digest, of an analyst's SQL")
-        if any(one.stepped or one.reach is not None for one in (*self.aggregates, *self.beside)):
+        if any(item.stepped or item.reach is not None for item in (*self.aggregates, *self.beside)):
             raise InternalError("an aggregate that says what its values are")
         self._require_codes()
         if self.together and (self.attributes or self.unit is None):
@@ -130,10 +130,10 @@ class CountingJob:
             raise InternalError("a unit with one row a cell, by a key that does not say so")
 
     def _require_codes(self) -> None:
-        """Refuses attributes with other codes than of all combinations of their keys, and keys of no type of DuckDB."""
-        for one in self.attributes:
-            sizes = [self.keys[source].domain.size for source in one.sources if 0 <= source < len(self.keys)]
-            if one.codes.shape != tuple(sizes) or len(sizes) != len(one.sources):
+        """Refuses attributes without one code for each combination of their keys, and keys without a type of DuckDB."""
+        for attribute in self.attributes:
+            sizes = [self.keys[source].domain.size for source in attribute.sources if 0 <= source < len(self.keys)]
+            if attribute.codes.shape != tuple(sizes) or len(sizes) != len(attribute.sources):
                 raise InternalError("an attribute of other keys than those of the job")
         for key in self.keys:
             own = key.value.type_name if isinstance(key.value, Column) else ""
@@ -141,30 +141,30 @@ class CountingJob:
                 raise InternalError("a key of no type")
 
     def _require_selectable(self) -> None:
-        """Refuses groups that are published by no number of units."""
+        """Refuses groups that cannot be published by their numbers of units."""
         if not self.selected or self.groups < 1:
             raise InternalError("private keys of groups that nobody selects")
-        if any(one.form not in ("count", "valued", "sum") for one in self.aggregates):
+        if any(aggregate.form not in ("count", "valued", "sum") for aggregate in self.aggregates):
             raise InternalError("groups are selected for counts and sums alone")
         if self.together or self.levels:
             raise InternalError("groups that are counted as one, or units of no group")
-        if len({one.norm > 0 for one in self.aggregates}) > 1:
+        if len({aggregate.norm > 0 for aggregate in self.aggregates}) > 1:
             raise InternalError("weights of some aggregates of a group")
         if self.cell_key:
             raise InternalError("two bounds of a unit's groups")
 
     @property
     def read(self) -> list[Expression]:
-        """Returns all values that are read of a row, beside its source, its unit and its periods."""
-        values = [one.value for one in (*self.aggregates, *self.beside) if one.value is not None]
+        """Lists all values that are read from a row, beside its source, its unit and its periods."""
+        values = [aggregate.value for aggregate in (*self.aggregates, *self.beside) if aggregate.value is not None]
         digest = [] if self.digest is None else [self.digest]
         return [*self.content, *(key.value for key in self.keys), *self.texts, *digest, *values]
 
     @property
     def conditions(self) -> list[Expression]:
-        """Returns all conditions that are read of a row, beside those of its source."""
+        """Lists all conditions that are read from a row, beside the conditions of its source."""
         aggregates = (*self.aggregates, *self.beside)
-        return [*self.filters, *(one.condition for one in aggregates if one.condition is not None)]
+        return [*self.filters, *(aggregate.condition for aggregate in aggregates if aggregate.condition is not None)]
 
     @property
     def unit_type(self) -> str:
@@ -173,54 +173,54 @@ class CountingJob:
 
     @property
     def _has_groups(self) -> bool:
-        """Tells whether a unit's groups are the cells of its keys, of which each is told from the others."""
-        plain = not self.levels and not any(one.norm for one in self.aggregates)
+        """Tells whether a unit's groups are the cells of the keys, and attributes tell these cells apart."""
+        plain = not self.levels and not any(aggregate.norm for aggregate in self.aggregates)
         return self.groups > 0 and plain and self.unit is not None and bool(self.keys) and self.tells_keys_apart
 
     @property
     def _has_cell_key(self) -> bool:
-        """Tells whether rows of one unit in one cell are alike in every column of the cell's key.
+        """Tells whether rows of one unit in one cell agree in every column of the cell's key.
 
-        Rows are those of the stored table, each once. A key of the job has one value in a cell, which is not NULL.
+        Each row of the stored table is read once. A key of the job has one value in a cell, which is not NULL.
         """
         source = self.source
         if self.place != LIVE or source.joins or not isinstance(source.first, Stored):
             return False
         unit = person_of(self.unit)
         alias, values = source.first.alias, (unit, *(key.value for key in self.keys))
-        stored = {one.name: one for one in values if isinstance(one, Column) and one.relation == alias}
+        stored = {value.name: value for value in values if isinstance(value, Column) and value.relation == alias}
         columns = {stored.get(name) for name in self.cell_key}
-        told = {
+        key_values = {
             key.value
             for key in self.keys
             if isinstance(key.value, Column) and tells_values_apart(key.domain, key.value.type_name)
         }
         exact = all(column is not None and sql_type(column.type_name).has_one_form for column in columns)
-        return unit in columns and exact and {unit, *told} >= columns
+        return unit in columns and exact and {unit, *key_values} >= columns
 
     @property
     def cell_rows(self) -> int:
-        """Returns the most rows of one unit in one cell of all keys."""
+        """Bounds the rows of one unit in one cell of all keys."""
         return 1 if self.cell_key else self.row_bound
 
     @property
     def row_bound(self) -> int:
-        """Returns the most rows of one unit that are counted."""
+        """Bounds the counted rows of one unit."""
         return self.copies if self.unit is None else self.max_rows
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
-        """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1).
+        """Bounds the L1 norm of one unit's kept rows, over all tables of each aggregate together.
 
-        Of selected groups it is what a unit adds to their numbers of units.
+        For selected groups, it bounds the unit's contribution to their numbers of units.
         """
         if self.selected:
             return (self.group_bound,) * len(self.aggregates)
         if self.levels:  # a unit is at one level
             return (self.spread,)
         cells = prod(key.domain.size for key in self.keys)
-        if any(one.norm for one in self.aggregates) and self.merges:
-            cells = prod(one.size for one in self.attributes)
+        if any(item.norm for item in self.aggregates) and self.merges:
+            cells = prod(item.size for item in self.attributes)
         cells = min(cells, self.groups or cells)
         if self.together:
             return tuple(aggregate.together_bound(self.row_bound, cells) for aggregate in self.aggregates)
@@ -228,10 +228,10 @@ class CountingJob:
 
     @property
     def cell_bounds(self) -> tuple[int, ...]:
-        """Returns the most that one unit's kept rows add to one cell of all attributes, of each aggregate's tables.
+        """Bounds the contribution of one unit's kept rows to one cell of all attributes, for each aggregate's tables.
 
-        A bound by group is of a cell of the keys. It holds for a cell of the attributes where these tell all keys
-        apart. Elsewhere a cell may hold as much as all cells together.
+        A bound by group is for a cell of the keys. It holds for a cell of the attributes if the attributes tell all
+        keys apart. Otherwise a cell may hold as much as all cells together.
         """
         if self.levels or not (self.tells_keys_apart or self.merges):
             return self.unit_bounds
@@ -240,56 +240,55 @@ class CountingJob:
 
     @property
     def squared_bounds(self) -> tuple[int, ...]:
-        """Returns one unit's largest squared L2 norm over all cells of the attributes, of each aggregate's tables."""
+        """Bounds one unit's squared L2 norm over all cells of the attributes, for each aggregate's tables."""
         if self.levels or not (self.tells_keys_apart or self.merges):
             return tuple(bound * bound for bound in self.unit_bounds)
-        cells = prod([one.size for one in self.attributes] if self.merges else [key.domain.size for key in self.keys])
+        cells = prod([axis.size for axis in self.attributes] if self.merges else [key.domain.size for key in self.keys])
         bounds = self.row_bound, min(cells, self.groups or cells), self.cell_rows
         return tuple(aggregate.squared_bound(*bounds) for aggregate in self.aggregates)
 
     @property
     def group_bound(self) -> int:
-        """Returns the most selected groups in which a unit has rows."""
+        """Bounds the selected groups in which a unit has rows."""
         return min(self.groups, self.max_rows) if self.unit is not None else self.copies
 
     def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
-        """Returns for each aggregate how far a unit moves its table by selected group (L1, squared L2, any one number).
+        """Returns the sensitivity of each aggregate's table by selected group (L1, squared L2, any one number).
 
-        merged: whether groups may be added up to one row, so that a unit has all in one number.
+        merged: whether groups may be added up to one row, so that all rows of a unit are in one number.
         """
-        rows, groups, found = self.row_bound, self.group_bound, list[Norms]()
-        for one in self.aggregates:
-            l1 = one.unit_bound(rows, groups)
-            split = one.squared_bound(rows, groups, rows), one.unit_bound(rows, 1)
-            found.append((l1, *((l1 * l1, l1) if merged else split)))
-        return tuple(found)
+        rows, groups, norms = self.row_bound, self.group_bound, list[Norms]()
+        for aggregate in self.aggregates:
+            l1 = aggregate.unit_bound(rows, groups)
+            split = aggregate.squared_bound(rows, groups, rows), aggregate.unit_bound(rows, 1)
+            norms.append((l1, *((l1 * l1, l1) if merged else split)))
+        return tuple(norms)
 
     @property
     def merges(self) -> bool:
-        """Tells whether units are weighed by cells of the attributes, which put several values of keys into one."""
-        weighed = self.levels > 0 or any(one.norm for one in self.aggregates)
+        """Tells whether units are weighed by cells of the attributes, which merge several values of keys."""
+        weighed = self.levels > 0 or any(aggregate.norm for aggregate in self.aggregates)
         return weighed and not self.together and not self.tells_keys_apart
 
     @property
     def tells_keys_apart(self) -> bool:
         """Tells whether any two combinations of keys differ in some attribute, or are dropped."""
-        told: set[int] = set()
+        sources: set[int] = set()
         for attribute in self.attributes:
-            kept = attribute.codes[attribute.codes >= 0]
-            if len(np.unique(kept)) == len(kept):
-                told.update(attribute.sources)
-        return told >= set(range(len(self.keys)))
+            codes = attribute.codes[attribute.codes >= 0]
+            if len(np.unique(codes)) == len(codes):
+                sources.update(attribute.sources)
+        return sources >= set(range(len(self.keys)))
 
 
 def row_copies(source: Source) -> int:
-    """Returns the most rows that joins make of one row, each with a stored table by equality with its keys
-    (rows/held.cut_sql).
+    """Bounds the rows that joins make of one row. Each join is with a stored table, by its keys (rows/held.cut_sql).
 
-    Another relation is none of a row of its own, and rows of a joined table that nobody cuts have no bound.
+    Sources with any other first relation, or with a joined table that nothing cuts, are refused.
     """
     joined = [join.right for join in source.joins]
     whole = isinstance(source.first, Stored | Grouped)
-    stored = all(isinstance(one.first, Stored) and not one.joins for one in joined)
+    stored = all(isinstance(right.first, Stored) and not right.joins for right in joined)
     bounded = all(join.kind in LOOKING or (join.copies > 0 and _by_keys(join)) for join in source.joins)
     if not whole or not stored or not bounded:
         raise InternalError("rows that are units are those of one table, joined by keys")
@@ -297,19 +296,19 @@ def row_copies(source: Source) -> int:
 
 
 def _by_keys(join: Join) -> bool:
-    """Tells whether its conditions are equalities with its keys, of which there is one, and nothing else."""
-    equal = [_is_key(one, key) for one, key in zip(join.on, join.keys, strict=False)]
+    """Tells whether the conditions of a join are equalities with its keys, at least one, and nothing else."""
+    equal = [_is_key(condition, key) for condition, key in zip(join.on, join.keys, strict=False)]
     return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")
 
 
 def _is_key(condition: Expression, key: Column) -> bool:
-    """Tells whether values that are equal to one value are one group of the key: not so of INTEGER = VARCHAR, 1 and 01.
+    """Tells whether all key values that equal a value are one group. In INTEGER = VARCHAR, '1' and '01' are two.
 
-    Of one type DuckDB groups by what it compares (tests/kernel/rows/test_rows.py).
+    Within one type, DuckDB groups values as it compares them (tests/kernel/rows/test_rows.py).
     """
     own = sql_type(key.type_name)
     if isinstance(condition, Lookup):
-        if any(one.relation == key.relation for one in condition.value.columns):
+        if any(column.relation == key.relation for column in condition.value.columns):
             return False
         return own.is_grouped_as_compared and condition.column == key
     if not isinstance(condition, Comparison) or condition.sign != "=" or condition.other != key:

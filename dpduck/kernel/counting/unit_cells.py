@@ -1,16 +1,16 @@
-"""Adds rows up by unit and cell once, where several counts of a statement are about the same rows.
+"""Sums of rows by unit and cell, computed once if several counts of a statement are over the same rows.
 
-A search for a norm, the answers at it, its total and the sum of all rows keep the same rows of each unit. They differ
-in weights alone, which follow from a unit's sums by cell (loss.py). So rows are read and bounded once. Two
-temporary tables of the cursor that counts hold the sums: one by unit and cell, one by unit. Both are made in the
+A search for a norm, the answers at this norm, their total, and the sum of all rows keep the same rows of each unit.
+They differ in weights alone, which follow from a unit's sums by cell (loss.py). So rows are read and bounded once. Two
+temporary tables of the counting cursor hold the sums: one by unit and cell, one by unit. Both are made in the
 transaction of the count, and are dropped before anything leaves.
 
-What each table holds of a unit is a function of this unit's kept rows, as in stage. So its theorem holds of
-every count here: both inputs have the same sums of every other unit. A job says which aggregates are counted beside its
-own. Which statements are sent follows from jobs alone, and from no row.
+The entries of a unit in each table are a function of this unit's kept rows, as in stage.py. So the theorem of the stage
+holds for every count here: both inputs have the same sums of every other unit. A job lists the aggregates that are
+counted beside its own. The SQL statements that are run depend on jobs alone, and on no row.
 
-All is in whole numbers. A unit adds at most B to any sum: its most rows times the bound of a row, or times its steps.
-Nothing is counted here where B is above WIDE: squares add up to B^2 at most, and no product is beyond 2^120.
+All numbers are whole. A unit adds at most B to any sum: m times the most that one row adds (loss.most_added). Nothing
+is counted here if B is above WIDE. Squares add up to B^2 at most, and no product is beyond 2^120.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from dpduck.kernel.worker.workers import Workers
 from dpduck.values.privacy import ZERO
 
 WIDE = 1 << 46
-"""A unit that may add more has numbers cut (loss.LONGEST): each count then reads rows by itself."""
+"""Largest B. Beyond it, numbers are capped (loss.LONGEST), and each count reads the rows by itself."""
 
 CELLS, SUMS = "temp.main.dpduck_unit_cells", "temp.main.dpduck_unit_sums"
-"""Each unit by cell, and each unit. A cursor counts for one statement at a time."""
+"""Tables by unit and cell, and by unit. A cursor counts for one statement at a time."""
 
 POURED, BATCH = "dpduck_unit_parts", 1 << 17
-"""Rows that a worker has answered come from another connection under this name, so many at a time."""
+"""Name of the rows that a worker answered, which come from another connection, and the number of rows in a batch."""
 
 
 class UnitCells:
-    """The tables of one statement, and counts over them. Nothing is read before the first count."""
+    """Tables of one statement, and counts over these tables. Nothing is read before the first count."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, workers: Workers | None) -> None:
         self._cursor = cursor
@@ -63,7 +63,7 @@ class UnitCells:
         self._summed: list[Contribution] = []
 
     def serves(self, job: CountingJob) -> bool:
-        """Tells whether a job is counted here: it says so, and is about the rows of the jobs before it."""
+        """Tells whether a job is counted here: it is shared, and reads the same rows as the jobs before it."""
         return is_shared(job) and (self._reading is None or self._reading.job == _rows_of(job))
 
     def counts(self, job: CountingJob) -> ExactCounts:
@@ -76,39 +76,39 @@ class UnitCells:
         return counts_of(replace(self._reading, job=job), columns)
 
     def _put_cells(self, rows: CountingJob) -> Reading:
-        """Puts what each unit adds to each cell into a table."""
+        """Puts the contribution of each unit to each cell into a table."""
         reading = read_job(rows)
         cells, parts = packed_cells(reading), rows.aggregates
-        listed = ", ".join([*cells, UNIT, *(name for number, one in enumerate(parts) for name in _stored(one, number))])
-        made = f"CREATE OR REPLACE TEMP TABLE {CELLS} AS "
-        with read_rows(self._cursor, reading, self._bounding_key, self._workers) as (read, second, given):
+        listed = ", ".join([*cells, UNIT, *(name for number, agg in enumerate(parts) for name in _stored(agg, number))])
+        create = f"CREATE OR REPLACE TEMP TABLE {CELLS} AS "
+        with read_rows(self._cursor, reading, self._bounding_key, self._workers) as (read, second, parameters):
             added = unit_cells_sql(read, cells, parts, rows.max_rows, known_units(reading))
             sql = f"SELECT {listed} FROM ({added})"
             if second is self._cursor:
-                reader.run(self._cursor, made + sql, given)
+                reader.run(self._cursor, create + sql, parameters)
             else:
-                found = reader.record_batches(second, sql, given, BATCH)
-                reader.poured(self._cursor, f"{made}SELECT * FROM {POURED}", {}, POURED, found)
+                batches = reader.record_batches(second, sql, parameters, BATCH)
+                reader.poured(self._cursor, f"{create}SELECT * FROM {POURED}", {}, POURED, batches)
         return reading
 
     def _put_sums(self, job: CountingJob) -> None:
-        """Puts the sums of each unit into a table: of its cells, and of the squares of all that are beside a job."""
+        """Puts each unit's sums over its cells into a table, with the norms of all aggregates beside a job."""
         if set(_bare(job.aggregates)) <= set(self._summed):
             return
         self._summed = list(dict.fromkeys(_bare((*job.beside, *job.aggregates))))
         rows = _rows_of(job)
-        stored = [name for number, one in enumerate(rows.aggregates) for name in _stored(one, number)]
+        stored = [name for number, aggregate in enumerate(rows.aggregates) for name in _stored(aggregate, number)]
         columns = [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in stored]
-        for number, one in enumerate(self._summed):
-            kind = type_for((one,), job.max_rows)
-            added = added_sql(one, _place(one, rows), kind)
+        for number, aggregate in enumerate(self._summed):
+            kind = type_for((aggregate,), job.max_rows)
+            added = added_sql(aggregate, _place(aggregate, rows), kind)
             columns += [f"CAST(sum({added} * {added}) AS {kind}) AS {squares_of(number)}"]
             columns += [f"CAST(sum({added}) AS {kind}) AS {_all_of(number)}"]
         sql = f"SELECT {', '.join([UNIT, *columns])} FROM {CELLS} GROUP BY {UNIT}"
         reader.run(self._cursor, f"CREATE OR REPLACE TEMP TABLE {SUMS} AS {sql}")
 
     def _sql(self, job: CountingJob, cells: Sequence[str]) -> str:
-        """Returns SQL of a job's counts, over the tables."""
+        """Writes a job's counts over the tables."""
         aggregates, own = job.aggregates, _own_columns(job)
         cells, kind = [] if job.together else cells, type_for(aggregates, job.max_rows)
         totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
@@ -119,7 +119,7 @@ class UnitCells:
         if not _is_weighed(job):
             grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
             return f"SELECT {', '.join([*cells, *totals])} FROM ({units}){grouping}"
-        if any(shift(one.norm) for one in aggregates):  # squares of shorter numbers
+        if any(shift(aggregate.norm) for aggregate in aggregates):  # squares are of numbers without these bits
             return weighed_sql(units, cells, aggregates, totals, kind=kind)
         squares = self._squares(job, kind)
         if job.together:
@@ -129,84 +129,84 @@ class UnitCells:
         return added_by_weight_sql(f"({units}) JOIN ({weights}) USING ({UNIT})", cells, aggregates, totals)
 
     def _squares(self, job: CountingJob, kind: str) -> list[str]:
-        """Returns the sum of squares of each aggregate of a unit, and of the first also all that it adds."""
-        found, rows = list[str](), _rows_of(job)
-        for number, one in enumerate(_bare(job.aggregates)):
+        """Lists SQL of a unit's sum of squares for each aggregate, and of ALL for the first one."""
+        columns, rows = list[str](), _rows_of(job)
+        for number, aggregate in enumerate(_bare(job.aggregates)):
             if job.together:
-                added = added_sql(one, _place(one, rows), kind)
+                added = added_sql(aggregate, _place(aggregate, rows), kind)
                 square = f"{added} * {added}"
             else:
-                place = self._summed.index(one)
+                place = self._summed.index(aggregate)
                 square, added = squares_of(place), _all_of(place)
-            found += [f"{square} AS {squares_of(number)}", *([] if number else [f"{added} AS {ALL}"])]
-        return found
+            columns += [f"{square} AS {squares_of(number)}", *([] if number else [f"{added} AS {ALL}"])]
+        return columns
 
 
 def drop_unit_cells(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Drops the tables of a cursor. Where a count has failed, they end with its transaction."""
+    """Drops the tables of a cursor. After a failed count, they end with its transaction."""
     for table in (CELLS, SUMS):
         reader.drop(cursor, table)
 
 
 def is_shared(job: CountingJob) -> bool:
-    """Tells whether a job may be counted beside others: by cells of its keys, in numbers that nothing cuts."""
+    """Tells whether a job may be counted beside others: by cells of its keys, in numbers that are never cut."""
     every = (*job.beside, *job.aggregates)
-    plain = not (job.merges or job.groups) and all(one.form != "moments" for one in every)
+    plain = not (job.merges or job.groups) and all(aggregate.form != "moments" for aggregate in every)
     here = job.unit is not None and not job.place.in_engine
     return bool(job.beside) and plain and here and most_added(every, job.max_rows) <= WIDE
 
 
 def _is_weighed(job: CountingJob) -> bool:
-    return any(one.norm for one in job.aggregates)
+    return any(aggregate.norm for aggregate in job.aggregates)
 
 
 def _bare(aggregates: Sequence[Contribution]) -> list[Contribution]:
-    return [replace(one, norm=0, shared=False) for one in aggregates]
+    return [replace(aggregate, norm=0, shared=False) for aggregate in aggregates]
 
 
 def _rows_of(job: CountingJob) -> CountingJob:
-    """Returns the job of the rows alone. Its aggregates are parts: sums of rows that serve one aggregate or several."""
+    """Returns the job for the rows alone. Its aggregates are parts: sums of rows for one aggregate or several."""
     parts: dict[object, Contribution] = {}
-    for one in (*job.beside, *job.aggregates):
-        bare, part = replace(one, norm=0, shared=False, centre=ZERO), _part(one)
-        parts[part] = bare if part not in parts or one.has_squares else parts[part]
+    for aggregate in (*job.beside, *job.aggregates):
+        bare, part = replace(aggregate, norm=0, shared=False, centre=ZERO), _part(aggregate)
+        parts[part] = bare if part not in parts or aggregate.has_squares else parts[part]
     alone = replace(job, beside=(), aggregates=(), levels=0, spread=1, together=False, attributes=())
     return replace(alone, aggregates=tuple(parts.values()))
 
 
-def _part(one: Contribution) -> tuple[object, ...]:
-    """Returns what tells sums of rows apart: centres are subtracted later, and a sum comes with its count."""
-    values = one.value, one.low, one.high, one.steps, one.reach, one.stepped
-    return one.condition, one.form == "count", one.per_group, *values
+def _part(aggregate: Contribution) -> tuple[object, ...]:
+    """Returns the identity of a sum of rows. Centres are subtracted later, and a sum comes with its count."""
+    values = aggregate.value, aggregate.low, aggregate.high, aggregate.steps, aggregate.reach, aggregate.stepped
+    return aggregate.condition, aggregate.form == "count", aggregate.per_group, *values
 
 
-def _place(one: Contribution, rows: CountingJob) -> int:
-    return [_part(part) for part in rows.aggregates].index(_part(one))
+def _place(aggregate: Contribution, rows: CountingJob) -> int:
+    return [_part(part) for part in rows.aggregates].index(_part(aggregate))
 
 
-def _stored(one: Contribution, number: int) -> list[str]:
-    """Returns the columns of a part: its rows, or its values, their sum and that of their squares."""
-    if one.form == "count":
+def _stored(part: Contribution, number: int) -> list[str]:
+    """Lists the columns of a part: number of rows, or number of values, their sum and the sum of their squares."""
+    if part.form == "count":
         return [f"dpduck_rows_{number}"]
-    squares = [f"dpduck_squares_{number}"] if one.has_squares else []
+    squares = [f"dpduck_squares_{number}"] if part.has_squares else []
     return [f"dpduck_valued_{number}", f"dpduck_sum_{number}", *squares]
 
 
 def _own_columns(job: CountingJob) -> Mapping[str, str]:
-    """Returns SQL of the columns of loss.unit_columns, of a job's aggregates, by their names.
+    """Returns SQL of the columns of loss.unit_columns, for a job's aggregates, by their names.
 
-    Rows are asked of counts alone. Elsewhere the number of values stands in their place, which nobody reads.
+    Only counts use the number of rows. Elsewhere the number of values stands in its place, and nobody reads it.
     """
-    rows, found = _rows_of(job), dict[str, str]()
-    for number, one in enumerate(job.aggregates):
-        place = _place(one, rows)
+    rows, columns = _rows_of(job), dict[str, str]()
+    for number, agg in enumerate(job.aggregates):
+        place = _place(agg, rows)
         stored = _stored(rows.aggregates[place], place)
         names = (
-            ["rows"] if one.form == "count" else ["rows", "valued", "sum", *(["squares"] if one.has_squares else [])]
+            ["rows"] if agg.form == "count" else ["rows", "valued", "sum", *(["squares"] if agg.has_squares else [])]
         )
         for name, column in zip(names, [stored[0], *stored], strict=False):
-            found[f"dpduck_{name}_{number}"] = f"{column} AS dpduck_{name}_{number}"
-    return found
+            columns[f"dpduck_{name}_{number}"] = f"{column} AS dpduck_{name}_{number}"
+    return columns
 
 
 def _all_of(number: int) -> str:

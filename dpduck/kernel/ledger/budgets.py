@@ -1,16 +1,16 @@
-"""Budgets: what was spent of each (rebuilt from the rows of the ledger), what one has room for, how it may change.
+"""Budgets: sums that units have spent (rebuilt from the rows of the ledger), the room that is left, and changes.
 
-Every number in a message is public. Where rows are protected by period, a unit is one person's rows of one period. A
-charge names the run of periods whose rows its answers may read; the answers do not depend on rows of other periods
-(rows/placed.py reads each table in this run alone). So
+Every number in a message is public. With units by periods, a unit is one person's rows of one period. A charge names a
+run of periods: its answers may read rows of these periods, and depend on no rows of other periods (rows/placed.py reads
+each table in this run alone). So
 
-  of one period:   the charges whose run has it add up, and no others;
+  of one period:   the charges with this period in their run add up, and no others.
   of a person:     let a charge of (epsilon, rho) name k periods. Taking away all rows of a person takes away at most k
-                   units that its answers read, one after the other: k epsilon, or k^2 rho (Bun and Steinke 2016,
-                   Proposition 1.9), or what k epsilon costs in rho, whichever is less. These add up over charges.
+                   units that its answers read, one after the other. That costs k epsilon, and k^2 rho (Bun and Steinke
+                   2016, Proposition 1.9) or the rho of k epsilon if that is less. These costs add up over charges.
 
-LIFETIME bounds the second sum. A delta for selected keys is bounded for one unit at a time: of more periods than one
-nothing is proven for a person, so that LIFETIME refuses it (docs/privacy.md, "Units by periods").
+LIFETIME bounds the second sum. A delta for selected keys is bounded for one unit at a time. Over more than one period
+nothing is proven for a person, so LIFETIME refuses it (docs/privacy.md, "Units by periods").
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from dpduck.values.periods import Periods, every, last_number, runs, split_key, 
 from dpduck.values.privacy import ZERO, Budget, Charge
 
 UNBOUNDED = Fraction(1)
-"""The delta of a person where nothing is proven: no budget has so much."""
+"""The delta of a person if nothing is proven. Every budget has a smaller delta."""
 
 
 @dataclass
 class PeriodSums:
-    """What one unit has spent, or one principal of it. charges: by the run that was named. person: see above."""
+    """Sums that were spent of a unit, in all or by one principal. charges: sums by named run. person: see above."""
 
     charges: dict[Periods, Charge] = field(default_factory=dict)
     person: Charge = NOTHING
 
     def add(self, periods: Periods, charge: Charge) -> None:
-        """Adds a charge."""
+        """Adds a charge for a run of periods."""
         self.charges[periods] = added(self.charges.get(periods, NOTHING), charge)
         self.person = added(self.person, for_person(charge, periods.count))
 
     def by_run(self) -> list[tuple[Periods, Charge]]:
-        """Runs of periods in which the same was spent, in order, each with the sum of the charges that have it.
+        """Splits the charged periods into runs with the same charges. Returns them in order, each with its sum.
 
-        In one sweep: a statement over all days so far, asked anew each day, has as many runs as days.
+        It takes one sweep: a statement over all days so far, asked anew each day, leaves as many runs as days.
         """
         changes: dict[int, list[tuple[int, Charge]]] = defaultdict(list)
-        for one, charge in self.charges.items():
-            changes[one.first].append((1, charge))
-            changes[one.last + 1].append((-1, charge))
-        waiting, found = sorted(changes, reverse=True), []
+        for periods, charge in self.charges.items():
+            changes[periods.first].append((1, charge))
+            changes[periods.last + 1].append((-1, charge))
+        waiting, sums = sorted(changes, reverse=True), []
         without, epsilon, rho, delta = 0, ZERO, ZERO, ZERO
         for run in runs(self.charges):
             while waiting and waiting[-1] <= run.first:
@@ -60,57 +60,57 @@ class PeriodSums:
                     without += sign * (charge.epsilon is None)
                     epsilon += sign * (charge.epsilon or ZERO)
                     rho, delta = rho + sign * charge.rho, delta + sign * charge.delta
-            found.append((run, Charge(None if without else epsilon, rho, delta)))
-        return found
+            sums.append((run, Charge(None if without else epsilon, rho, delta)))
+        return sums
 
     def most(self, within: Periods | None) -> Charge:
-        """Returns the most that was spent of any one period of a run, in each measure; None for all periods."""
-        near = {one: charge for one, charge in self.charges.items() if within is None or one.overlaps(within)}
-        found = [spent for run, spent in PeriodSums(near).by_run() if within is None or run.overlaps(within)]
-        return reduce(largest, found, NOTHING)
+        """Returns the most that was spent of any one period of a run, in each measure. None stands for all periods."""
+        near = {named: charge for named, charge in self.charges.items() if within is None or named.overlaps(within)}
+        sums = [spent for run, spent in PeriodSums(near).by_run() if within is None or run.overlaps(within)]
+        return reduce(largest, sums, NOTHING)
 
 
-def largest(one: Charge, other: Charge) -> Charge:
-    """Returns the larger of each measure; there is no pure epsilon once one of them has none."""
-    epsilon = None if one.epsilon is None or other.epsilon is None else max(one.epsilon, other.epsilon)
-    return Charge(epsilon, max(one.rho, other.rho), max(one.delta, other.delta))
+def largest(charge: Charge, other: Charge) -> Charge:
+    """Returns the larger amount in each measure. The result has no pure epsilon if one of the charges has none."""
+    epsilon = None if charge.epsilon is None or other.epsilon is None else max(charge.epsilon, other.epsilon)
+    return Charge(epsilon, max(charge.rho, other.rho), max(charge.delta, other.delta))
 
 
 def for_person(charge: Charge, count: int) -> Charge:
-    """Returns what a charge that names so many periods costs a person with rows in each of them."""
+    """Returns the cost of a charge to a person with rows in each of the `count` periods that it names."""
     if count == 1:
         return charge
     epsilon = None if charge.epsilon is None else count * charge.epsilon
     rho = count * count * charge.rho
-    if epsilon:  # 0 beside a rho says nothing: what an adopted copy misses may have no epsilon
+    if epsilon:  # an epsilon of 0 beside a rho bounds nothing: missing_from may return one for an adopted copy
         rho = min(rho, rho_of_pure(epsilon))
     return Charge(epsilon, rho, UNBOUNDED if charge.delta else ZERO)
 
 
 def require_named(unit_key: str, periods: Periods | None) -> None:
-    """Fail closed unless a charge names periods where its unit has such, and of the unit's own word."""
+    """Fails closed unless a charge names periods with its unit's own word, or none for a unit without periods."""
     if word_of(unit_key) != (None if periods is None else periods.word):
         raise InternalError("a charge and its unit disagree about periods; nothing was charged")
 
 
 def require_proven(charge: Charge, periods: Periods) -> None:
-    """Refuses, under a LIFETIME, what would be added up without an end or without a proof."""
-    one = periods.word.lower()
+    """Refuses a charge under a LIFETIME if its run of periods has no end, or if nothing is proven for a person."""
+    word = periods.word.lower()
     if periods.first == 0 or periods.last == last_number(periods.word):
         raise BudgetRefusal(
-            f"the statement may read rows of {one}s without an end, and LIFETIME adds up what each of them costs",
-            accepted=f"WHERE with the first and the last {one}: comparisons of the column of PER {periods.word} OF .. "
+            f"the statement may read rows of {word}s without an end, and LIFETIME adds up what each of them costs",
+            accepted=f"WHERE with the first and the last {word}: comparisons of the column of PER {periods.word} OF .. "
             "with dates; or GROUP BY that column, with its DOMAIN",
         )
     if charge.delta and periods.count > 1:
         raise BudgetRefusal(
-            f"selected keys over {periods.count} {one}s have no bound for a whole person, which LIFETIME asks for",
-            accepted=f"one {one} at a time, or keys with a DOMAIN",
+            f"selected keys over {periods.count} {word}s have no bound for a whole person, which LIFETIME asks for",
+            accepted=f"one {word} at a time, or keys with a DOMAIN",
         )
 
 
 def require_charge(charge: Charge) -> None:
-    """Refuse a charge that costs nothing, is not exact, or claims more for its epsilon than zCDP gives."""
+    """Refuses a charge that costs nothing, is not exact, or has a rho above epsilon^2/2 beside its pure epsilon."""
     amounts = [charge.rho, charge.delta, *([] if charge.epsilon is None else [charge.epsilon])]
     if not all(isinstance(amount, Fraction) for amount in amounts):
         raise InternalError("a charge must be made of exact rationals")
@@ -121,7 +121,7 @@ def require_charge(charge: Charge) -> None:
 
 
 def require_budget(budget: Budget) -> None:
-    """Refuse a budget that does not hold together: a rho beyond its epsilon and delta, or no amount at all."""
+    """Refuses a budget that does not hold together: a rho beyond its epsilon and delta, or no amount at all."""
     amounts = [budget.delta, budget.delta_keys, *(x for x in (budget.epsilon, budget.rho) if x is not None)]
     if not all(isinstance(amount, Fraction) for amount in amounts):
         raise InternalError("a budget must be made of exact rationals")
@@ -149,9 +149,9 @@ def _rho_allowed(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge) -> None:
-    """Refuse what is more than is left: pure budgets add epsilon, the others rho and the delta of selected keys.
+    """Refuses a charge beyond the room left. Pure budgets add epsilon, the others rho and the delta of selected keys.
 
-    owner: whose budget or share it is, for the message.
+    owner: the name of the budget or the share, for the message.
     """
     if budget is None:
         raise BudgetRefusal(f"there is no {owner}", accepted="CREATE PRIVACY POLICY with a BUDGET by the owner")
@@ -185,7 +185,7 @@ def share_of(budget: Budget | None, allotment: Fraction) -> Budget | None:
 
 
 def require_change(unit_key: str, new: Budget, spent: Charge) -> None:
-    """Refuse a budget below what its unit has spent already, in the measure of the new budget."""
+    """Refuses a budget below the sum that its unit has spent already, in the measure of the new budget."""
     if new.rho is not None:
         _require_at_least("rho", unit_key, new.rho, spent.rho, _as_epsilon(new, spent.rho))
         _require_at_least("delta for keys", unit_key, new.delta_keys, spent.delta)
@@ -218,7 +218,7 @@ def name_of_change(old: Budget | None, new: Budget) -> str:
 
 
 def shown(amount: Fraction, *, up: bool) -> str:
-    """Returns an amount for people, in six digits and never on the wrong side.
+    """Renders an amount for people, in six digits and never on the wrong side: rounded up if `up`, else down.
 
     >>> shown(Fraction(1, 3), up=False), shown(Fraction(1, 3), up=True), shown(Fraction(10), up=True)
     ('0.333333', '0.333334', '10')
@@ -241,7 +241,7 @@ def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, as
         return
     left = max(ZERO, budget - spent)
     accepted = f"{measure} of at most {shown(left, up=False)}" if left else "a budget widened by the owner"
-    if measure == "delta for keys":  # LAPLACE_THRESHOLD spends its whole delta on them
+    if measure == "delta for keys":  # LAPLACE_THRESHOLD spends its whole delta on keys
         accepted += "; GAUSSIAN_THRESHOLD, which takes a part of its delta" if left else ""
         accepted += "; for the owner ALTER PRIVACY POLICY ON .. SET BUDGET (epsilon = .., delta = .., delta_keys = ..)"
     raise BudgetRefusal(
@@ -252,7 +252,7 @@ def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, as
 
 
 def _as_epsilon(budget: Budget, rho: Fraction) -> str:
-    """Converts what was spent to the epsilon that a budget with this delta would need."""
+    """Converts the spent rho to the epsilon that a budget with this delta would need, as a text."""
     delta = budget.delta - budget.delta_keys
     if budget.epsilon is None or delta <= 0 or rho <= 0:
         return ""
@@ -270,10 +270,10 @@ def _require_at_least(measure: str, unit_key: str, new: Fraction, spent: Fractio
 
 
 class LedgerState:
-    """Sums over all verified rows: kept in memory so that a charge never reads the whole ledger.
+    """Sums over all verified rows, kept in memory so that a charge never reads the whole ledger.
 
-    spent, spent_by: by the key of what is charged, which has a unit's periods in it. periods: the same of units by
-    periods, by unit and principal, None for all of them.
+    spent, spent_by: by the charged key, which includes a unit's periods. periods: sums of units by periods, by unit and
+    principal, with None for all principals.
     """
 
     def __init__(self) -> None:
@@ -288,18 +288,18 @@ class LedgerState:
         self._hashes = bytearray(bytes.fromhex(GENESIS))
 
     def hash_at(self, row_id: int) -> str:
-        """Returns the hash of a row that was absorbed; of no row, the beginning of the chain."""
+        """Returns the hash of an absorbed row, or for row 0 the hash that the chain begins with."""
         return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
 
     def absorb(self, row: LedgerRow) -> None:
-        """Add a row that has just been written or verified."""
+        """Adds a row that has just been written or verified."""
         charge = charge_of(row.epsilon, row.rho, row.delta)
-        person = (row.unit_key, row.principal)
+        key = (row.unit_key, row.principal)
         self.spent[row.unit_key] = added(self.spent.get(row.unit_key, NOTHING), charge)
-        self.spent_by[person] = added(self.spent_by.get(person, NOTHING), charge)
+        self.spent_by[key] = added(self.spent_by.get(key, NOTHING), charge)
         unit_key, periods = split_key(row.unit_key)
         word = word_of(row.unit_key)
-        if periods is None and word is not None and charge != NOTHING:  # by a dpduck that knows no periods
+        if periods is None and word is not None and charge != NOTHING:  # written by a version without periods
             periods = every(word)
         if periods is not None:
             for payer in (None, row.principal):
@@ -310,7 +310,7 @@ class LedgerState:
         self.last_id, self.charged_last = row.id, charge != NOTHING
 
     def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of all charges of a unit, or of one principal's; by periods the most of any one."""
+        """Returns the sum of a unit's charges, in all or by one principal. With periods: see PeriodSums.most."""
         sums = self.periods.get((unit_key, principal))
         if sums is not None:
             return sums.most(within)
@@ -319,6 +319,6 @@ class LedgerState:
         return self.spent_by.get((unit_key, principal), NOTHING)
 
     def of_person(self, unit_key: str, principal: str | None = None) -> Charge:
-        """Returns what the charges of a unit by periods cost a person with rows in each of their periods."""
+        """Returns the cost of all charges of a unit by periods to a person with rows in each of their periods."""
         sums = self.periods.get((unit_key, principal))
         return NOTHING if sums is None else sums.person

@@ -1,11 +1,11 @@
-"""How far the ledger has come, as two places outside the store remember it: the secrets file and the witness.
+"""Positions of the ledger's end that two places outside the store remember: the secrets file and the witness.
 
-A charge is committed to the store first, then to the secrets file, then to the witness, and only then answered.
-A crash in between leaves the ledger one valid entry ahead, never more: the next charge first brings both up to date.
-Both also know which charges have no answer yet. A charge is struck off in both before its answer can be seen, so that
-a copy of the store that was taken in between is given none.
-Hence a position that is beyond the ledger's end, that has another hash than the ledger at its own entry, that is more
-than one entry behind, or a witness ahead of the secrets, is an older copy or a second copy: fail closed.
+A charge is committed to the store first, then to the secrets file, then to the witness, and only then answered. A crash
+in between leaves the ledger one valid entry ahead, never more: the next charge first brings both up to date. Both also
+know the charges without an answer. A charge is struck off in both before its answer can be seen. So a copy of the store
+that was taken between charge and answer gets none. Everything fails closed if a position is beyond the ledger's end,
+more than one entry behind, or has another hash than the ledger there. It also fails closed if the witness is ahead of
+the secrets. Each is a sign of an older copy or a second copy.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dpduck.values.privacy import Charge
 
 POSITION = "ledger_position"
 MOST_BEGUN = 1000
-"""Charges without an answer that are kept in mind; older ones are not answered any more."""
+"""The most charges without an answer that are remembered. Older ones are not answered any more."""
 
 Begun = dict[int, int]
-"""The charges that have no answer yet, by entry: how often the answer of each was begun."""
+"""The charges that have no answer yet, by entry: the number of times that the answer of each was begun."""
 
 Change = Callable[[Begun], Begun]
 _COPY = (
@@ -40,7 +40,7 @@ _COPY = (
 
 @dataclass(frozen=True)
 class ChainEnd:
-    """The number and hash of the last entry, what every unit had spent by then, and what was not answered by then."""
+    """End of the chain: number and hash of the last entry, and the units' sums and unanswered charges as of then."""
 
     counter: int
     head: str
@@ -50,19 +50,19 @@ class ChainEnd:
 
 @dataclass(frozen=True)
 class Found:
-    """The texts of both positions as they were read, for the compare-and-swap that follows."""
+    """Texts of both positions as they were read, for the compare-and-swap that follows."""
 
     secrets: bytes | None
     witness: bytes | None
 
 
 def latest(begun: Begun) -> Begun:
-    """Returns the charges without an answer that are kept in mind, in the order of their entries."""
+    """Returns the charges without an answer that are remembered, in the order of their entries."""
     return dict(sorted(begun.items())[-MOST_BEGUN:])
 
 
 def encoded(position: ChainEnd) -> bytes:
-    """Returns a position as one line of JSON with exact texts."""
+    """Encodes a position as one line of JSON with exact texts."""
     spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
     begun = {str(entry): times for entry, times in latest(position.begun).items()}
     fields = {"counter": position.counter, "head": position.head, "spent": spent, "begun": begun}
@@ -70,7 +70,7 @@ def encoded(position: ChainEnd) -> bytes:
 
 
 def decoded(text: bytes | None, where: str) -> ChainEnd:
-    """Returns the position that was encoded; of nothing, the beginning."""
+    """Decodes the text of a position. No text stands for the beginning of the chain."""
     if text is None:
         return ChainEnd(0, GENESIS, {})
     try:
@@ -83,38 +83,38 @@ def decoded(text: bytes | None, where: str) -> ChainEnd:
 
 
 class OutsideCounters:
-    """Both places; a witness is None only where the owner chose to have none, or the store is in memory."""
+    """Positions in both places. A witness is None only if the owner chose to have none, or the store is in memory."""
 
     def __init__(self, secrets: Secrets, witness: Witness | None) -> None:
         self._secrets = secrets
         self._witness = witness
 
     def read(self) -> Found:
-        """Read the witness first: whoever writes them writes the secrets first."""
+        """Reads the witness first: every writer writes the secrets first."""
         witness = None if self._witness is None else self._witness.read()
         return Found(self._secrets.get(POSITION), witness)
 
-    def require_same(self, found: Found, state: LedgerState) -> None:
-        """Fail closed unless both positions lie on this ledger's chain, at its end or one entry before."""
-        secrets = decoded(found.secrets, "secrets file")
+    def require_same(self, texts: Found, state: LedgerState) -> None:
+        """Fails closed unless both positions lie on this ledger's chain, at its end or one entry before."""
+        secrets = decoded(texts.secrets, "secrets file")
         _require_on_chain(secrets, state, "secrets file")
-        if found.witness is None:
+        if texts.witness is None:
             return
-        witness = decoded(found.witness, "witness")
+        witness = decoded(texts.witness, "witness")
         _require_on_chain(witness, state, "witness of this machine")
         if witness.counter > secrets.counter:
             raise StoreError(f"the secrets file is older than the ledger; {_COPY}")
 
-    def spent(self, found: Found) -> list[tuple[str, Charge]]:
-        """Returns what each unit had spent, according to the secrets file and then according to the witness."""
-        places = (decoded(found.secrets, "secrets file"), decoded(found.witness, "witness"))
+    def spent(self, texts: Found) -> list[tuple[str, Charge]]:
+        """Lists the units with their sums according to the secrets file, and then according to the witness."""
+        places = (decoded(texts.secrets, "secrets file"), decoded(texts.witness, "witness"))
         return [amounts for place in places for amounts in place.spent.items()]
 
-    def begun(self, found: Found, state: LedgerState) -> Begun:
-        """Returns the charges that neither place has struck off; a place may not have seen the last entry yet."""
-        places = [decoded(found.secrets, "secrets file")]
+    def begun(self, texts: Found, state: LedgerState) -> Begun:
+        """Returns the charges that neither place has struck off. A place may not have seen the last entry yet."""
+        places = [decoded(texts.secrets, "secrets file")]
         if self._witness is not None:
-            places.append(decoded(found.witness, "witness"))
+            places.append(decoded(texts.witness, "witness"))
         entries = {entry for place in places for entry in place.begun} | (
             {state.last_id} if state.charged_last else set()
         )
@@ -124,17 +124,17 @@ class OutsideCounters:
             if all(entry in place.begun or entry > place.counter for place in places)
         }
 
-    def advance(self, found: Found, state: LedgerState, begun: Begun) -> Found | None:
-        """Bring both to the end of the ledger, and return their texts.
+    def advance(self, texts: Found, state: LedgerState, begun: Begun) -> Found | None:
+        """Moves both positions to the end of the ledger, and returns their texts.
 
-        Return None if another writer came in between.
+        Returns None if another writer came in between.
         """
         text = encoded(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
-        if found.secrets != text and not self._secrets.replace(POSITION, found.secrets, text):
+        if texts.secrets != text and not self._secrets.replace(POSITION, texts.secrets, text):
             return None
         if self._witness is None:
             return Found(text, None)
-        moved = found.witness == text or self._witness.replace(found.witness, text)
+        moved = texts.witness == text or self._witness.replace(texts.witness, text)
         return Found(text, text) if moved else None
 
 
@@ -156,24 +156,24 @@ def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> Non
         )
 
 
-# A machine-wide witness of how far a store's ledger has come, kept away from the store and from its secrets.
+# A machine-wide witness of the end of a store's ledger, kept away from the store and from its secrets.
 #
-# One small file per store identity in a state directory ($DPDUCK_STATE_DIR, $XDG_STATE_HOME/dpduck or
-# ~/.local/state/dpduck). It is replaced as a compare-and-swap under a file lock at every charge.
+# There is one small file per store identity in a state directory ($DPDUCK_STATE_DIR, $XDG_STATE_HOME/dpduck or
+# ~/.local/state/dpduck). It is replaced by a compare-and-swap under a file lock at every charge.
 #
 # Noticed: the store and its secrets file restored together from an older copy, and two processes that charge
-# copies of one store on this machine as this user: the second is refused at the latest at its first charge,
-# before a count runs. Not noticed: copies on different machines or under different users or state
-# directories, since each has a witness of its own; a copy made before this machine saw the store; a witness
-# that was deleted or restored along with the store. A store that comes to a new machine has no witness there
-# yet, and gets one.
+# copies of one store on this machine as this user. The second process is refused at the latest at its first
+# charge, before a count runs. Not noticed: copies on different machines or under different users or state
+# directories, since each has a witness of its own. Not noticed either: a copy made before this machine saw
+# the store, and a witness that was deleted or restored along with the store. A store that comes to a new
+# machine has no witness there yet, and gets one.
 #
-# Without a directory that can be written the store is refused. To do without the witness is a choice that has
-# to be said: DPDUCK_STATE_DIR=none, or no directory given to the ledger.
+# Without a writable directory the store is refused. To do without the witness, the owner must say so:
+# DPDUCK_STATE_DIR=none, or no directory given to the ledger.
 
 
 def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """Returns the folder of witnesses, by the environment; None where the owner chose to have none.
+    """Returns the folder of witnesses according to the environment. None if the owner chose to have none.
 
     >>> state_directory({"XDG_STATE_HOME": "/var/state"}).as_posix()
     '/var/state/dpduck'
@@ -186,7 +186,7 @@ def state_directory(environment: Mapping[str, str]) -> Path | None:
 
 
 class Witness:
-    """The witness of one store."""
+    """Witness of one store."""
 
     def __init__(self, directory: Path, store_id: str, *, steps: Steps = no_step) -> None:
         self._path = directory / f"{store_id}.witness"
@@ -196,7 +196,7 @@ class Witness:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def read(self) -> bytes | None:
-        """Reads what was last written; None where this machine has not seen the store."""
+        """Reads the text that was written last. None if this machine has not seen the store."""
         with _own_errors():
             try:
                 return self._path.read_bytes()
@@ -204,7 +204,7 @@ class Witness:
                 return None
 
     def replace(self, expected: bytes | None, value: bytes) -> bool:
-        """Write the value only if `expected` is still there; on disk when it returns."""
+        """Writes the value only if `expected` is still there. The value is on disk when this returns."""
         with _own_errors(), self._locked():
             if self.read() != expected:
                 return False

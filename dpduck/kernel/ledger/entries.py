@@ -1,8 +1,8 @@
-"""The rows of the ledger as texts, and the keyed hash that chains each of them to the one before.
+"""Rows of the ledger as texts, and the keyed hash that chains each row to the one before.
 
-The hash is HMAC-SHA256 under a key that only the secrets file holds, over every field of the row, the store's
-identity and the previous hash: a row cannot be changed, swapped, removed from the middle or forged without the key.
-That the end of the chain was not cut off is what the counters outside the store are for (see copies).
+The hash is HMAC-SHA256 under a key that only the secrets file holds. It covers every field of the row, the store's
+identity and the previous hash. Without the key, no row can be changed, swapped, removed from the middle or forged
+unnoticed. The counters outside the store are there to notice that the end of the chain was cut off (see copies).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LedgerRow(NamedTuple):
-    """One row of the ledger table as it is stored; amounts are texts "numerator/denominator".
+    """One row of the ledger table as it is stored. Amounts are texts "numerator/denominator".
 
-    at: microseconds since 1970 in UTC. epsilon: None for a release that has no pure guarantee. budget: the budget
-    that this row declares, None for charges.
+    at: microseconds since 1970 in UTC. epsilon: None for a release without a pure guarantee. budget: the budget that
+    this row declares, None for charges.
     """
 
     id: int
@@ -45,7 +45,7 @@ class LedgerRow(NamedTuple):
 
 
 def row_hash(chain_key: bytes, store_id: str, row: LedgerRow) -> str:
-    """Hash every field but the hash itself; lengths in front keep fields from running into each other."""
+    """Hashes every field but the hash itself. Lengths in front keep fields from running into each other."""
     message = b"".join(_marked(field) for field in (store_id, *row[:-1]))
     return hmac.digest(chain_key, message, "sha256").hex()
 
@@ -63,7 +63,7 @@ def sealed(chain_key: bytes, store_id: str, row: LedgerRow) -> LedgerRow:
 
 
 def require_next(chain_key: bytes, store_id: str, row: LedgerRow, last_id: int, last_hash: str) -> None:
-    """Fail closed unless this row is the very one that was written after `last_id`."""
+    """Fails closed unless this row is the very one that was written after `last_id`."""
     if row.id != last_id + 1:
         raise StoreError(
             f"ledger entry {last_id + 1} is missing; accepted: the store as it was last written, or its newest backup"
@@ -74,7 +74,7 @@ def require_next(chain_key: bytes, store_id: str, row: LedgerRow, last_id: int, 
 
 
 def require_untouched(chain_key: bytes, store_id: str, row: LedgerRow) -> None:
-    """Fail closed unless every field of this row is what was written."""
+    """Fails closed unless every field of this row is as it was written."""
     if not hmac.compare_digest(str(row.hash).encode(), row_hash(chain_key, store_id, row).encode()):
         raise _changed(row)
 
@@ -105,7 +105,7 @@ def datetime_of(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-# What the ledger says, as frozen values, and the running state that is rebuilt from its rows.
+# Entries of the ledger as frozen values, and arithmetic of charges.
 
 NOTHING = Charge(epsilon=ZERO, rho=ZERO)
 
@@ -129,14 +129,14 @@ class LedgerEntry:
     hash: str
 
 
-def added(one: Charge, other: Charge) -> Charge:
-    """Adds two charges; there is no pure epsilon once one of them has none."""
-    epsilon = None if one.epsilon is None or other.epsilon is None else one.epsilon + other.epsilon
-    return Charge(epsilon=epsilon, rho=one.rho + other.rho, delta=one.delta + other.delta)
+def added(charge: Charge, other: Charge) -> Charge:
+    """Adds two charges. The sum has no pure epsilon if one of the charges has none."""
+    epsilon = None if charge.epsilon is None or other.epsilon is None else charge.epsilon + other.epsilon
+    return Charge(epsilon=epsilon, rho=charge.rho + other.rho, delta=charge.delta + other.delta)
 
 
 def missing_from(own: Charge, other: Charge) -> Charge:
-    """Returns what has to be added to `own` so that no amount of it is below `other`'s."""
+    """Returns the charge to add to `own` so that none of its amounts is below the amount of `other`."""
     epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
     if other.epsilon is None and own.epsilon is not None:
         epsilon = None
@@ -149,14 +149,14 @@ def amounts_text(charge: Charge) -> tuple[str | None, str, str]:
     return epsilon, rational_text(charge.rho), rational_text(charge.delta)
 
 
-@lru_cache(maxsize=1024)  # prices come again and again: a whole ledger is read in three quarters of the time
+@lru_cache(maxsize=1024)  # the same prices recur: a whole ledger is read in three quarters of the time
 def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
-    """Returns the charge that amounts_text wrote."""
+    """Reads the charge that amounts_text wrote."""
     return Charge(epsilon=None if epsilon is None else Fraction(epsilon), rho=Fraction(rho), delta=Fraction(delta))
 
 
 def budget_text(budget: Budget) -> str:
-    """Returns a budget in one canonical text."""
+    """Writes a budget as one canonical text."""
     return json.dumps(_budget_fields(budget))
 
 
@@ -169,7 +169,7 @@ def _budget_fields(budget: Budget) -> dict[str, object]:
 
 
 def budget_of(text: str) -> Budget:
-    """Returns the budget that budget_text wrote."""
+    """Reads the budget that budget_text wrote."""
     return _budget(json.loads(text))
 
 
@@ -181,7 +181,7 @@ def _budget(fields: dict[str, Any]) -> Budget:
 
 
 def entry_of(row: LedgerRow) -> LedgerEntry:
-    """Returns a row, whose hash has been verified, as a value."""
+    """Converts a row with a verified hash to an entry."""
     charge = charge_of(row.epsilon, row.rho, row.delta)
     budget = None if row.budget is None else budget_of(row.budget)
     amounts = {"epsilon": charge.epsilon, "rho": charge.rho, "delta": charge.delta}

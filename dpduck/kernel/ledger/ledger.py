@@ -1,8 +1,8 @@
 """The ledger: every charge against a privacy unit, durable before the first private count.
 
-The chain of entries in the store is the only truth: budgets and sums are rebuilt from it when it is opened, and every
+The chain of entries in the store is the only truth. Budgets and sums are rebuilt from it when it is opened, and every
 row is verified (entries.py). Nothing is ever taken back: a policy that is dropped and made again, or a wider budget,
-leaves the sum of its unit as it was. What restores and copies are noticed is said in copies.py.
+leaves the sum of its unit unchanged. copies.py says which restores and copies are noticed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dpduck.values.privacy import Budget, Charge
 
 
 class Ledger:
-    """The ledger of one attached store; safe to use from many threads."""
+    """The ledger of one attached store, safe to use from many threads."""
 
     def __init__(self, chain: LedgerChain, secrets: Secrets, steps: Steps) -> None:
         self.secrets = secrets
@@ -60,7 +60,7 @@ class Ledger:
         witness_directory: Path | None,
         steps: Steps = no_step,
     ) -> Ledger:
-        """Open the ledger of an attached store, or begin one; verify all of it, or raise StoreError.
+        """Opens the ledger of an attached store, or begins one. Verifies the whole ledger, or raises StoreError.
 
         secrets_path: None for a store in memory. witness_directory: None to do without (see copies.state_directory).
         """
@@ -80,10 +80,10 @@ class Ledger:
         principal: str,
         statement: str,
     ) -> Ledger:
-        """Open an older copy of a store on the owner's word, and charge what the outside counters know was spent.
+        """Opens an older copy of a store on the owner's word, and charges the sums that only the counters outside know.
 
-        No unit's spent amounts get less than the ledger, the secrets file or the witness say. The chain must be whole.
-        Any other copy of the store is refused from then on. Where nothing is wrong, nothing is recorded.
+        No unit's spent amounts become less than the ledger, the secrets file or the witness say. The chain must be
+        whole. Any other copy of the store is refused from then on. If nothing is wrong, nothing is recorded.
         """
         chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, no_step)
         chain.begin(lost=True)
@@ -105,7 +105,7 @@ class Ledger:
         return required(self.secrets, BOUNDING_KEY)
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
-        """Record a budget for a unit; it never resets what was spent, and is refused below that."""
+        """Records a budget for a unit. It never resets the spent sum, and is refused below that sum."""
         require_budget(budget)
 
         def prepare() -> LedgerRow:
@@ -120,7 +120,7 @@ class Ledger:
             return self._chain.write(prepare)
 
     def last_entry(self) -> int:
-        """Returns the number of the last entry, 0 where there is none: whatever is recorded moves it."""
+        """Returns the number of the last entry, 0 if there is none. Every record moves it."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.last_id
@@ -138,23 +138,23 @@ class Ledger:
             return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of all charges of a unit, or of one principal's; epsilon is None once a release had none.
+        """Returns the sum of a unit's charges, in all or by one principal. Its epsilon is None once a release had none.
 
-        Of a unit by periods: the most of any one period, of a run where that is given.
+        For a unit by periods: the most of any one period, among the periods of `within` if that is given.
         """
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of(unit_key, principal, within)
 
     def spent_by_run(self, unit_key: str, principal: str | None = None) -> list[tuple[Periods, Charge]]:
-        """Runs of periods of a unit in which the same was spent, in order; none for a unit without periods."""
+        """Lists runs of a unit's periods with the same charges, in order, each with its sum. Empty without periods."""
         with self._lock:
             self._chain.read_on()
             sums = self._chain.state.periods.get((unit_key, principal))
             return [] if sums is None else sums.by_run()
 
     def spent_of_person(self, unit_key: str, principal: str | None = None) -> Charge:
-        """Returns what LIFETIME bounds: the cost of all charges of a unit by periods to a person present in each."""
+        """Returns the sum that LIFETIME bounds: the cost of a unit's charges to a person with rows in each period."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of_person(unit_key, principal)
@@ -169,9 +169,9 @@ class Ledger:
         periods: Periods | None = None,
         anew: bool = True,
     ) -> None:
-        """Raise BudgetRefusal if this charge does not fit now; charge nothing.
+        """Raises BudgetRefusal if this charge does not fit now. Charges nothing.
 
-        anew: whether other ledgers of this process are read on first. The charge itself always does.
+        anew: whether new entries of other ledgers of this process are read first. The charge itself always reads them.
         """
         require_charge(charge)
         with self._lock:
@@ -183,10 +183,10 @@ class Ledger:
         self, unit_key: str, table_name: str, charge: Charge, principal: str, statement: str, mechanism: str, *,
         allotment: Fraction | None = None, note: Note | None = None, periods: Periods | None = None,
     ) -> int:  # fmt: skip
-        """Record a charge and return its entry's number; it is on disk, inside and outside the store, by then.
+        """Records a charge and returns its entry's number. By then it is on disk, inside and outside the store.
 
         allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
-        periods: of a unit by periods, those whose rows may be read.
+        periods: for a unit by periods, the run of periods that may be read.
         """
         require_charge(charge)
 
@@ -204,7 +204,7 @@ class Ledger:
     def record(
         self, unit_key: str, table_name: str, principal: str, statement: str, mechanism: str, note: Note | None = None
     ) -> int:
-        """Record what costs nothing, and write with it what belongs to it; on disk, inside and outside, by then."""
+        """Records an entry that costs nothing, and its note. On return it is on disk, inside and outside the store."""
 
         def prepare() -> LedgerRow:
             return self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism)
@@ -213,12 +213,12 @@ class Ledger:
             return self._chain.write(prepare, note)
 
     def times_begun(self, entry_id: int) -> int:
-        """Tells how often the answer of a charge was begun; 0 where it was ended, in any copy of the store."""
+        """Returns how often the answer of a charge was begun: 0 if it was ended, in any copy of the store."""
         with self._lock:
             return self._chain.begun().get(entry_id, 0)
 
     def begin_again(self, entry_id: int) -> None:
-        """Record outside the store that the answer of a charge is begun once more; StoreError where it was ended."""
+        """Records outside the store that the answer of a charge is begun again. Raises StoreError if it was ended."""
 
         def counted(begun: Begun) -> Begun:
             return {**begun, entry_id: _still_begun(begun, entry_id) + 1}
@@ -227,9 +227,9 @@ class Ledger:
             self._chain.settle(counted)
 
     def end(self, entry_id: int, size: int = 0) -> None:
-        """Record outside the store that a charge has its answer, before that is seen; StoreError where it had one.
+        """Records outside the store that a charge is answered, before the answer is seen. StoreError if it already was.
 
-        size: of the answer in bytes; it stays without one where there is no room for it.
+        size: bytes of the answer. Without room for them, the charge stays without an answer.
         """
 
         def ended(begun: Begun) -> Begun:
@@ -250,14 +250,14 @@ class Ledger:
         return self._chain.entry(entry_id)
 
     def verify(self) -> None:
-        """Read the whole chain again; StoreError names the first entry that is not what was written."""
+        """Reads the whole chain again. StoreError names the first entry that is not as it was written."""
         with self._lock:
             self._chain.verify()
 
     def _require_room(
         self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, periods: Periods | None
     ) -> None:
-        """Refuses a charge beyond the budget or a principal's share of it, in any of its periods, or of LIFETIME."""
+        """Refuses a charge beyond the budget or a principal's share, in any of its periods, or beyond a LIFETIME."""
         require_named(unit_key, periods)
         state = self._chain.state
         budget, owner = state.budgets.get(unit_key), f"budget of {unit_key}"
@@ -266,14 +266,14 @@ class Ledger:
             if principal is None:
                 raise InternalError("an allotment belongs to a principal")
             limits.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
-        for whose, limit, who in limits:
+        for name, limit, who in limits:
             lifetime = None if limit is None or periods is None else limit.lifetime
             if lifetime is not None and periods is not None:
                 require_proven(charge, periods)
-            require_room(whose, limit, state.of(unit_key, who, periods), charge)
+            require_room(name, limit, state.of(unit_key, who, periods), charge)
             if lifetime is not None and periods is not None:
                 spent, asked = state.of_person(unit_key, who), for_person(charge, periods.count)
-                require_room(f"LIFETIME in the {whose}", lifetime, spent, asked)
+                require_room(f"LIFETIME in the {name}", lifetime, spent, asked)
 
 
 def _still_begun(begun: Begun, entry_id: int) -> int:
@@ -288,16 +288,16 @@ def _still_begun(begun: Begun, entry_id: int) -> int:
 def _assemble(
     open_cursor: OpenCursor, store: str, secrets_path: Path | None, witness_directory: Path | None, steps: Steps
 ) -> tuple[LedgerChain, Secrets]:
-    """Find the tables and find or make the secrets; nothing is verified yet but that they belong together."""
+    """Finds the tables and finds or makes the secrets. Verifies only that they belong together."""
     table = LedgerTable(open_cursor, store)
-    known = table.store_id()
+    store_id = table.store_id()
     secrets: Secrets
     if secrets_path is None:
         secrets = SecretsInMemory()
     else:
-        secrets = SecretsFile.open(secrets_path, create=known is None, steps=steps)
+        secrets = SecretsFile.open(secrets_path, create=store_id is None, steps=steps)
     identity = required(secrets, STORE_ID).decode()
-    if known not in (None, identity):
+    if store_id not in (None, identity):
         raise StoreError(
             "the secrets do not belong to this store; accepted: the file <name>_secrets that was made with it"
         )

@@ -1,9 +1,9 @@
 """The secrets file beside the store: keys and state that must never be attached, served or published.
 
-A small SQLite file, readable by its owner only from the moment it exists, synchronised to disk at every change.
-It holds the store's identity, the key of the ledger's hash chain, the key of the order in which a unit's rows are
-kept, and the ledger's position; others may keep their own secret state in it by name (tokens, sessions).
-A store in memory has its secrets in memory. One connection per call: nothing is left open, and any thread may call.
+It is a small SQLite file. Only its owner can read it, from the moment it exists. Every change is synchronised to disk.
+It holds the store's identity, the ledger's position, and two keys: of the ledger's hash chain, and of the order in
+which a unit's rows are kept. Other modules may keep secret state of their own in it by name (tokens, sessions). A store
+in memory has its secrets in memory. Each call has its own connection: nothing is left open, and any thread may call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Steps = Callable[[str], None]
 
 
 def no_step(_name: str) -> None:
-    """Does nothing, as the default hook: tests put a crash in its place."""
+    """Does nothing: the default hook. Tests put a crash in its place."""
 
 
 class Secrets(Protocol):
@@ -36,12 +36,12 @@ class Secrets(Protocol):
     def put(self, name: str, value: bytes) -> None: ...
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
-        """Put the value only if the present one is `expected` (None: absent); durable when it returns."""
+        """Puts the value only if the present one is `expected` (None: absent). It is durable when this returns."""
         ...
 
 
 def first_values() -> dict[str, bytes]:
-    """Draws the secrets that a new store begins with, from the operating system's entropy."""
+    """Draws the secrets of a new store from the operating system's entropy."""
     return {
         STORE_ID: secrets.token_hex(16).encode(),
         CHAIN_KEY: secrets.token_bytes(32),
@@ -50,7 +50,7 @@ def first_values() -> dict[str, bytes]:
 
 
 def required(secrets: Secrets, name: str) -> bytes:
-    """Returns a value that every store has."""
+    """Returns a value that every store has. Raises StoreError if it is missing."""
     value = secrets.get(name)
     if value is None:
         raise StoreError("the secrets file is not complete; accepted: the file that was made with the store")
@@ -66,11 +66,11 @@ _WHY = {
     "SQLITE_NOTADB": "it is no secrets file",
     "SQLITE_BUSY": "another process holds it",
 }
-"""What SQLite's names of errors say; none quotes what the file holds."""
+"""Reasons by SQLite's names of errors. None quotes the content of the file."""
 
 
 class SecretsInMemory:
-    """The secrets of a store in memory; they end with the process, as the store does."""
+    """The secrets of a store in memory. They end with the process, as the store does."""
 
     def __init__(self) -> None:
         self._values = first_values()
@@ -100,7 +100,7 @@ class SecretsFile:
 
     @classmethod
     def open(cls, path: Path, *, create: bool, steps: Steps = no_step) -> SecretsFile:
-        """Open the file, or make it where `create` says so; a half-made file is finished."""
+        """Opens the file. With `create`, makes it or finishes a half-made one."""
         if create:
             _create_private(path)
         elif not path.exists():
@@ -134,7 +134,7 @@ class SecretsFile:
             return True
 
     def _fill(self) -> None:
-        """Make the table and the first values in one transaction, unless they are there."""
+        """Makes the table and the first values in one transaction, unless they are there."""
         with self._transaction() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
@@ -154,7 +154,7 @@ class SecretsFile:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Lends a connection whose commits are on disk when they return (synchronous = EXTRA: its directory too)."""
+        """Lends a connection. Its commits are on disk when they return (synchronous = EXTRA: its directory too)."""
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=rw"  # never creates: creation sets the permissions
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=300)) as connection:
@@ -169,7 +169,7 @@ class SecretsFile:
 
 
 def _create_private(path: Path) -> None:
-    """Make an empty file that only its owner can read; leave one that is there alone."""
+    """Makes an empty file that only its owner can read. Leaves an existing file alone."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except FileExistsError:
@@ -184,7 +184,7 @@ def _create_private(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Put a directory's entries on disk."""
+    """Puts a directory's entries on disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Reading and writing the ledger's chain so that the store and the counters outside it never part.
+"""The ledger's chain of rows, read and written so that the store and the counters outside it never part.
 
 Nothing here knows of budgets. The caller holds a lock: one thread at a time.
 """
@@ -36,14 +36,14 @@ from dpduck.values.privacy import Budget, Charge
 from dpduck.values.quoting import quote_text, written_values
 
 ROOM = 2**20
-"""Bytes that must be free where the store is before anything is recorded in it."""
+"""Free bytes that the disk of the store must have before anything is recorded."""
 
 _ATTEMPTS = 100  # several ledgers on one store in one process may take each other's numbers
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The outside counters as this ledger left them. found: their texts. last_id, begun: what these say."""
+    """The outside counters as this ledger left them. found: their texts. last_id, begun: their decoded values."""
 
     found: Found | None
     last_id: int
@@ -56,7 +56,7 @@ class LedgerChain:
     def __init__(
         self, table: LedgerTable, secrets: Secrets, witness: Witness | None, steps: Steps, folder: Path | None = None
     ) -> None:
-        """folder: of the store's files, None for a store in memory."""
+        """Begins with an empty state. folder: the folder of the store's files, None for a store in memory."""
         self.state = LedgerState()
         self.store = table.store
         self._folder = folder
@@ -68,49 +68,49 @@ class LedgerChain:
         self._chain_key = required(secrets, CHAIN_KEY)
 
     def begin(self, *, lost: bool = False) -> None:
-        """Make the tables of a new store; `lost`: even if its secrets say that it had entries once."""
+        """Makes the tables of a new store. `lost` does so even if its secrets say that it had entries once."""
         if self._table.store_id() is None:
             if not lost:
                 self._outside.require_same(self._outside.read(), self.state)
             self._table.create(self._store_id)
 
     def begun(self) -> Begun:
-        """Returns the charges that have no answer yet, according to every place."""
+        """Settles the chain. Returns the charges that have no answer yet, according to every place."""
         self.settle()
         return self._seen.begun
 
     def settle(self, change: Change = dict) -> None:
-        """Bring the running state to the chain's end, require the outside counters to agree, and move them there.
+        """Brings the running state to the chain's end, requires the outside counters to agree, and moves them there.
 
-        change: of what they know of charges without an answer.
+        change: function of the remembered charges without an answer. It returns the charges to remember from now on.
         """
         for _ in range(_ATTEMPTS):
-            found = self._outside.read()  # before the store: whoever writes them has written the store
+            texts = self._outside.read()  # before the store: each writer writes the store first
             self.read_on()
-            if found == self._seen.found and self.state.last_id == self._seen.last_id:
+            if texts == self._seen.found and self.state.last_id == self._seen.last_id:
                 begun = self._seen.begun  # as this ledger left them: nothing is decoded and compared again
             else:
                 try:
-                    self._outside.require_same(found, self.state)
+                    self._outside.require_same(texts, self.state)
                 except StoreError:
-                    if self._outside.read() == found:
+                    if self._outside.read() == texts:
                         raise
                     continue  # another ledger of this process wrote in between
-                begun = self._outside.begun(found, self.state)
-            if self._advance(found, change(begun)):
+                begun = self._outside.begun(texts, self.state)
+            if self._advance(texts, change(begun)):
                 return
         raise _crowded()
 
-    def _advance(self, found: Found, begun: Begun) -> bool:
-        """Move the outside counters here from their last texts. Return False if another writer came in between."""
-        moved = self._outside.advance(found, self.state, begun)
+    def _advance(self, texts: Found, begun: Begun) -> bool:
+        """Moves the outside counters here from their last texts. Returns False if another writer came in between."""
+        moved = self._outside.advance(texts, self.state, begun)
         if moved is None:
             return False
         self._seen = _Seen(moved, self.state.last_id, latest(begun))
         return True
 
     def read_on(self) -> None:
-        """Absorb what was written since, and require the last entry known to be there still."""
+        """Absorbs the rows that were written since, and requires the last absorbed entry to be there still."""
         last_id = self.state.last_id
         rows = iter(self._table.rows_from(last_id))
         if last_id:
@@ -122,9 +122,9 @@ class LedgerChain:
         self._absorb(self.state, rows)
 
     def write(self, prepare: Callable[[], LedgerRow], note: Note | None = None) -> int:
-        """Append the row that `prepare` makes of the settled state; on disk, inside and outside, when it returns.
+        """Appends the row that `prepare` makes of the settled state. On return it is on disk, inside and outside.
 
-        note: writes what belongs to the entry into the store, in the same transaction.
+        note: writes the data that belong to the entry into the store, in the same transaction.
         """
         for _ in range(_ATTEMPTS):
             self.settle()
@@ -142,10 +142,10 @@ class LedgerChain:
         raise _crowded()
 
     def _count_on(self, row: LedgerRow) -> None:
-        """Absorb the row that was just committed, and move the outside counters from where `settle` left them.
+        """Absorbs the row that was just committed, and moves the outside counters from where `settle` left them.
 
-        The row is not read again: it follows the chain's end, and no other row can have its number. Where another
-        ledger of this process moved the counters meanwhile, all is read.
+        The row is not read again: it follows the chain's end, and no other row can have its number. If another ledger
+        of this process moved the counters meanwhile, everything is read.
         """
         before = self._seen
         self._absorb(self.state, [row])
@@ -154,17 +154,17 @@ class LedgerChain:
             self.settle()
 
     def adopt(self, principal: str, statement: str) -> None:
-        """Charge every unit what the outside counters know beyond this chain, and move the counters here."""
-        found = self._outside.read()
-        known = self._outside.spent(found)
+        """Charges every unit the excess of the outside counters over this chain, and moves the counters here."""
+        texts = self._outside.read()
+        sums = self._outside.spent(texts)
         self._table.append(self.row("", "", NOTHING, principal, statement, "adopted an older copy"))
         self.read_on()
-        for unit_key, amounts in known:
+        for unit_key, amounts in sums:
             missing = missing_from(self.state.spent.get(unit_key, NOTHING), amounts)
             if missing != NOTHING:
                 self._table.append(self.row(unit_key, "", missing, principal, statement, "adopted charges"))
                 self.read_on()
-        if not self._advance(found, {}):  # what had no answer there is not answered here
+        if not self._advance(texts, {}):  # charges without an answer there are not answered here
             raise _crowded()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
@@ -184,7 +184,7 @@ class LedgerChain:
         return entry_of(row)
 
     def verify(self) -> None:
-        """Read the whole chain again; StoreError names the first entry that is not what was written."""
+        """Reads the whole chain again. StoreError names the first entry that is not as it was written."""
         state = LedgerState()
         self._absorb(state, self._table.rows())
         self.settle()
@@ -201,7 +201,7 @@ class LedgerChain:
         mechanism: str,
         budget: Budget | None = None,
     ) -> LedgerRow:
-        """Returns the next row of the chain."""
+        """Builds the next row of the chain."""
         last_id, at = self.state.last_id, microseconds_of(datetime.now(UTC))
         declared, previous = None if budget is None else budget_text(budget), self.state.hash_at(last_id)
         texts = (principal, unit_key, table_name, statement, mechanism, *amounts_text(charge))
@@ -209,12 +209,12 @@ class LedgerChain:
         return sealed(self._chain_key, self._store_id, row)
 
     def require_disk(self, size: int = 0) -> None:
-        """Refuses to begin what a full disk would end half-way: charged, and not answered. size: of what is stored."""
+        """Refuses to begin work that a full disk would end half-way: charged, not answered. size: bytes to store."""
         if self._folder is None:
             return
         with suppress(OSError, AttributeError):
-            found = os.statvfs(self._folder)
-            if found.f_bavail * found.f_frsize < ROOM + size:
+            disk = os.statvfs(self._folder)
+            if disk.f_bavail * disk.f_frsize < ROOM + size:
                 raise StoreError(
                     "the disk of the store is full; nothing is charged and nothing is answered; "
                     f"accepted: the same when more than {ROOM // 2**20} MiB are free there"
@@ -233,7 +233,7 @@ def _crowded() -> StoreError:
 # The ledger's two tables in the attached store, and the few statements that read and write them.
 #
 # <store>.dpduck.ledger_identity: one row, the identity that ties the store to its secrets file.
-# <store>.dpduck.ledger_entries: the chain; budgets are entries too, so there is no table of budgets that
+# <store>.dpduck.ledger_entries: the chain. Budgets are entries too, so there is no table of budgets that
 # could differ.
 
 OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
@@ -245,11 +245,11 @@ _BATCH = 10_000
 
 
 class TakenError(Exception):
-    """Another ledger object on the same store wrote this entry's number first: read on, and try again."""
+    """Failure: another ledger object on the same store wrote this entry's number first. Read on, and try again."""
 
 
 class LedgerTable:
-    """The ledger's tables in one attached store; every call uses a cursor of its own and leaves it closed."""
+    """The ledger's tables in one attached store. Every call uses a cursor of its own and closes it."""
 
     def __init__(self, open_cursor: OpenCursor, store: str) -> None:
         self._open_cursor = open_cursor
@@ -258,7 +258,7 @@ class LedgerTable:
         self._schema = f'"{quoted}".dpduck'
 
     def store_id(self) -> str | None:
-        """Returns the identity of the store; None where there is no ledger yet."""
+        """Returns the identity of the store. None if there is no ledger yet."""
         with _own_errors("read"), closing(self._open_cursor()) as cursor:
             try:
                 row = cursor.execute(f"SELECT store_id FROM {self._schema}.ledger_identity").fetchone()
@@ -269,7 +269,7 @@ class LedgerTable:
         return str(row[0])
 
     def create(self, store_id: str) -> None:
-        """Make both tables and the identity in one transaction."""
+        """Makes both tables and the identity in one transaction."""
         with _own_errors("created"), closing(self._open_cursor()) as cursor:
             cursor.execute("BEGIN")
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
@@ -285,7 +285,7 @@ class LedgerTable:
             cursor.execute("COMMIT")
 
     def rows(self, condition: str = "", *values: object, in_order: bool = True) -> Iterator[LedgerRow]:
-        """Yields the rows that meet a condition. in_order: of their entries, where there may be several."""
+        """Yields the rows that meet a condition. in_order: whether several rows are sorted by id."""
         order = "ORDER BY id" if in_order else ""
         query = f"SELECT {_COLUMNS} FROM {self._schema}.ledger_entries {condition} {order}"
         with _own_errors("read"), closing(self._open_cursor()) as cursor:
@@ -296,7 +296,7 @@ class LedgerTable:
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
         """Yields every row from this id on, in order.
 
-        After the first one few are new: to sort them here takes half the time.
+        After the first read few rows are new. Sorting them here takes half the time.
         """
         if first_id:
             yield from sorted(self.rows(f"WHERE id >= {int(first_id)}", in_order=False), key=lambda row: row.id)
@@ -304,7 +304,7 @@ class LedgerTable:
             yield from self.rows()
 
     def append(self, row: LedgerRow, note: Note | None = None) -> None:
-        """Commit one row; it is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""
+        """Commits one row. It is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""
         marks, values = written_values([row.id, datetime_of(row.at).isoformat(" "), *row[2:]])
         with _own_errors("written"), closing(self._open_cursor()) as cursor:
             try:
@@ -314,7 +314,7 @@ class LedgerTable:
                     note(cursor, row.id)
                 cursor.execute("COMMIT")
             except (duckdb.ConstraintException, duckdb.TransactionException) as error:
-                if "rite file" in str(error):  # a commit that the disk did not take is one of these, too
+                if "rite file" in str(error):  # a commit that fails on the disk raises one of these, too
                     raise StoreError(
                         "the ledger cannot be written to disk; nothing is answered; "
                         "accepted: the same when there is room, and the store is writable"
@@ -324,7 +324,7 @@ class LedgerTable:
 
 @contextmanager
 def _own_errors(what: str) -> Iterator[None]:
-    """Turn DuckDB's errors into a StoreError without DuckDB's text, which may quote rows."""
+    """Turns DuckDB's errors into a StoreError without DuckDB's text, which may quote rows."""
     try:
         yield
     except duckdb.Error as error:

@@ -1,9 +1,9 @@
 """Exact binomial draws for any number of trials and any probability that can be bounded ever more tightly.
 
-Inversion over the integers in the order mode, mode + 1, .., then mode - 1, ..: weights relative to the mode's follow
-from w(k + 1)/w(k) = (N - k)/(k + 1) p/(1 - p), kept as lower and upper bounds in integers. The uniform is drawn lazily:
-64 bits settle nearly every draw, a tie draws more bits and computes tighter bounds. About 24 standard deviations of
-weights are computed, whatever N is: first in floats, which decide unless U is close to a step, then in integers.
+Inversion runs over the integers in the order mode, mode + 1, .., then mode - 1, ... Weights relative to the mode's
+follow from w(k + 1)/w(k) = (N - k)/(k + 1) p/(1 - p). Lower and upper bounds are kept in integers. The uniform is drawn
+lazily: 64 bits settle nearly every draw, and a tie draws more bits and computes tighter bounds. About 24 standard
+deviations of weights are computed, whatever N is. Floats decide unless U is close to a step. Then integers decide.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from dpduck.kernel.noise.entropy import Entropy, LazyUniform
 from dpduck.values.arrays import FloatArray
 
 MOST_STEPS = 1 << 16
-"""Weights on one side that are computed in floats."""
+"""The most weights on one side that are computed in floats."""
 
 SLACK = 2.0**-30
-"""Of the distribution function in floats: see `_in_floats`."""
+"""Relative slack of the distribution function in floats (see `_in_floats`)."""
 
 Probability = Callable[[int], Bounds]
-"""From a precision in bits to bounds on the probability, relatively that close where it is not tiny."""
+"""Function from bits to bounds on the probability, with that relative precision unless the probability is tiny."""
 
 
 def binomial(trials: int, probability: Probability, entropy: Entropy) -> int:
-    """Returns the number of successes in `trials` independent trials, exactly."""
+    """Draws the number of successes in `trials` independent trials, exactly."""
     if trials < 0:
         raise ValueError("the number of trials must not be negative")
     if trials == 0:
         return 0
     uniform = LazyUniform(0, 0, entropy)
     uniform.extend(64)
-    found = _in_floats(trials, probability(128), uniform)
-    if found is not None:
-        return found
+    successes = _in_floats(trials, probability(128), uniform)
+    if successes is not None:
+        return successes
     while True:
-        found = _inverted(trials, probability(uniform.bits + 64), uniform)
-        if found is not None:
-            return found
+        successes = _inverted(trials, probability(uniform.bits + 64), uniform)
+        if successes is not None:
+            return successes
         uniform.extend(uniform.bits)
 
 
 def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
-    """Finds what `_inverted` finds, in floats; None where they leave a doubt.
+    """Returns the value that `_inverted` finds, computed in floats. None if the floats leave a doubt.
 
-    Proof, u = 2**-53: the odds are within 2 u relatively (the bounds differ by 2**-80 of p and of 1 - p), N - k and k
-    are within 2 u (N below 2**53, or k at most N/2), so that a ratio is within 8 u, a product of MOST_STEPS = 2**16
-    within 9 * 2**16 u, sums of positive terms within 2**17 u more. S(i)/Z and U Z are then within 2 * 11 * 2**16 u,
-    below 2**-32 of Z, and what is left out within 2**-40.
+    Proof. Let u = 2**-53. The relative error of the odds is within 2 u, since the bounds differ by 2**-80 of p
+    and of 1 - p. N - k and k are within 2 u (N below 2**53, or k at most N/2). So a ratio is within 8 u, and a product
+    of MOST_STEPS = 2**16 ratios within 9 * 2**16 u. Sums of positive terms are within 2**17 u more. Then S(i)/Z and
+    U Z are within 2 * 11 * 2**16 u, below 2**-32 of Z. The omitted weights are within 2**-40 of Z.
     """
     low, high = bounds
     if low == 1:
@@ -69,7 +69,7 @@ def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
     odds = float(low / (1 - low))
     up, down = (np.arange(min(steps, length), dtype=np.float64) for length in (trials - mode, mode))
     above: FloatArray = np.cumprod((float(trials) - (mode + up)) / (mode + 1 + up) * odds, dtype=np.float64)
-    # Without odds the mode is 0, and nothing is below it.
+    # If the odds are 0, the mode is 0, and nothing is below it.
     below: FloatArray = np.cumprod((mode - down) / (float(trials) - mode + 1 + down) / (odds or 1.0), dtype=np.float64)
     if _leaves_out(above, trials - mode) or _leaves_out(below, mode):
         return None
@@ -82,7 +82,7 @@ def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
 
 
 def _leaves_out(weights: FloatArray, length: int) -> bool:
-    """Tells whether the weights after these, less than a geometric series with the last two's ratio, matter."""
+    """Tells whether the weights after these matter. They are below a geometric series with the last two's ratio."""
     if len(weights) == length:
         return False
     last, before = float(weights[-1]), float(weights[-2])
@@ -90,7 +90,7 @@ def _leaves_out(weights: FloatArray, length: int) -> bool:
 
 
 def _inverted(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
-    """Returns the value at which the distribution function passes U; None where the bounds do not say."""
+    """Returns the value at which the distribution function passes U. None if the bounds do not decide."""
     if bounds[0] == 1:
         return trials
     if bounds[1] == 1:
@@ -99,11 +99,11 @@ def _inverted(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
     odds = bounds[0] / (1 - bounds[0]), bounds[1] / (1 - bounds[1])
     precision = uniform.bits + 32
     above = _weights(trials, mode, odds, precision, upwards=True)
-    # Downwards there is nothing from 0, which is the mode wherever the lower bound on the odds is 0.
+    # Nothing is below 0, which is the mode wherever the lower bound on the odds is 0.
     below = _weights(trials, mode, odds, precision, upwards=False) if mode else ([], [], 0)
-    one = 1 << precision
-    lows = list(accumulate(chain((one,), above[0], below[0])))
-    highs = list(accumulate(chain((one,), above[1], below[1])))
+    unit = 1 << precision
+    lows = list(accumulate(chain((unit,), above[0], below[0])))
+    highs = list(accumulate(chain((unit,), above[1], below[1])))
     rest = above[2] + below[2]
     # F(i) = S(i)/Z with S(i) in [lows, highs] and Z in [lows[-1], highs[-1] + rest]; U 2**bits is in [value, value + 1)
     whole = highs[-1] + rest
@@ -117,7 +117,7 @@ def _inverted(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
 def _weights(
     trials: int, mode: int, odds: tuple[Fraction, Fraction], precision: int, *, upwards: bool
 ) -> tuple[list[int], list[int], int]:
-    """Returns lower and upper bounds on the weights beyond the mode on one side, and on the sum of the others."""
+    """Bounds each weight on one side of the mode from below and above, and the sum of omitted weights from above."""
     low_step, high_step = odds if upwards else (1 / odds[1], 1 / odds[0])
     shift = precision + max(0, high_step.denominator.bit_length() - high_step.numerator.bit_length())
     low_rate = (low_step.numerator << shift) // low_step.denominator

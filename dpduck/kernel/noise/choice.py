@@ -1,8 +1,8 @@
 """Exact private choices among scored candidates: no floating softmax decides anything.
 
-Scores are integers. One row of a privacy unit may move each of them by `sensitivity`, in either direction, so that
-rate = epsilon / (2 sensitivity) gives epsilon-differential privacy to both mechanisms below. The exponential mechanism
-also is (epsilon^2 / 8)-zCDP, because the range of its privacy loss is epsilon (Cesar and Rogers 2021); permute-and-flip
+Scores are integers. One privacy unit moves each score by at most `sensitivity`, in either direction. So both mechanisms
+below are epsilon-differentially private with rate = epsilon / (2 sensitivity). The exponential mechanism also is
+(epsilon^2 / 8)-zCDP, because the range of its privacy loss is epsilon (Cesar and Rogers 2021). Permute-and-flip
 (McKenna and Sheldon 2020) is never worse at equal pure epsilon, but has no such bound.
 """
 
@@ -27,9 +27,9 @@ BLOCK = 1 << 16
 
 
 def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """Returns the exponential mechanism: candidate i with probability proportional to exp(rate * scores[i]), exactly.
+    """Draws candidate i with probability proportional to exp(rate * scores[i]), exactly: the exponential mechanism.
 
-    Uniform proposals, each accepted with probability exp(-rate * (best - score)), until one is.
+    It draws uniform proposals and accepts each with probability exp(-rate * (best - score)), until one is accepted.
     """
     gaps = _gaps(scores)
     count = min(max(len(gaps), 64), BLOCK)
@@ -41,16 +41,16 @@ def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -
 
 
 def permute_and_flip(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """Returns the first candidate in uniform order whose coin, of chance exp(-rate (best - score)), shows heads."""
+    """Returns the first candidate in uniform order with heads on its coin of chance exp(-rate (best - score))."""
     gaps = _gaps(scores)
     order = uniform_order(len(gaps), entropy)
     return int(order[np.argmax(flips(gaps[order], rate, entropy))])  # the best candidate's coin always shows heads
 
 
 def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """Returns independent coins, heads with probability exp(-rate * gaps[i]), exactly; gaps from 0 to 2**61.
+    """Flips independent coins, heads with probability exp(-rate * gaps[i]), exactly. The gaps are from 0 to 2**61.
 
-    The exponent lies between two neighbours of a table of proven bounds; a draw between their bounds goes to integers.
+    The exponent lies between two neighbours of a table of proven bounds. Integers decide a draw between their bounds.
     """
     lower, upper = _table()
     exponents = gaps.astype(np.float64) * float(rate) * STEPS
@@ -66,7 +66,7 @@ def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bo
 
 
 def uniform_order(count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns a uniform permutation: the order of distinct random words; where two are equal, all are drawn again."""
+    """Draws a uniform permutation: the order of distinct random words. If two words are equal, all are drawn again."""
     while True:
         words = words64(entropy, count)
         order: NDArray[np.int64] = np.argsort(words, kind="stable").astype(np.int64)
@@ -86,7 +86,7 @@ def _gaps(scores: IntegerArray) -> IntegerArray:
 
 @cache
 def _table() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Returns for j = 0..LAST: a lower bound on 2**64 exp(-j/STEPS), and an upper bound on it less 1."""
+    """Returns for j = 0..LAST a lower bound on 2**64 exp(-j/STEPS), and an upper bound on 2**64 exp(-j/STEPS) - 1."""
     bounds = [exp_minus(Fraction(step, STEPS), 128) for step in range(LAST + 1)]
     lower = [min(low >> 64, (1 << 64) - 1) for low, _ in bounds]
     upper = [min(high >> 64, (1 << 64) - 1) for _, high in bounds]

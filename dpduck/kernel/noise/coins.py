@@ -1,7 +1,7 @@
-"""Rigorous bounds in Python integers on exp(-x) and on sums of it: the only place where probabilities are computed.
+"""Rigorous bounds in Python integers on exp(-x) and on its sums: the only place where probabilities are computed.
 
 An interval (low, high) at `precision` bits means low <= 2**precision * truth <= high. Lower ends are rounded down,
-upper ends up, so every statement that follows from an interval is a theorem and never an approximation.
+upper ends up. So every statement that follows from an interval is a theorem and never an approximation.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Interval = tuple[int, int]
 
 
 def exp_minus(exponent: Fraction, precision: int) -> Interval:
-    """Bounds on exp(-exponent) for a rational exponent >= 0.
+    """Bounds exp(-exponent) for a rational exponent >= 0.
 
-    With y = exponent / 2**halvings <= 1/2: exp(-y) by its alternating series, then squared `halvings` times.
-    high - low <= 2: the series leaves an interval of at most 4 working + 10 units (each term is at most half the one
-    before), a squaring at most doubles it and adds 2, and 2 halvings + 32 extra bits are dropped at the end.
+    With y = exponent / 2**halvings <= 1/2, exp(-y) comes from its alternating series. Then it is squared `halvings`
+    times. Proof of high - low <= 2: the series leaves at most 4 working + 10 units, since each term is at most half the
+    one before. A squaring at most doubles the interval and adds 2. At the end 2 halvings + 32 extra bits are dropped.
     """
     if exponent == 0:
         return 1 << precision, 1 << precision
@@ -40,11 +40,11 @@ def exp_minus(exponent: Fraction, precision: int) -> Interval:
 
 
 def _exp_minus_small(argument: int, working: int) -> Interval:
-    """Bounds on exp(-y) for y in [argument, argument + 1] / 2**working, y <= 1/2, at `working` bits.
+    """Bounds exp(-y) for y in [argument, argument + 1] / 2**working, y <= 1/2, at `working` bits.
 
     A term is the one before times y/n, rounded down: its error e_n <= e_{n-1}/2 + 1 <= 2 units. So the sum of N terms
-    is off by at most 2 N, the alternating remainder by less than the first term left out (computed as 0, hence at most
-    2), the argument's own rounding by at most 1 (the slope of exp(-y) is at most 1).
+    is off by at most 2 N. The alternating remainder is less than the first term left out (computed as 0, hence at most
+    2). The argument's own rounding adds at most 1 (the slope of exp(-y) is at most 1).
     """
     term = total = 1 << working
     count = 0
@@ -60,31 +60,31 @@ def _exp_minus_small(argument: int, working: int) -> Interval:
 class DiscreteLaw:
     """The law on the integers with P(k) proportional to exp(-x(|k|)), x(a) = linear a + quadratic a^2.
 
-    linear = 1/scale: discrete Laplace. quadratic = 1/(2 sigma^2): discrete Gaussian. Exact rationals.
+    linear = 1/scale for discrete Laplace, quadratic = 1/(2 sigma^2) for discrete Gaussian. Both are exact rationals.
     """
 
     linear: Fraction
     quadratic: Fraction
 
     def exponent(self, magnitude: int) -> Fraction:
-        """x(magnitude)."""
+        """Returns x(magnitude)."""
         return magnitude * (self.linear + self.quadratic * magnitude)
 
     def rise(self, near: NDArray[np.float64], far: NDArray[np.float64]) -> NDArray[np.float64]:
-        """x(far) - x(near) in floats, for integers below 2**52: relative error below 6 * 2**-53.
+        """Returns x(far) - x(near) in floats, for integers below 2**52: relative error below 6 * 2**-53.
 
-        No cancellation: the difference and the sum of the integers are exact, and the two terms are not negative.
+        Nothing cancels: the difference and the sum of the integers are exact, and the two terms are not negative.
         """
         slope: NDArray[np.float64] = float(self.linear) + float(self.quadratic) * (far + near)
         return (far - near) * slope
 
     def weights(self, start: int, step: int, precision: int) -> Iterator[int]:
-        """Yields lower bounds on w(q) = exp(-x(start + q step)), q = 0, 1, ...; short by at most 4 (q + 1)^2 units.
+        """Yields lower bounds on w(q) = exp(-x(start + q step)), q = 0, 1, .., each short by at most 4 (q + 1)^2 units.
 
-        x is quadratic in q, so the ratio w(q + 1)/w(q) changes by the constant factor exp(-2 quadratic step^2): one or
-        two multiplications instead of an exponential for each weight. All numbers are at most 1, so a product of lower
-        bounds that are short by e and f is short by at most e + f + 1. Starting from 2 (`exp_minus`), the ratio is
-        short by at most 2 + 3 q <= 4 q + 3, and 4 (q + 1)^2 + (4 q + 3) + 1 <= 4 (q + 2)^2.
+        x is quadratic in q, so the ratio w(q + 1)/w(q) changes by the constant factor exp(-2 quadratic step^2). Each
+        weight takes one or two multiplications instead of an exponential. All numbers are at most 1. So a product of
+        lower bounds that are short by e and f is short by at most e + f + 1. Starting from 2 (`exp_minus`), the ratio
+        is short by at most 2 + 3 q <= 4 q + 3. And 4 (q + 1)^2 + (4 q + 3) + 1 <= 4 (q + 2)^2.
         """
         weight, _ = exp_minus(self.exponent(start), precision)
         ratio, _ = exp_minus(self.exponent(start + step) - self.exponent(start), precision)
@@ -97,17 +97,17 @@ class DiscreteLaw:
 
 
 Bounds = tuple[Fraction, Fraction]
-"""A real number between two rationals, none of them negative."""
+"""A lower and an upper bound on a real number, as rationals that are not negative."""
 
 
 def exp_bounds(exponent: Fraction, precision: int) -> Bounds:
-    """Bounds on exp(-exponent), as rationals."""
+    """Bounds exp(-exponent) by rationals."""
     low, high = exp_minus(exponent, precision)
     return Fraction(low, 1 << precision), Fraction(high, 1 << precision)
 
 
 def is_below(uniform: LazyUniform, probability: Callable[[int], Bounds]) -> bool:
-    """Tells whether U is below a probability, with as many more bits of U as that takes.
+    """Tells whether U is below a probability. It draws as many more bits of U as that takes.
 
     probability: its bounds, for each precision in bits.
     """
@@ -120,20 +120,19 @@ def is_below(uniform: LazyUniform, probability: Callable[[int], Bounds]) -> bool
         uniform.extend(uniform.bits)
 
 
-# Vectorised exact coin flips: floats decide nearly all of them, integers of growing precision the doubtful
-# ones.
+# Vectorised exact coin flips: floats decide nearly all flips, and integers of growing precision the others.
 
 SLACK = 2.0**-40
-"""More than what a caller's float may be off, and a uniform of 53 bits (2**-53)."""
+"""More than the errors of a caller's float and of a uniform of 53 bits (2**-53) together."""
 
 
 def flips(approximate: NDArray[np.float64], exact: Callable[[int], Fraction], entropy: Entropy) -> NDArray[np.bool_]:
-    """True with probability exact(position), for each position; `approximate` is within SLACK / 2 of it."""
+    """Flips a coin for each position, True with probability exact(position). `approximate` is within SLACK / 2."""
     return _flips(approximate, lambda position, _: (exact(position), exact(position)), entropy)
 
 
 def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entropy) -> NDArray[np.bool_]:
-    """Returns independent flips with one probability, given by bounds for each precision in bits."""
+    """Flips independent coins with one probability, given by bounds for each precision in bits."""
     near = np.full(count, float(probability(128)[0]))
     return _flips(near, lambda _, precision: probability(precision), entropy)
 
@@ -141,7 +140,7 @@ def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entro
 def _flips(
     approximate: NDArray[np.float64], bounds: Callable[[int, int], Bounds], entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """bounds: on the probability of each position, for each precision in bits."""
+    """Flips coins. bounds: bounds on the probability of each position, for each precision in bits."""
     words = words64(entropy, len(approximate))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     outcome: NDArray[np.bool_] = uniform < approximate

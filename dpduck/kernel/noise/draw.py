@@ -1,4 +1,4 @@
-"""Draws noise: the only use of the samplers for answers that leave."""
+"""Noise draws: the only use of the samplers for answers that leave."""
 
 from __future__ import annotations
 

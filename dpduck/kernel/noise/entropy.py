@@ -1,4 +1,4 @@
-"""Where randomness comes from: the operating system, asked afresh for every block; no seed, no buffer, no state."""
+"""Source of randomness: the operating system, asked afresh for every block. No seed, no buffer, no state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class Entropy(Protocol):
-    """A source of independent, uniform bytes. Tests inject their own; the product has only the operating system's."""
+    """A source of independent, uniform bytes. Tests inject their own. The product has only the operating system's."""
 
     def bytes(self, count: int) -> builtins.bytes:
         """Returns exactly `count` fresh bytes."""
@@ -21,7 +21,7 @@ class _OperatingSystemEntropy:
     """The kernel's generator. Nothing is kept between calls, so neither a fork nor a thread can repeat a byte.
 
     A stream keyed from the kernel (SHAKE, the only fast one in the standard library) was measured at 1.2 times this
-    speed: not worth the state, which would have to be guarded against fork and threads.
+    speed. That is not worth the state, which would have to be guarded against fork and threads.
     """
 
     __slots__ = ()
@@ -36,7 +36,7 @@ def operating_system_entropy() -> Entropy:
 
 
 def _take(entropy: Entropy, count: int) -> bytes:
-    """`count` bytes, or an error where a source returns fewer or more: noise is never made from less than asked."""
+    """Reads `count` bytes. Raises if a source returns fewer or more: noise is never made from fewer bytes."""
     block = entropy.bytes(count)
     if len(block) != count:
         raise ValueError("the entropy source returned a block of the wrong length")
@@ -68,18 +68,18 @@ def uniform_bits(entropy: Entropy, bits: int, count: int) -> NDArray[np.int64]:
 
 
 def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent uniform integers from 0 to limit - 1, limit at most 2**62; most words are kept."""
+    """Draws independent uniform integers from 0 to limit - 1, limit at most 2**62. Most drawn words are kept."""
     bits = max((limit - 1).bit_length(), 1)
-    found = uniform_bits(entropy, bits, count)
-    outside = np.flatnonzero(found >= limit)
+    values = uniform_bits(entropy, bits, count)
+    outside = np.flatnonzero(values >= limit)
     while outside.size:
-        found[outside] = uniform_bits(entropy, bits, outside.size)
-        outside = outside[found[outside] >= limit]
-    return found
+        values[outside] = uniform_bits(entropy, bits, outside.size)
+        outside = outside[values[outside] >= limit]
+    return values
 
 
 class LazyUniform:
-    """A uniform real in [0, 1) of which only the first bits are known; more are drawn when they are needed.
+    """A uniform real in [0, 1) with only its first bits drawn. More bits are drawn when they are needed.
 
     The real lies in [value, value + 1) / 2**bits.
     """
@@ -92,6 +92,6 @@ class LazyUniform:
         self._entropy = entropy
 
     def extend(self, bits: int) -> None:
-        """Draw `bits` more, a multiple of 8."""
+        """Draws `bits` more, a multiple of 8."""
         self.value = self.value << bits | int.from_bytes(_take(self._entropy, bits // 8), "big")
         self.bits += bits

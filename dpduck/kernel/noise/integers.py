@@ -1,4 +1,4 @@
-"""Draws exact discrete Laplace and discrete Gaussian noise.
+"""Exact discrete Laplace and discrete Gaussian noise.
 
 Laplace: Ghosh, Roughgarden and Sundararajan 2009, the two-sided geometric mechanism.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpduck.kernel.noise.coins import Bounds, DiscreteLaw, Interval, exp_minus, is_below
 from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_bits, words16, words64
 
-# Vectorised exact draws from a `NoiseTable`: one look-up for most, integers of growing precision for the doubtful.
+# Vectorised exact draws from a `NoiseTable`: one look-up for most, and integers of growing precision for doubtful ones.
 
 
 CHUNK = 1 << 16  # draws at a time: bounds the memory beside the result, and the work stays in the cache
@@ -26,7 +26,7 @@ SERIES = tuple(1.0 / factorial(n + 1) for n in range(18))  # (e^y - 1)/y; for y 
 
 
 def sample(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent draws of the table's law, a fresh array of shape (count,)."""
+    """Draws independent values of the table's law, a fresh array of shape (count,)."""
     result = np.empty(count, dtype=np.int64)
     for start in range(0, count, CHUNK):
         part = result[start : start + CHUNK]
@@ -38,7 +38,7 @@ def sample(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Returns candidates, shape (count,), and the positions of those that are rejected and must be drawn again."""
+    """Draws candidates, shape (count,). Returns them with the positions of rejected ones, which must be drawn again."""
     codes = _codes(table, count, entropy)
     if table.shift == 0:
         return codes, np.empty(0, dtype=np.intp)
@@ -50,7 +50,7 @@ def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArra
 
 
 def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns parts of the table with their exact probabilities, as codes (see `code_of`), shape (count,)."""
+    """Draws parts of the table with their exact probabilities. Returns their codes (see `code_of`), shape (count,)."""
     prefixes = words16(entropy, count)
     looked_up = table.guide.take(prefixes)
     codes = looked_up.astype(np.int64)
@@ -61,9 +61,9 @@ def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _refined_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entropy) -> NDArray[np.int64]:
-    """Returns codes of draws whose first 16 bits were not enough: 48 bits more, and for a tie as many as it takes.
+    """Returns codes of draws that 16 bits leave open. Draws 48 bits more, and for a tie as many as it takes.
 
-    With T = floor(2**64 F) and the real 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T nothing.
+    With T = floor(2**64 F) and the real 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T is a tie.
     """
     fresh = words64(entropy, len(prefixes)) >> np.uint64(16)
     draws = prefixes.astype(np.uint64) << np.uint64(48) | fresh
@@ -79,7 +79,7 @@ def _refined_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Ent
 def _accept_wedges(
     table: NoiseTable, blocks: NDArray[np.int64], values: NDArray[np.int64], entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """True with probability (P(k) - P(far)) / (P(near) - P(far)), exactly, for values k of these blocks."""
+    """Accepts values k of their blocks with probability (P(k) - P(far)) / (P(near) - P(far)), exactly."""
     width = 1 << table.shift
     near = np.where(blocks < 0, (~blocks << table.shift) + 1, blocks << table.shift)
     magnitudes, far = np.abs(values), near + (width - 1)
@@ -98,11 +98,11 @@ def _accept_wedges(
 def _acceptance(
     law: DiscreteLaw, near: NDArray[np.int64], magnitudes: NDArray[np.int64], far: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """expm1(x(far) - x(k)) / expm1(x(far) - x(near)), within 2**-46, and where that is proven.
+    """Returns expm1(x(far) - x(k)) / expm1(x(far) - x(near)), within 2**-46, and a mask of the proven ones.
 
-    Proof, u = 2**-53: the rises y are within 6 u relatively (`rise`), which expm1 turns into at most 1.6 * 6 u for
-    y <= 1. The series has positive terms only, so Horner's rule in IEEE arithmetic is within 2 * 18 u, its coefficients
-    within u, the terms left out within u/8, the last product within u. Two such factors and a division: below
+    Proof. Let u = 2**-53. The relative error of the rises y is within 6 u (`rise`), and of expm1 within 1.6 * 6 u for
+    y <= 1. The series has positive terms only, so Horner's rule in IEEE arithmetic is within 2 * 18 u. Coefficients are
+    within u, omitted terms within u/8, and the last product within u. Two such factors and a division are below
     2 * 50 u < 2**-46. No function of a mathematical library is trusted.
     """
     ends = far.astype(np.float64)
@@ -112,7 +112,7 @@ def _acceptance(
 
 
 def _expm1(argument: NDArray[np.float64]) -> NDArray[np.float64]:
-    """e^y - 1 by its series and Horner's rule, for 0 <= y <= 1."""
+    """Returns e^y - 1 by its series and Horner's rule, for 0 <= y <= 1."""
     total = np.full_like(argument, SERIES[-1])
     for coefficient in SERIES[-2::-1]:
         total *= argument
@@ -121,14 +121,14 @@ def _expm1(argument: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def accept_exactly(law: DiscreteLaw, near: int, magnitude: int, far: int, uniform: LazyUniform) -> bool:
-    """Tells whether U (g(near) - g(far)) < g(k) - g(far), g = exp(-x): integers, of more bits until it is certain."""
+    """Tells whether U (g(near) - g(far)) < g(k) - g(far), g = exp(-x), by integers of more bits until it is certain."""
     start = law.exponent(near)
 
     def chance(precision: int) -> Bounds:
         value = exp_minus(law.exponent(magnitude) - start, precision)
         end = exp_minus(law.exponent(far) - start, precision)
-        one = 1 << precision
-        return Fraction(value[0] - end[1], one - end[0]), Fraction(value[1] - end[0], one - end[1])
+        unit = 1 << precision
+        return Fraction(value[0] - end[1], unit - end[0]), Fraction(value[1] - end[0], unit - end[1])
 
     return is_below(uniform, chance)
 
@@ -140,7 +140,7 @@ WIDEST = (
 
 
 def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent integers with P(k) proportional to exp(-|k| / scale), exactly; shape (count,), a fresh array.
+    """Draws independent integers with P(k) proportional to exp(-|k| / scale), exactly: a fresh array, shape (count,).
 
     scale: a positive rational up to 2**40, in the units of the query: sensitivity / epsilon.
     """
@@ -150,7 +150,7 @@ def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[n
 
 
 def _require(what: str, parameter: Fraction, most: int, count: int) -> None:
-    """Refuses noise that is not exact, or beyond the largest parameter, a power of two."""
+    """Refuses a parameter that is not exact, not positive, or beyond `most`, a power of two, and a negative count."""
     if not isinstance(parameter, Fraction):
         raise TypeError(f"the {what} noise must be a Fraction")
     if not 0 < parameter <= most:
@@ -168,15 +168,15 @@ GAUSSIAN_WIDEST = (
 
 
 def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly; shape (count,), a fresh
-    array.
+    """Draws independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly: a fresh array, shape
+    (count,).
 
     variance: sigma^2, a positive rational up to 2**80, in the squared units of the query. (The variance of the draws is
     a little smaller, noticeably so for sigma below 1.)
     """
     _require("variance of discrete Gaussian", variance, LARGEST_VARIANCE, count)
     law = DiscreteLaw(linear=Fraction(0), quadratic=1 / (2 * variance))
-    # sigma <= WIDEST * 2**shift for the smallest shift: half the shift, rounded up, that sigma^2 needs against WIDEST^2
+    # the smallest shift with sigma <= WIDEST * 2**shift: half of the shift for sigma^2 and WIDEST^2, rounded up
     shift = (block_shift(variance, GAUSSIAN_WIDEST * GAUSSIAN_WIDEST) + 1) // 2
     return sample(noise_table(law, shift), count, entropy)
 
@@ -200,15 +200,15 @@ def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArr
 
 UNDECIDED = np.int16(-32768)  # in `guide`: these 16 bits do not settle the draw
 TABLE_REACH = 52  # bits: beyond the last threshold lies at most 2**-52 of the probability
-LARGEST_BLOCK = 1 << 20  # blocks further out have probability below exp(-2**16), and int64 still holds them
+LARGEST_BLOCK = 1 << 20  # int64 holds the values up to here. Blocks further out have probability below exp(-2**16)
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseTable:
-    """Everything precomputed for one law; read-only.
+    """Precomputed values of one law, read-only.
 
-    thresholds: floor(2**64 F(i)), uint64, increasing; codes: what part i means (see `code_of`), int64;
-    guide: the code of all draws that begin with these 16 bits, or UNDECIDED, int16, shape (65536,).
+    thresholds: floor(2**64 F(i)), uint64, increasing. codes: the meaning of part i (see `code_of`), int64. guide: the
+    code of all draws that begin with these 16 bits, or UNDECIDED, int16, shape (65536,).
     """
 
     law: DiscreteLaw
@@ -219,9 +219,9 @@ class NoiseTable:
 
 
 def code_of(part: int, shift: int) -> int:
-    """Meaning of part i: parts alternate between k >= 0 and k < 0, outwards from zero.
+    """Returns the meaning of part i. Parts alternate between k >= 0 and k < 0, outwards from zero.
 
-    shift = 0: the integer k itself. Else 2 j + 1 for the wedge of block j, 2 j for its sure part.
+    With shift = 0 it is the integer k itself. Else it is 2 j + 1 for the wedge of block j, 2 j for its sure part.
 
     >>> [code_of(part, 0) for part in range(5)], [code_of(part, 3) for part in range(5)]
     ([0, -1, 1, -2, 2], [0, 1, -2, -1, 2])
@@ -233,18 +233,18 @@ def code_of(part: int, shift: int) -> int:
 
 
 def cumulative_bounds(law: DiscreteLaw, shift: int, precision: int, reach: int) -> tuple[list[int], int]:
-    """Returns lower bounds on 2**precision F(0), F(1), ..., and one number that is at most added to each by the truth.
+    """Returns lower bounds on 2**precision F(0), F(1), .., and the most by which the truth can exceed any of them.
 
-    reach: bits; about 2**-reach of the probability, or less, is left beyond the last F.
+    reach: bits. About 2**-reach of the probability, or less, is left beyond the last F.
     Blocks j >= 0 have magnitudes j w .. j w + w - 1 with w = 2**shift, blocks j = ~q < 0 have q w + 1 .. q w + w.
     """
-    width, one = 1 << shift, 1 << precision
+    width, unit = 1 << shift, 1 << precision
     starts = (0, width - 1, 1, width) if shift else (0, 0, 1, 1)
     streams = zip(*(law.weights(start, width, precision) for start in starts), strict=True)
-    # The rest beyond the last block is known exactly for Laplace; for Gaussian it is only bounded, so it must be small.
-    enough = one >> 5 + (precision - 24 if law.quadratic else reach)
+    # The rest beyond the last block has a closed form for Laplace. For Gaussian it has only a bound, and must be small.
+    enough = unit >> 5 + (precision - 24 if law.quadratic else reach)
     sums: list[int] = []
-    total, blocks, whole = 0, 0, one
+    total, blocks, whole = 0, 0, unit
     while whole > enough:
         near, far, mirror_near, mirror_far = next(streams)
         whole = near + mirror_near
@@ -255,7 +255,7 @@ def cumulative_bounds(law: DiscreteLaw, shift: int, precision: int, reach: int) 
     short = 8 * blocks**3  # 2 blocks weights, each short by at most 4 blocks^2 (`weights`)
     rest_low, rest_high = _rest(law, width, blocks, precision)
     norm_low, norm_high = total + rest_low, total + short + rest_high
-    inverse = (one << precision) // norm_high
+    inverse = (unit << precision) // norm_high
     # F = A/Z with A in [a, a + short], Z in [norm_low, norm_high], Z >= 1: a * inverse falls behind F by at most
     # short + (norm_high - norm_low) from these bounds, and Z + 1 units from rounding the inverse and the product.
     error = short + norm_high - norm_low + (norm_high >> precision) + 3
@@ -263,22 +263,22 @@ def cumulative_bounds(law: DiscreteLaw, shift: int, precision: int, reach: int) 
 
 
 def _rest(law: DiscreteLaw, width: int, blocks: int, precision: int) -> Interval:
-    """Bounds on the summed weights w(q) = g(q width) + g(q width + 1) of all q >= blocks.
+    """Bounds the summed weights w(q) = g(q width) + g(q width + 1) of all q >= blocks.
 
     x is convex, so they fall at least as fast as a geometric series, and exactly as fast for Laplace.
     """
     near = exp_minus(law.exponent(blocks * width), precision)
     mirror = exp_minus(law.exponent(blocks * width + 1), precision)
     ratio = exp_minus(law.exponent((blocks + 1) * width) - law.exponent(blocks * width), precision)
-    one = 1 << precision
-    high = -(-((near[1] + mirror[1]) << precision) // (one - ratio[1]))
-    low = 0 if law.quadratic else ((near[0] + mirror[0]) << precision) // (one - ratio[0])
+    unit = 1 << precision
+    high = -(-((near[1] + mirror[1]) << precision) // (unit - ratio[1]))
+    low = 0 if law.quadratic else ((near[0] + mirror[0]) << precision) // (unit - ratio[0])
     return low, high
 
 
 @lru_cache(maxsize=128)
 def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
-    """Returns the table of a law, a pure function of rationals: about two milliseconds, 0.2 MB, kept for later."""
+    """Returns the table of a law, a pure function of rationals: about two milliseconds, 0.2 MB, cached."""
     thresholds = np.array(_floors(law, shift), dtype=np.uint64)
     codes = np.array([code_of(part, shift) for part in range(len(thresholds))], dtype=np.int64)
     # The 16-bit cell c holds the draws [c, c + 1) * 2**48. All of them are in part i = #{T : T < c * 2**48} unless a
@@ -293,9 +293,9 @@ def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
 
 
 def _floors(law: DiscreteLaw, shift: int) -> list[int]:
-    """floor(2**64 F(i)), certain: the precision grows until both bounds of every F have one floor.
+    """Returns floor(2**64 F(i)), certain: the precision grows until both bounds of every F have one floor.
 
-    F < 1 is known, so an upper bound that reaches 1 is lowered to the largest number below it. Where that is the floor,
+    F < 1 is known, so an upper bound that reaches 1 is lowered to the largest number below it. If that is the floor,
     every later floor is the same: the list ends.
     """
     precision, top = 128, (1 << 64) - 1
@@ -309,7 +309,7 @@ def _floors(law: DiscreteLaw, shift: int) -> list[int]:
 
 
 def settle(law: DiscreteLaw, shift: int, uniform: LazyUniform) -> int:
-    """Returns the code of the part that holds U, drawing bits until it is certain; never guesses.
+    """Returns the code of the part that holds U. Draws bits until it is certain, and never guesses.
 
     Certain: U < F(part) and U >= F(part - 1), shown by the lower bound of one and the upper bound of the other.
     """

@@ -1,4 +1,4 @@
-"""Names the noise of an answer: its law, its price for a sensitivity, its variance. Draws nothing (see draw)."""
+"""Noise of an answer: its law, its price for a sensitivity, its variance. Nothing is drawn here (see draw)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
 SMALL = 4.0
-"""Below this sigma^2 the variance is summed; above, it differs from sigma^2 by less than 1e-30 of it."""
+"""Below this sigma^2 the variance is summed. Above, it differs from sigma^2 by less than 1e-30 of sigma^2."""
 
 
 class NoiseKind(Enum):
-    """Discrete Laplace under pure budgets, discrete Gaussian under zCDP."""
+    """Kinds of noise: discrete Laplace under pure budgets, discrete Gaussian under zCDP."""
 
     LAPLACE = "discrete Laplace"
     GAUSSIAN = "discrete Gaussian"
@@ -27,8 +27,8 @@ class NoiseKind(Enum):
 class Noise:
     """One law of noise, in the integer units of its query.
 
-    parameter: Laplace: the scale b, P(k) proportional to exp(-|k|/b); Gaussian: sigma^2, P(k) proportional to
-    exp(-k^2 / (2 sigma^2)). What the samplers cannot draw in 64 bits is refused when the value is made.
+    parameter: for Laplace the scale b, P(k) proportional to exp(-|k|/b). For Gaussian sigma^2, P(k) proportional to
+    exp(-k^2 / (2 sigma^2)). A parameter beyond the samplers' 64 bits is refused when the value is made.
     """
 
     kind: NoiseKind
@@ -44,7 +44,7 @@ class Noise:
         """Returns the price of integers that one unit changes by these norms: l1 / b of epsilon, or l2^2 / (2 sigma^2)
         of rho.
 
-        most: no single integer changes by more; Laplace noise costs the less rho, the smaller that is.
+        most: the most by which a single integer changes. The smaller it is, the less rho Laplace noise costs.
 
         >>> Noise(NoiseKind.LAPLACE, Fraction(8)).cost(4, 16).epsilon
         Fraction(1, 2)
@@ -76,14 +76,14 @@ def noise_variance(kind: NoiseKind, parameter: Fraction) -> float:
 
 
 def laplace_variance(scale: float) -> float:
-    """Returns the discrete Laplace's variance from its scale b."""
+    """Returns the variance of discrete Laplace noise from its scale b."""
     if isinf(scale):
         return scale
     return 0.5 / sinh(0.5 / scale) ** 2 if scale > 1 / 700 else 0.0
 
 
 def gaussian_variance(sigma_squared: float) -> float:
-    """Returns the discrete Gaussian's variance from its parameter sigma^2."""
+    """Returns the variance of discrete Gaussian noise from its parameter sigma^2."""
     if sigma_squared >= SMALL:
         return sigma_squared
     terms = [exp(-k * k / (2 * sigma_squared)) for k in range(1, 32)]

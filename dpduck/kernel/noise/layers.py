@@ -1,11 +1,11 @@
-"""Which empty cells a summary keeps, in closed form (Cormode, Procopiuc, Srivastava and Tran 2012, section 4).
+"""Empty cells that a summary keeps, in closed form (Cormode, Procopiuc, Srivastava and Tran 2012, section 4).
 
 An empty cell's noisy count is k with probability (1 - a)/(1 + a) a^|k|, a = exp(-1/scale). A summary keeps it with
 probability keep(|k|): 0 below the filter theta, else min(|k|/tau, 1) (threshold and priority sampling). So it is
-*upgraded* with probability P = sides (1 - a)/(1 + a) W, W = sum over k >= theta of min(k/tau, 1) a^k, and its count is
-then k with probability proportional to min(k/tau, 1) a^k: nothing need be drawn for the cells that stay empty.
+*upgraded* with probability P = sides (1 - a)/(1 + a) W. W is the sum over k >= theta of min(k/tau, 1) a^k. Its count is
+then k with probability proportional to min(k/tau, 1) a^k. Nothing need be drawn for the cells that stay empty.
 
-A *layer* is what a lower threshold adds to a higher one: W is the difference of the two sums.
+A *layer* holds the cells that a lower threshold adds to those of a higher one: W is the difference of two sums.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ FARTHEST = 4096
 
 @dataclass(frozen=True)
 class SummaryLaw:
-    """Whether an empty cell is upgraded, and its count if it is.
+    """Law of an empty cell: whether it is upgraded, and its count if it is.
 
-    scale: of the noise, sensitivity / epsilon. theta: a whole number from 1, the least magnitude that is kept.
-    tau: above 0, magnitudes from it on are kept for certain; above: the threshold of the layers before, None for none.
-    below: magnitudes from it on belong to the layers before, None for none. sides: 2, or 1 for positive counts alone.
+    scale: scale of the noise, sensitivity / epsilon. theta: the least magnitude that is kept, a whole number from 1.
+    tau: above 0. Magnitudes from tau on are kept for certain. above: the threshold of the layers before, None for none.
+    below: magnitudes from this on belong to the layers before, None for none. sides: 2, or 1 for positive counts alone.
     """
 
     scale: Fraction
@@ -60,18 +60,18 @@ class SummaryLaw:
         return min(magnitude / self.tau, Fraction(1)) - before
 
     def probability(self, precision: int) -> Bounds:
-        """Bounds on the probability that an empty cell is in this layer, not given that it is in none before."""
+        """Bounds the unconditional probability that an empty cell is in this layer."""
         ratio = _exponential(self.scale, 1, precision)
         weight = _weight(self.scale, self.theta, self.tau, precision)
         if self.above is not None:
             weight = _minus(weight, _weight(self.scale, self.theta, self.above, precision))
         if self.below is not None:
             weight = _minus(weight, _weight(self.scale, self.below, self.tau, precision))
-        # W times (1 - a) is what _weight bounds; the rest of P is sides / (1 + a).
+        # _weight bounds W times (1 - a); the rest of P is sides / (1 + a).
         return self.sides * weight[0] / (1 + ratio[1]), self.sides * weight[1] / (1 + ratio[0])
 
     def before(self, precision: int) -> Bounds:
-        """Bounds on the probability that an empty cell is in a layer before this one."""
+        """Bounds the probability that an empty cell is in a layer before this one."""
         if self.above is not None:
             return SummaryLaw(self.scale, self.theta, self.above, sides=self.sides).probability(precision)
         if self.below is not None:
@@ -79,7 +79,7 @@ class SummaryLaw:
         return Fraction(0), Fraction(0)
 
     def upgraded(self) -> float:
-        """Returns the probability as a float, its relative error below 1e-12."""
+        """Returns the probability as a float: relative error below 1e-12, or an upper bound past FARTHEST bits."""
         precision = 128
         while True:
             low, high = self.probability(precision)
@@ -88,7 +88,7 @@ class SummaryLaw:
             precision *= 2
 
     def given_not_before(self, precision: int) -> Bounds:
-        """Bounds on the probability that an empty cell is in this layer, given that it is in none before."""
+        """Bounds the probability that an empty cell is in this layer, given that it is in none before."""
         return _conditional(self, precision)
 
 
@@ -100,7 +100,7 @@ def _conditional(law: SummaryLaw, precision: int) -> Bounds:
 
 
 def _weight(scale: Fraction, theta: int, tau: Fraction, precision: int) -> Bounds:
-    """Bounds on (1 - a) W = (1/tau) (1 - a) sum_{k=theta}^{floor(tau)} k a^k + a^(floor(tau) + 1), or a^theta.
+    """Bounds (1 - a) W = (1/tau) (1 - a) sum_{k=theta}^{floor(tau)} k a^k + a^(floor(tau) + 1), or a^theta.
 
     With S(l) = (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a).
     """
@@ -125,27 +125,27 @@ def _minus(first: Bounds, second: Bounds) -> Bounds:
 
 @lru_cache(maxsize=256)
 def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
-    """Bounds on a^power = exp(-power/scale), within 2^-precision relatively; below 1 where the power is not 0."""
+    """Bounds a^power = exp(-power/scale), within 2^-precision relatively, below 1 if the power is not 0."""
     return exp_bounds(power / scale, precision + 16 + int(1.5 * min(float(power / scale), FARTHEST)))
 
 
 # Noisy counts of empty cells, given that they are in a layer of a summary: exact, by rejection from geometric laws.
 #
-# With G the geometric law P(G = j) = (1 - a) a^j, two proposals: theta + G, for weights near a^k, and for weights near
-# k a^k the law of magnitude k >= theta proportional to k a^k, a mixture of theta + G and theta + G + G. The better one
-# is chosen by public numbers alone.
+# Let G have the geometric law P(G = j) = (1 - a) a^j. For weights near a^k the proposal is theta + G. For weights near
+# k a^k it is the law of k >= theta proportional to k a^k, a mixture of theta + G and theta + G + G. Public numbers
+# alone choose the better proposal.
 
 
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
-    """Returns independent draws with P(j) = (1 - a) a^j: j and -j - 1 of the discrete Laplace law have weights a^j (1 +
-    a).
+    """Draws independent j with P(j) = (1 - a) a^j: j and -j - 1 of the discrete Laplace law together have weights a^j
+    (1 + a).
     """
     draws = discrete_laplace(scale, count, entropy)
     return np.where(draws < 0, ~draws, draws)
 
 
 def upgraded_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Counts of `count` empty cells of this layer, shape (count,); of either sign where law.sides is 2."""
+    """Draws counts of `count` empty cells of this layer, shape (count,). They have either sign if law.sides is 2."""
     if law.below is not None:
         magnitudes = _filtered_layer(law, count, entropy)
     elif law.tau <= law.theta and law.above is None:
@@ -156,13 +156,13 @@ def upgraded_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArr
 
 
 def signed(magnitudes: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """Returns each with a fair sign."""
+    """Gives each magnitude a fair sign."""
     bits = np.unpackbits(words64(entropy, -(-len(magnitudes) // 64)).view(np.uint8))[: len(magnitudes)]
     return np.where(bits == 1, -magnitudes, magnitudes)
 
 
 def _filtered_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws magnitudes from theta to below - 1: a geometric law has no memory, so its remainder is truncated."""
+    """Draws magnitudes from theta to below - 1. The remainder of a geometric number has the truncated geometric law."""
     if law.below is None or law.tau > law.theta:
         raise ValueError("a layer between two filters has no threshold")
     return geometric(law.scale, count, entropy) % (law.below - law.theta) + law.theta
@@ -172,22 +172,22 @@ def _sampled_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArra
     ratio = float(exp_bounds(1 / law.scale, 64)[1])
     # Summed weights of the proposals k a^k / tau and a^k from theta on, up to the same factor.
     linear = (law.theta - (law.theta - 1) * ratio) / (1 - ratio) / float(law.tau) < 1
-    found = np.empty(count, dtype=np.int64)
+    magnitudes = np.empty(count, dtype=np.int64)
     open_places = np.arange(count)
     while open_places.size:
         proposed = geometric(law.scale, open_places.size, entropy) + law.theta
         if linear:
             proposed += _second(law, open_places.size, entropy)
         accepted = _accepted(law, proposed, linear, entropy)
-        found[open_places[accepted]] = proposed[accepted]
+        magnitudes[open_places[accepted]] = proposed[accepted]
         open_places = open_places[~accepted]
-    return found
+    return magnitudes
 
 
 def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Returns the second geometric summand, or 0.
+    """Draws the second geometric summand, or 0.
 
-    k a^k with k = theta + j is a^theta ((theta - 1) a^j + (j + 1) a^j), of weights (theta - 1)/(1 - a) and 1/(1 - a)^2.
+    k a^k with k = theta + j is a^theta ((theta - 1) a^j + (j + 1) a^j). The sums are (theta - 1)/(1 - a), 1/(1 - a)^2.
     """
     second = geometric(law.scale, count, entropy)
     if law.theta == 1:
@@ -201,7 +201,7 @@ def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
 
 
 def _accepted(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: Entropy) -> NDArray[np.bool_]:
-    """keep(k), or for the linear proposal keep(k) tau / k: at most 1."""
+    """Accepts magnitudes k with probability keep(k), or for the linear proposal keep(k) tau / k: at most 1."""
     values = magnitudes.astype(np.float64)
     chance = keep_floats(law, values)
     if not linear:
@@ -214,7 +214,7 @@ def _accepted(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: 
 
 
 def keep_floats(law: SummaryLaw, magnitudes: FloatArray) -> FloatArray:
-    """law.keep without its filter, in floats: within 2**-50."""
+    """Returns law.keep without its filter, in floats: within 2**-50."""
     chance = np.minimum(magnitudes / float(law.tau), 1.0)
     if law.above is not None:
         chance -= np.minimum(magnitudes / float(law.above), 1.0)

@@ -1,4 +1,4 @@
-"""Empty cells of a domain that is never built: a uniformly random set of them, by their rank among the empty ones."""
+"""Empty cells of a domain that is never built: a uniformly random set, by rank among the empty cells."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dpduck.kernel.noise.entropy import Entropy, uniform_below, words64
 from dpduck.kernel.queries.cells import MixedRadix, Positions, at_most, first_of_each, ordering
 
 FEW = 4
-"""A set of more than one in FEW is drawn by sorting all by random keys, else one by one with few repetitions."""
+"""A set of more than 1/FEW of all ranks is drawn by sorting by random keys, else one by one with few repetitions."""
 
 
 def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Entropy) -> Positions:
-    """Returns a uniformly random set of `count` cells that are not occupied, sorted; exactly.
+    """Draws a set of `count` cells that are not occupied, exactly uniformly. Returns it sorted.
 
-    occupied: sorted and distinct. The i-th occupied cell z_i has z_i - i empty ones before it, so the empty cell of
-    rank r is r plus the number of i with z_i - i <= r: no cell is ever tried and given up for being occupied.
+    occupied: sorted and distinct. The i-th occupied cell z_i has z_i - i empty cells before it. So the empty cell of
+    rank r is r plus the number of i with z_i - i <= r. No cell is ever tried and given up for being occupied.
     """
     ranks = random_subset(radix, occupied.shape[1], count, entropy)
     before = radix.plus(occupied, -np.arange(occupied.shape[1], dtype=np.int64))
@@ -23,10 +23,10 @@ def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Ent
 
 
 def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy) -> Positions:
-    """Returns a uniformly random set of `count` ranks below radix.cells - left_out, sorted; exactly.
+    """Draws a set of `count` ranks below radix.cells - left_out, exactly uniformly. Returns it sorted.
 
-    One by one, until there are `count` different ones: the first different values of an independent uniform sequence
-    are a uniformly random set. At most one in FEW draws repeats, whatever the density: larger sets are drawn otherwise.
+    Ranks are drawn until `count` are different: the first different values of an independent uniform sequence are a
+    uniformly random set. On average at most one in FEW draws repeats: larger sets are drawn otherwise.
     """
     available = radix.cells - left_out
     if not 0 <= count <= available:
@@ -43,7 +43,7 @@ def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy
 
 
 def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
-    """Returns the ranks with the smallest of 64-bit keys; all keys are drawn anew where those at the border tie."""
+    """Returns the ranks with the smallest 64-bit keys. All keys are drawn anew if those at the border tie."""
     while True:
         keys = words64(entropy, available)
         if count in (0, available):
@@ -55,7 +55,7 @@ def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
 
 
 def _uniform_ranks(radix: MixedRadix, available: int, count: int, entropy: Entropy) -> Positions:
-    """Returns independent uniform ranks below `available`, shape (words, count)."""
+    """Draws independent uniform ranks below `available`, shape (words, count)."""
     if len(radix.bases) == 1:
         return uniform_below(available, count, entropy)[None, :]
     # Several words: nearly every position of the domain is below the number of its empty cells.

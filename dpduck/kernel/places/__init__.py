@@ -1,1 +1,1 @@
-"""Where rows lie: prepared tables, and engines."""
+"""Places of rows: tables themselves, prepared tables, and engines."""

@@ -1,7 +1,7 @@
-"""Columns of prepared rows with a CLAMP, which rows hold twice more: cut to the bounds as whole numbers, and in steps.
+"""Columns with a CLAMP in prepared rows, which hold them twice more: cut to the bounds as whole numbers, and in steps.
 
-UNITS holds the column cut to its bounds, in units of its last decimal place. STEPS holds the step of its CLAMP that it
-rounds to. Each is of the smallest integer type that has room for the bounds (columns/arithmetic.py computes with them).
+UNITS holds the column cut to its bounds, in units of its last decimal place. STEPS holds the number of the CLAMP's step
+to which a value rounds. Each has the smallest integer type with room for the bounds (used by columns/arithmetic.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpduck.values.errors import InternalError
 from dpduck.values.sqltypes import integer_name, sql_type
 
 UNITS, STEPS = "dpduck_units_{}", "dpduck_steps_{}"
-"""Columns of prepared rows, by the number of the clamp."""
+"""Names of both columns in prepared rows, by the number of the CLAMP."""
 
 MOST_SCALE, MOST_UNITS = 6, 1 << 31
 
@@ -39,7 +39,7 @@ class ClampedColumn:
 
     @property
     def steps(self) -> int | None:
-        """Returns the number of steps between the bounds, None where prepared rows do not hold the step of a row."""
+        """Returns the number of steps between the bounds. None if prepared rows do not hold the step of a row."""
         number = (Fraction(self.high) - Fraction(self.low)) / Fraction(self.step)
         return int(number) if number.denominator == 1 and 1 <= number < MOST_UNITS else None
 
@@ -49,7 +49,7 @@ class ClampedColumn:
         return Fraction(self.low) == 0 and Fraction(self.step) == Fraction(1, 10**self.scale)
 
     def cut(self, number: int, column: Column) -> Cut:
-        """Returns the column as prepared rows hold it cut. column: of the same relation."""
+        """Returns the cut column of prepared rows. `column` is the column itself, of the same relation."""
         units = Column(column.relation, UNITS.format(number), "BIGINT").quoted
         stepped = Column(column.relation, STEPS.format(number), "BIGINT").quoted
         steps = "" if self.steps is None else units if self.alike else stepped
@@ -58,18 +58,18 @@ class ClampedColumn:
 
 
 def clamped_column(name: str, type_name: str, low: str, high: str, step: str) -> ClampedColumn | None:
-    """Returns a column as prepared rows hold it; None for types but decimals and integers, and for long bounds."""
-    found = ClampedColumn(name, type_name, low, high, step)
+    """Returns the clamped column. None for types other than short decimals and signed integers, or for long bounds."""
+    clamped = ClampedColumn(name, type_name, low, high, step)
     kind = sql_type(type_name)
     if not (kind.fits_64_bits and (kind.is_signed or kind.is_decimal)) or kind.scale > MOST_SCALE:
         return None
-    units = [Fraction(bound) * 10**found.scale for bound in (low, high)]
-    fitting = all(one.denominator == 1 and abs(one) < MOST_UNITS for one in units)
+    units = [Fraction(bound) * 10**clamped.scale for bound in (low, high)]
+    fitting = all(unit.denominator == 1 and abs(unit) < MOST_UNITS for unit in units)
     try:
         Clamped(StoredNumber(Column("c", name, type_name)), literal_of(low), literal_of(high))
     except NotPlain:
         return None
-    return found if fitting and units[0] < units[1] else None
+    return clamped if fitting and units[0] < units[1] else None
 
 
 def literal_of(number: str) -> Literal:
@@ -79,7 +79,7 @@ def literal_of(number: str) -> Literal:
 
 
 def units_sql(clamped: ClampedColumn, column: Column) -> str:
-    """Returns SQL of a column cut to its CLAMP, in units of its last decimal place."""
+    """Writes a column cut to its CLAMP, in units of its last decimal place."""
     factor = 10**clamped.scale
     cut = Clamped(StoredNumber(column), literal_of(clamped.low), literal_of(clamped.high))
     units = Product(cut, LiteralNumber(Literal("number", str(factor))))
@@ -88,7 +88,7 @@ def units_sql(clamped: ClampedColumn, column: Column) -> str:
 
 
 def steps_sql(clamped: ClampedColumn, column: Column) -> str:
-    """Returns SQL of the step of a row, as the counting of a sum computes it."""
+    """Writes the step of a row, as the counting of a sum computes it."""
     most = clamped.steps
     if most is None:
         raise InternalError("a CLAMP without whole steps")

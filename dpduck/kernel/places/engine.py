@@ -1,4 +1,4 @@
-"""Counts over rows that lie in an engine: what is asked of it, and how the sums of its tasks become counts."""
+"""Counts over rows that lie in an engine: the order that it carries out, and the sums of its tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpduck.values.sqltypes import NAMES, decimal_name, sql_type
 PARTIALS = "dpduck_partials"
 INTEGERS = ("dpduck_integers", "main", "dpduck_rows")
 SUMS = ("dpduck_total_", "dpduck_units")
-"""How the names of columns begin that are added up; all others tell what is counted."""
+"""Prefixes of the columns that are added up. All other columns name the counted cell."""
 
 Carry = Callable[[Order], Iterable[pa.Table]]
 
@@ -34,9 +34,9 @@ Carry = Callable[[Order], Iterable[pa.Table]]
 class EngineRows(LiveRows):
     """Rows in an engine, as the counts of one statement see it.
 
-    tables: those that orders name, private ones first. carry: has an order carried out over the rows of whole privacy
-    units, each unit's in one task; what it raises may quote data. packed: whether units lie whole already, without the
-    rows beyond those that would be kept of a crowded one.
+    tables: the tables that orders name, private ones first. carry: function that carries out an order over rows of
+    whole privacy units, each unit in one task. Its errors may quote data. packed: whether each unit's rows lie together
+    already. Then a crowded unit has lost the rows that would not be kept.
     """
 
     in_engine: ClassVar[bool] = True
@@ -52,9 +52,9 @@ class EngineRows(LiveRows):
 
 @dataclass(frozen=True)
 class EnginePlace(Place):
-    """The rows of a statement's tables are an engine's. Nothing of it is kept from statement to statement.
+    """Place of a statement with tables of an engine. Nothing of the engine is kept from statement to statement.
 
-    open: looks at the engine's tables again, refuses what changed, and reads the public tables that orders name.
+    open: looks at the engine's tables again, refuses changed ones, and reads the public tables that orders name.
     """
 
     open: Callable[[duckdb.DuckDBPyConnection], EngineRows] = field(repr=False)
@@ -71,10 +71,10 @@ class EnginePlace(Place):
 
 @dataclass(frozen=True)
 class Parts:
-    """How a part of an engine's rows is counted, in a task of its own.
+    """SQL that counts a part of an engine's rows, in a task of its own.
 
-    made: the part by the columns of a cell. cut: over that, rows with the columns of the stage, and of these all that
-    it could keep (stage.cut_sql). stage: of such rows.
+    made: writes the part's rows with the columns of a cell. cut: from these, writes the rows with the columns of the
+    stage, and the rows that it could keep (stage.cut_sql). stage: writes the stage over them.
     """
 
     made: Callable[[str], str]
@@ -89,7 +89,7 @@ def columns_in_engine(
     sql: str,
     parameters: Mapping[str, object],
 ) -> list[Any]:
-    """Returns columns of sums (SUMS) by others, over all rows."""
+    """Returns sums (SUMS) over all rows, with the columns that they are grouped by."""
     asking = Asking(sql, parameters=dict(parameters))
     with counted_in_engine(cursor, engine, (), asking, lambda rows: rows, {}, workers) as (added, second):
         return reader.columns(second, added, {})
@@ -107,13 +107,13 @@ def counted_in_engine(
     parts: Parts | None = None,
     key: int | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Returns SQL of the counts, and a cursor that reads it.
+    """Lends SQL of the counts, and a cursor that reads it.
 
-    parts: where rows are made to integers before whole units are grouped. key: where they cannot be, of the order by
-    which a unit's first CROWD rows of each table are kept.
+    parts: SQL of the parts, if rows become integers before whole units are grouped. key: for other rows, the key of the
+    order in which a unit's first CROWD rows of each table are kept.
     """
     stage_sql = stage(asking.answered_sql)
-    text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
+    text = " ".join([*(question.sql for question in (*stages, asking)), stage_sql])
     named = tuple(_named(table, text) for table in engine.tables if table.sql in text)
     given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
     order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if engine.packed else key)
@@ -132,29 +132,26 @@ def counted_in_engine(
 
 @contextmanager
 def added(
-    cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, found: Iterable[pa.Table]
+    cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, tables: Iterable[pa.Table]
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Returns SQL of the sums of what tasks say, and a cursor that reads it: they are added up as they come.
-
-    nothing: what is said of no rows.
-    """
-    batches = chain.from_iterable(part.to_batches() for part in chain([nothing], found))
+    """Adds up sums of tasks as they come. Lends SQL of totals, and a cursor that reads it. nothing: sums of no rows."""
+    batches = chain.from_iterable(part.to_batches() for part in chain([nothing], tables))
     partial = pa.RecordBatchReader.from_batches(nothing.schema, batches)
     with reader.beside(cursor, PARTIALS, partial) as second:
         yield _added_sql(nothing.column_names), second
 
 
 def _carried(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Returns what tasks say, which begins when it is asked for; whatever fails has the reader's one text."""
-    found = reader.tried(lambda: iter(carry(order)), Exception)
-    while (part := reader.tried(lambda: next(found, None), Exception)) is not None:  # what it says could quote data
+    """Yields the results of tasks, which begin at the first request. Every failure has the reader's one text."""
+    results = reader.tried(lambda: iter(carry(order)), Exception)
+    while (part := reader.tried(lambda: next(results, None), Exception)) is not None:  # its error could quote data
         if part.schema != schema:
             raise InternalError(reader.FAILED)
         yield part
 
 
 def _named(table: Sent, text: str) -> Sent:
-    """Returns a private table with the columns that SQL names; no other ones travel."""
+    """Returns a private table with the columns that SQL names. No other columns are sent."""
     if table.rows is not None:
         return table
     columns = tuple(
@@ -166,12 +163,13 @@ def _named(table: Sent, text: str) -> Sent:
 def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
     private = (table for table in tables if table.rows is None)
     return [
-        pa.Table.from_pydict({f"dpduck_{number}": pa.nulls(0) for number in range(len(one.columns))}) for one in private
+        pa.Table.from_pydict({f"dpduck_{number}": pa.nulls(0) for number in range(len(sent.columns))})
+        for sent in private
     ]
 
 
 def _added_sql(columns: Sequence[str]) -> str:
-    """Adds up sums by what is counted: no task has a unit that another one has, too."""
+    """Writes totals of the tasks' sums for each cell. They add up, since no unit is in two tasks."""
     cells = [name for name in columns if not _is_sum(name)]
     sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if _is_sum(name))
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
@@ -183,10 +181,10 @@ def _is_sum(column: str) -> bool:
 
 
 def _types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    """Returns columns of an answer with DuckDB's types."""
+    """Returns the columns of a result with DuckDB's types."""
     named = {sql_type(name).arrow: name for name in NAMES}
     decimals = pa.types.is_decimal
     return tuple(
-        (one.name, decimal_name(one.type.precision, one.type.scale) if decimals(one.type) else named[str(one.type)])
-        for one in schema
+        (col.name, decimal_name(col.type.precision, col.type.scale) if decimals(col.type) else named[str(col.type)])
+        for col in schema
     )

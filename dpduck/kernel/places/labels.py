@@ -1,8 +1,8 @@
-"""Conditions over declared columns of prepared rows: asked of the public labels, they reach rows as codes.
+"""Conditions over declared columns of prepared rows, evaluated on the public labels and written as conditions on codes.
 
-Whatever an analyst wrote about columns whose values their codes tell is computed once for each label, or each
-combination of labels, and not for rows. A row then has a list of codes, or ranges of them, to be in. Only rows whose
-value is outside of a domain are asked themselves: nothing public tells their values.
+If codes determine the values of all columns in a condition, it is computed once for each combination of labels, and not
+for rows. The condition on rows is then a list of codes, or of ranges of codes. Only rows with a value outside of a
+domain are evaluated themselves: nothing public determines their values.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 MOST_COMBINATIONS = 1 << 14
-"""Of labels that a condition is asked of: conditions over more are asked of rows."""
+"""The most combinations of labels that a condition is evaluated on. Conditions over more are evaluated on rows."""
 
 MOST_RANGES = 16
-"""Of codes, in one condition; more are looked up in a list."""
+"""The most ranges of codes in one condition. More ranges are looked up in a list."""
 
 _FLAG, _NUMBER = "dpduck_flag", "dpduck_number"
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A column of prepared rows that has codes. code: the column of its code."""
+    """A column of prepared rows with codes. code: the column of its code."""
 
     code: Column
     domain: ValueDomain
 
 
 Ask = Callable[[Expression, Mapping[Column, Declared]], list[bool]]
-"""For which combinations of labels, the last column's first, a condition is true."""
+"""Function that evaluates a condition on all combinations of labels, the last column's labels varying fastest."""
 
 
 def tells(domain: Domain, type_name: str) -> bool:
-    """Tells whether a code tells the value, but for that of OTHER: not of bins, nor of 0.0, which is equal to -0.0."""
+    """Tells whether all codes but OTHER's determine the value. A bin's code does not, nor does 0.0's: -0.0 is equal."""
     if not isinstance(domain, ValueDomain) or domain.type_name != type_name:
         return False
     return sql_type(type_name).is_told_by_label
@@ -56,9 +56,9 @@ def tells(domain: Domain, type_name: str) -> bool:
 def coded_condition(
     condition: Expression, declared: Mapping[Column, Declared], inside: frozenset[Column], ask: Ask
 ) -> Expression:
-    """Returns the condition over codes; as it is where something else than declared columns is in it.
+    """Returns the condition over codes. It stays unchanged if it reads anything but declared columns.
 
-    inside: codes of which rows outside of a domain are left out anyway.
+    inside: columns of codes. Rows outside of their domains are left out anyway.
     """
     names = condition.columns
     if not names or not declared.keys() >= set(names):
@@ -68,14 +68,14 @@ def coded_condition(
         return condition
     outside = [part for column in columns.values() for part in _outside(column, column.code in inside)]
     if outside and len({column.relation for column in names}) > 1 and not condition.plain:
-        return condition  # rows outside would have to be asked after they are joined
+        return condition  # rows outside would have to be evaluated after the join
     pieces = [piece for part in outside for piece in (" OR ", *part)][1:]
     test = _among(list(columns.values()), ask(condition, columns))
     return Coded(condition, Own(tuple(pieces)) if pieces else None, test)
 
 
 def _outside(column: Declared, left_out: bool) -> Iterator[tuple[Column, str]]:
-    """Yields conditions for rows whose value the code does not tell."""
+    """Yields conditions for rows with a value that the code does not determine."""
     if not left_out:
         yield column.code, " IS NULL"
     if column.domain.other is not None:
@@ -83,7 +83,7 @@ def _outside(column: Declared, left_out: bool) -> Iterator[tuple[Column, str]]:
 
 
 def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> Own:
-    """Tells whether the codes of a row are a combination that is flagged."""
+    """Writes the condition that the codes of a row are a flagged combination."""
     place: Pieces = (columns[0].code,)
     if len(columns) > 1:
         place = _place([(("CAST(", column.code, " AS BIGINT)"), column.domain.size) for column in columns])
@@ -102,7 +102,7 @@ Pieces = tuple[str | Column, ...]
 
 
 def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
-    """Returns the first and last place of each run of such flags."""
+    """Returns the first and last place of each run of flags that are `wanted`."""
     runs, first = list[tuple[int, int]](), 0
     for flag, run in groupby(flags):
         last = first + len(list(run)) - 1
@@ -115,19 +115,19 @@ def _in(place: Pieces, runs: Sequence[tuple[int, int]]) -> Pieces:
     single = ", ".join(str(low) for low, high in runs if low == high)
     listed = [(*place, f" IN ({single})")] if single else []
     listed += [(*place, f" BETWEEN {low} AND {high}") for low, high in runs if low < high]
-    return tuple(piece for one in listed for piece in (" OR ", *one))[1:]
+    return tuple(piece for part in listed for piece in (" OR ", *part))[1:]
 
 
 def asked_of_labels(
     cursor: duckdb.DuckDBPyConnection, workers: Workers, condition: Expression, columns: Mapping[Column, Declared]
 ) -> list[bool]:
-    """See Ask. A condition that the database would not evaluate over rows is computed by a worker, as of rows."""
+    """Evaluates a condition on labels (see Ask). A worker computes it if the database would not evaluate it on rows."""
     rows, number, parameters = _labels_sql(columns)
     flags = np.zeros(prod(column.domain.size for column in columns.values()), dtype=bool)
     if condition.plain:
         asked = f"SELECT {number}, coalesce({condition.sql}, FALSE) FROM {rows}"
-        numbers, found = reader.columns(cursor, asked, parameters)
-        flags[numbers] = found
+        numbers, values = reader.columns(cursor, asked, parameters)
+        flags[numbers] = values
         return [bool(flag) for flag in flags]
     division = Division({_FLAG: Output("flag", condition)}, ())
     inputs = "".join(f", {sql} AS {name}" for name, sql in division.inputs().items())
@@ -141,12 +141,12 @@ def asked_of_labels(
 
 
 def _labels_sql(columns: Mapping[Column, Declared]) -> tuple[str, str, dict[str, object]]:
-    """FROM with each combination of labels once, under the names of the columns; its number in SQL; parameters."""
+    """Writes a FROM with each combination of labels once under the columns' names, its number, and the parameters."""
     parameters: dict[str, object] = {}
     tables, places = list[str](), list[tuple[Pieces, int]]()
-    for alias, found in groupby(enumerate(columns.items()), key=lambda one: one[1][0].relation):
+    for alias, group in groupby(enumerate(columns.items()), key=lambda numbered: numbered[1][0].relation):
         selected, ranges, codes = list[str](), list[str](), list[tuple[Pieces, int]]()
-        for position, (column, declared) in found:
+        for position, (column, declared) in group:
             values, parameter, code = declared.domain.values, f"dpduck_values_{position}", f"c{position}"
             parameters[parameter] = texts_parameter(values)
             label = f"{texts_sql(parameter, 'VARCHAR')}[{code} + 1]"
@@ -161,8 +161,8 @@ def _labels_sql(columns: Mapping[Column, Declared]) -> tuple[str, str, dict[str,
 
 
 def _place(digits: Sequence[tuple[Pieces, int]]) -> Pieces:
-    """Returns the number whose digits these are, each in SQL and with how many values it has."""
-    found: Pieces = ()
+    """Writes the number with these digits. Each digit is in SQL, with the number of its values."""
+    number: Pieces = ()
     for digit, size in digits:
-        found = ("(", *found, f" * {size} + ", *digit, ")") if found else digit
-    return found
+        number = ("(", *number, f" * {size} + ", *digit, ")") if number else digit
+    return number

@@ -14,7 +14,7 @@ from dpduck.values.quoting import quote_text
 
 
 class LivePlace(Place):
-    """The tables of the databases that are attached."""
+    """Place of the tables of attached databases."""
 
     is_live = True
 
@@ -23,7 +23,7 @@ class LivePlace(Place):
         yield cursor, lambda job: job
 
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
-        """Tells whether a table of DuckDB's own has a key, and no text that a collation compares.
+        """Tells whether a table of DuckDB's own has a key, and no text with a collation.
 
         DuckDB keeps a key for all rows of a transaction.
         """
@@ -34,8 +34,8 @@ class LivePlace(Place):
         keys = f"constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND constraint_column_names = [{columns}]"
         keyed = f"(SELECT count(*) FROM duckdb_constraints() WHERE {own} AND {keys}) > 0"
         tables = f"(SELECT count(*) FROM duckdb_tables() WHERE {own} AND NOT contains(upper(sql), ' COLLATE '))"
-        (found,) = reader.columns(cursor, f"SELECT {keyed} AND {tables} = 1", {})
-        return bool(found[0])
+        (flags,) = reader.columns(cursor, f"SELECT {keyed} AND {tables} = 1", {})
+        return bool(flags[0])
 
 
 LIVE_PLACE = LivePlace()

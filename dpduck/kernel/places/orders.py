@@ -1,8 +1,8 @@
-"""One job as an order that an engine's task carries out over the rows of whole privacy units: data, and one function.
+"""Orders: one job as data, and one function that an engine's task runs over the rows of whole privacy units.
 
-The task runs what runs here: rows to integers, with a worker process for what an analyst wrote, then the constant
-stage. What comes back are sums that add up over tasks, since no unit is in two of them. This file is sent as it is
-(engines/task.py), with those that it imports of dpduck.
+A task computes as this process does: rows to integers, with a worker process for the analyst's expressions, then the
+constant stage. Its results are sums that add up over tasks, since no unit is in two tasks. This file is sent unchanged
+(engines/task.py), with the files of dpduck that it imports.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from dpduck.values.quoting import quote_identifier
 
 BATCH = 65_536
 PART = 1 << 20
-"""Rows of a part: crowded units are cut where there are so many."""
+"""Rows of a part. The rows of crowded units are cut part by part."""
 
 BUNDLE = 1 << 21
-"""Bytes of a bundle of several rows, at most: an engine may pass on 4 MiB at once."""
+"""Most bytes of a bundle of several rows: an engine may pass on 4 MiB at once."""
 
 CROWD = 1 << 14
-"""Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
+"""Most rows of a unit in each of several tables that are joined, or counted for each unit. All others are left out."""
 
 MEMORY = "4GiB"
-"""What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
+"""Memory that DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
 
 WAITING = 1 << 20
-"""Rows of crowds that a task holds back, so that it hands on of each unit what the whole of it has first."""
+"""Most rows of crowds that a task holds back, so that it hands on the first rows of each whole unit."""
 
 TABLE, BUCKET, PARTIAL = "dpduck_table", "dpduck_bucket", "dpduck_partial"
-"""What an engine calls the number of a row's table, the bucket of its unit, and what a task answers."""
+"""An engine's names for the number of a row's table, the bucket of its unit, and the result of a task."""
 
 ALIKE, GROUPS, CROWDED = "dpduck_alike", 1 << 16, 1024
-"""By what units are grouped, in how many groups, and how many rows of a group are no crowd: so many of a unit are kept
-of a part at least, since fewer units are sorted then."""
+"""Column that groups units, number of groups, and most rows of a group that is no crowd. At least that many rows of a
+unit are kept in each part, since fewer units are sorted then."""
 
 _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
@@ -52,7 +52,7 @@ _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 class Sent:
     """A table as a task has it: its name in parts, its columns and their types.
 
-    rows: of a public one, as Arrow. unit: the column that says whose a row is, if there is one.
+    rows: rows of a public table, as Arrow. unit: the column that tells the unit of a row, if there is one.
     """
 
     parts: tuple[str, ...]
@@ -67,12 +67,12 @@ class Sent:
 
 @dataclass(frozen=True)
 class Order:
-    """What is done to rows of whole units. tables: private ones first, in the order in which rows are handed over.
+    """Work on rows of whole units. tables: private ones first, in the order in which rows are handed over.
 
-    stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: what a worker
-    must be sure to have (workers.least_room), so that each row is computed there where it would be here.
-    before: what is done to parts of the rows first, whose answers are then the rows. crowds: what keeps of these all
-    that could count. key: of the order by which CROWD rows of a unit are kept in each table, None where all are.
+    stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: memory that a
+    worker must be sure to have (workers.least_room), so that it computes the same rows as here. before: an order on
+    parts of the rows. Its results are then the rows. crowds: an order that keeps all rows that could count. key: the
+    key of the order in which CROWD rows of a unit are kept in each table, None if all are kept.
     """
 
     tables: tuple[Sent, ...]
@@ -87,12 +87,12 @@ class Order:
     key: int | None = field(default=None, repr=False)
 
     def plain(self) -> dict[str, Any]:
-        """Returns the order as it travels, values of the standard library and pyarrow, without what is done before."""
+        """Returns the order as it is sent, without `before`: values of the standard library and pyarrow."""
         return asdict(replace(self, before=None))
 
 
 def order_from(plain: Mapping[str, Any]) -> Order:
-    """Returns the order that Order.plain wrote."""
+    """Reads the order that Order.plain wrote."""
     tables = tuple(Sent(**table) for table in plain["tables"])
     stages, crowds = tuple(map(_asking, plain["stages"])), plain["crowds"]
     crowds = None if crowds is None else order_from(crowds)
@@ -105,7 +105,7 @@ def _asking(plain: Mapping[str, Any]) -> Asking:
 
 
 def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
-    """Returns the sums of an order over rows of its private tables; columns are in the order of the tables' own."""
+    """Computes the sums of an order over rows of its private tables. Columns are in the order of the tables' own."""
     if least_room() < order.room:
         raise InternalError(reader.FAILED)
     limits = {"threads": 1, "memory_limit": MEMORY}
@@ -123,10 +123,10 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
 
 
 def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
-    """Returns each unit's first CROWD rows by a keyed hash of what is sent: a function of that unit's rows alone.
+    """Returns each unit's first CROWD rows by a keyed hash of the sent columns: a function of that unit's rows alone.
 
-    The first of a table are among the first of each part of it. Rows that are tied are interchangeable: they are the
-    same in every column, the sign of 0 included.
+    The first rows of a table are among the first rows of its parts. Rows that are tied are interchangeable: they are
+    the same in every column, the sign of 0 included.
     """
     if order.key is None or table.unit is None or not len(_many(rows.column(unit_of(table)), CROWD + 1)):
         return rows
@@ -146,18 +146,18 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
 
 
 def unit_of(table: Sent) -> int:
-    """Returns the place of the column that says whose a row is."""
+    """Returns the place of the column that tells the unit of a row."""
     return [name for name, _ in table.columns].index(str(table.unit))
 
 
 def _many(column: pa.ChunkedArray, least: int) -> pa.Array:
-    """Returns the values that so many rows have."""
+    """Returns the values that at least `least` rows have."""
     counted = pc.value_counts(column)
     return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
 
 
 def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
-    """Puts rows under a table's name, as its types; numbered: as a table of which rowid tells rows apart."""
+    """Puts rows under a table's name, cast to its types. numbered: whether rowid then tells rows apart."""
     database, schema, _ = table.parts
     named = [f"dpduck_{number}" for number in range(len(table.columns))]
     whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=named)
@@ -172,7 +172,7 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
 
 
 def whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns a column whose texts that are none, being no UTF-8, are NULL: one of them could end a task."""
+    """Returns a column with NULL in place of texts that are not valid UTF-8: one such text could end a task."""
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         return column
     return pa.chunked_array([_whole_text(chunk) for chunk in column.chunks], type=column.type)
@@ -182,20 +182,20 @@ def _whole_text(chunk: pa.Array) -> pa.Array:
     try:
         chunk.validate(full=True)
     except pa.ArrowInvalid:
-        texts = [(one, (one or b"").decode(errors="ignore")) for one in chunk.cast(pa.large_binary()).to_pylist()]
-        return pa.array([text if text.encode() == one else None for one, text in texts], chunk.type)
+        texts = [(raw, (raw or b"").decode(errors="ignore")) for raw in chunk.cast(pa.large_binary()).to_pylist()]
+        return pa.array([text if text.encode() == raw else None for raw, text in texts], chunk.type)
     return chunk
 
 
 def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
-    """Returns the sums of an order over the rows of a task, each batch as bytes: the engine looks into none of it."""
+    """Returns the sums of an order over the rows of a task, each batch as bytes that the engine does not look into."""
     order = order_from(plain)
-    found = carried_out(order, _by_table(order, given), workers)
-    return pa.Table.from_pydict({PARTIAL: pa.array(map(to_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())})
+    sums = carried_out(order, _by_table(order, given), workers)
+    return pa.Table.from_pydict({PARTIAL: pa.array(map(to_bytes, sums.to_batches(max_chunksize=BATCH)), pa.binary())})
 
 
 def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
-    """Returns rows of several tables in one, apart; those of one table, out of their bundles."""
+    """Splits rows of several tables by table. Rows of one table come out of their bundles."""
     rows, private = [], [table for table in order.tables if table.rows is None]
     if PARTIAL in given.column_names:
         return [pa.concat_tables(read_bytes(body.as_buffer()) for body in given[PARTIAL])]
@@ -206,17 +206,17 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Returns the first rows of each unit by an order's key; those of crowds wait for the next part, if it has room."""
+    """Yields the first rows of each unit by an order's key. Rows of crowds wait for the next part, if it has room."""
     order, waiting = order_from(plain), list[pa.Table]()
     for rows in parts(given):
-        kept, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
-        yield from kept.to_batches(max_chunksize=BATCH)
+        ready, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
+        yield from ready.to_batches(max_chunksize=BATCH)
     for rows in waiting:
         yield from rows.to_batches(max_chunksize=BATCH)
 
 
 def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Yields what an order makes of parts of the rows in bundles, by the bucket of a row's unit, which comes last."""
+    """Yields the results of an order over parts of the rows, in bundles by the bucket of the unit (the last column)."""
     order = order_from(plain)
     for rows in parts(given):
         for bucket, bundle in bundles(_cut(order, carried_out(order, _by_table(order, rows), workers), workers)):
@@ -224,25 +224,25 @@ def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers
             yield pa.RecordBatch.from_pydict({BUCKET: [bucket], PARTIAL: pa.array([to_bytes(batch)], pa.binary())})
 
 
-def _cut(order: Order, made: pa.Table, workers: Workers) -> pa.Table:
-    """Returns rows that were made, but of units that may have very many those alone that are kept.
+def _cut(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
+    """Cuts the integers of one part. A unit with possibly very many rows keeps only the rows that could count.
 
-    Units of one ALIKE are counted together: where these have few rows, each has.
+    Units of one ALIKE are counted together: if these have few rows, so has each unit.
     """
-    many = _many(made.column(ALIKE), CROWDED + 1)
+    many = _many(integers.column(ALIKE), CROWDED + 1)
     if not len(many):
-        return made.drop_columns(ALIKE)
+        return integers.drop_columns(ALIKE)
     if order.crowds is None:
         raise InternalError(reader.FAILED)
-    crowded = pc.is_in(made.column(ALIKE), value_set=many)
-    rows, others = made.filter(crowded).drop_columns([ALIKE, BUCKET]), made.filter(pc.invert(crowded))
-    kept = carried_out(order.crowds, [rows], workers).select(made.column_names).cast(made.schema)
-    return pa.concat_tables([others, kept]).drop_columns(ALIKE)
+    crowded = pc.is_in(integers.column(ALIKE), value_set=many)
+    rows, others = integers.filter(crowded).drop_columns([ALIKE, BUCKET]), integers.filter(pc.invert(crowded))
+    cut = carried_out(order.crowds, [rows], workers).select(integers.column_names).cast(integers.schema)
+    return pa.concat_tables([others, cut]).drop_columns(ALIKE)
 
 
 def bundles(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yields rows by their last column, the bucket, without it: as bytes, which are few, they go from task to task."""
-    rows = rows.combine_chunks()  # of one chunk both take a quarter of the time
+    """Yields rows by their last column, the bucket, without it. They go from task to task as bundles of few bytes."""
+    rows = rows.combine_chunks()  # with one chunk, both calls take a quarter of the time
     rows = rows.take(pc.sort_indices(rows.column(BUCKET)))
     start = 0
     for counted in pc.value_counts(rows.column(BUCKET)).to_pylist():
@@ -270,30 +270,30 @@ def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
-    """Returns the first rows of units, and apart from them those of crowds, if these are not too many."""
+    """Returns the first rows of units, and apart from them the rows of crowds, if these are not too many."""
     (table,) = order.tables
-    kept = first_rows(order, table, rows)
-    crowds = _many(kept.column(unit_of(table)), CROWD)
+    first = first_rows(order, table, rows)
+    crowds = _many(first.column(unit_of(table)), CROWD)
     if not len(crowds) or len(crowds) * CROWD > WAITING:
-        return kept, []
-    waits = pc.is_in(kept.column(unit_of(table)), value_set=crowds)
-    return kept.filter(pc.invert(waits)), [kept.filter(waits)]
+        return first, []
+    waits = pc.is_in(first.column(unit_of(table)), value_set=crowds)
+    return first.filter(pc.invert(waits)), [first.filter(waits)]
 
 
 def to_bytes(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
-    """Returns rows as bytes of Arrow."""
+    """Writes rows as bytes of Arrow."""
     sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
 
 
 def read_bytes(body: bytes | pa.Buffer) -> pa.Table:
-    """Returns the rows that bytes of Arrow are."""
+    """Reads rows from bytes of Arrow."""
     return pa.ipc.open_stream(body).read_all()
 
 
 def column_name(table: int, column: int) -> str:
-    """Returns what an engine calls a column of a table, so that no name of a column means anything to it."""
+    """Returns an engine's name for a column of a table, so that no name of a column means anything to the engine."""
     return f"dpduck_{table}_{column}"

@@ -1,4 +1,4 @@
-"""A place that the rows of a statement's tables lie in. All places have one protocol: live, prepared, and an engine."""
+"""Place where the rows of a statement's tables lie: live, prepared, or in an engine. All places have one protocol."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.worker.workers import Workers
 
 Over = Callable[[CountingJob], CountingJob]
-"""A job as it is counted in a place: what is counted stays what it was."""
+"""Function that rewrites a job for a place. The meaning of the counts stays the same."""
 
 Opened = tuple[duckdb.DuckDBPyConnection, Over]
 
 
 class Place(ABC):
-    """Where rows are counted.
+    """Place of the rows that are counted.
 
-    moment: of the rows, equal for rows that were written together. "": they may change.
+    moment: the moment of the rows, equal for rows that were written together. "" if they may change.
     is_live: whether the rows are those of the tables themselves, in this process.
     """
 
@@ -29,9 +29,9 @@ class Place(ABC):
 
     @abstractmethod
     def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
-        """Lends a cursor that reads the rows, and tells what becomes of each job.
+        """Lends a cursor that reads the rows, and the function that rewrites each job.
 
-        cursor: in the transaction in which public facts were looked at.
+        cursor: cursor in the transaction that read the public facts.
         """
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Rows of prepared tables, which stand for the tables that a job reads (twin_writer.py).
 
-The counts of a job stay those of the tables at the moment when these were prepared.
+A job counts the tables as they were at the moment of preparation.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from dpduck.values.quoting import quote_identifier
 class PreparedTable:
     """A prepared table, which stands for a private one.
 
-    sql: its name. codes: its DOMAIN columns, in the order of their numbers.
-    unit: the column that holds the unit of each row, of DuckDB's type unit_type; None for PRIVACY UNIT ROW.
-    own: whether the private table has it. cuts: columns with a CLAMP, in the order of their numbers. max_rows: of its
-    policy. together: where several columns hold the unit, these, with their types: of the table itself, or of the last
-    that its references lead to. keys: of several columns, which the private table had when it was written.
+    sql: its name. codes: its DOMAIN columns, in the order of their numbers. unit: the column that holds the unit of
+    each row, of DuckDB's type unit_type. None for PRIVACY UNIT ROW. own: whether the private table has that column.
+    cuts: columns with a CLAMP, in the order of their numbers. max_rows: MAX ROWS of its policy. together: several
+    columns that hold the unit together, with their types. They are of the table itself, or of the last table that its
+    references lead to. keys: keys of several columns, which the private table had when it was written.
     """
 
     sql: str
@@ -51,7 +51,7 @@ class PreparedTable:
     keys: tuple[tuple[str, ...], ...] = ()
 
     def unit_of(self, alias: str) -> Expression | None:
-        """Returns the unit of its rows under an alias, None where rows are units."""
+        """Returns the unit of its rows under an alias. None if rows are units."""
         if self.own and self.together:
             return Together(tuple(Column(alias, name, kind) for name, kind in self.together))
         return None if self.unit is None else Column(alias, self.unit, self.unit_type)
@@ -69,10 +69,10 @@ Beside = Callable[
 
 @dataclass(frozen=True)
 class PreparedPlace(Place):
-    """The prepared tables that a statement is counted over, by the names in SQL of the tables that they stand for.
+    """Prepared tables that a statement is counted over. tables: by the names in SQL of the tables that they stand for.
 
-    beside: a cursor that reads them, in a transaction, and names of copies of public tables as the given one sees them.
-    note_failure: says that something could not be counted.
+    beside: lends a cursor that reads them in a transaction, and names of copies of public tables as the given cursor
+    sees these. note_failure: notes that something could not be counted.
     """
 
     tables: Mapping[str, PreparedTable]
@@ -82,19 +82,19 @@ class PreparedPlace(Place):
 
     @contextmanager
     def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
-        known: dict[int, tuple[CountingJob, CountingJob]] = {}
+        jobs: dict[int, tuple[CountingJob, CountingJob]] = {}
         with self.beside(cursor) as (second, public):
 
             def over(job: CountingJob) -> CountingJob:
-                if id(job) not in known:
+                if id(job) not in jobs:
                     ask = partial(asked_of_labels, second, workers)
-                    known[id(job)] = job, over_prepared(job, self.tables, public, ask)
-                return known[id(job)][1]
+                    jobs[id(job)] = job, over_prepared(job, self.tables, public, ask)
+                return jobs[id(job)][1]
 
             yield second, over
 
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
-        """Tells whether a table had a key when it was written: its rows may be older than the table."""
+        """Tells whether a table had a key when its rows were prepared. These may be older than the table of today."""
         return table in self.tables and key in self.tables[table].keys
 
     def doubt(self) -> None:
@@ -106,21 +106,21 @@ def over_prepared(
 ) -> CountingJob:
     """Returns the job over prepared tables, and over copies of its public ones.
 
-    tables, public: by the names in SQL of the tables that they stand for. ask: of labels, in place of rows.
+    tables, public: by the names in SQL of the tables that they stand for. ask: evaluates conditions on labels.
     """
     over = _Over({**{name: table.sql for name, table in tables.items()}, **public}, tables, ask)
     level = _Level(job.source, over)
-    known, unit = level.known, level.held(job.unit)
+    by_alias, unit = level.known, level.held(job.unit)
     keys = tuple(map(level.key, job.keys))
     if not level.adds_nulls:
-        level.inside = frozenset(one for key in keys for one in key.value.columns)
-    source = replace(level.rows(), cuts=_cuts(known))
+        level.inside = frozenset(col for key in keys for col in key.value.columns)
+    source = replace(level.rows(), cuts=_cuts(by_alias))
     first = "" if isinstance(source.first, Grouped) else source.first.alias
     place: LiveRows = LIVE
-    if unit is not None and first in known and unit == known[first].unit_of(first) and _once(source):
-        codes = frozenset[Expression](code for _, code, _ in known[first].codes_of(first))
-        crowded = job.max_rows < known[first].max_rows
-        rows_sql, open_sql, order_sql = (f"{quote_identifier(first)}.{one}" for one in (ROWS_OF_UNIT, OPEN_ROWS, PLACE))
+    if unit is not None and first in by_alias and unit == by_alias[first].unit_of(first) and _once(source):
+        codes = frozenset[Expression](code for _, code, _ in by_alias[first].codes_of(first))
+        crowded = job.max_rows < by_alias[first].max_rows
+        rows_sql, open_sql, order_sql = (f"{quote_identifier(first)}.{col}" for col in (ROWS_OF_UNIT, OPEN_ROWS, PLACE))
         place = NumberedRows(rows_sql, open_sql, order_sql, codes=codes, repeats=crowded)
         if not 0 < job.groups < job.max_rows:  # fewer groups are chosen by a hash of the unit itself
             unit = Own((f"{quote_identifier(first)}.{NUMBER}",), "BIGINT")
@@ -133,13 +133,13 @@ def over_prepared(
         beside=tuple(map(level.aggregate, job.beside)),
         unit=unit,
         place=place,
-        cell_key=(),  # of the table itself; the door has compared bounds before
+        cell_key=(),  # a key of the table itself; the door has compared bounds before
     )
 
 
 @dataclass(frozen=True)
 class _Over:
-    """The tables that stand for others. names: their names by those of the others. ask: of labels, in place of rows."""
+    """Tables that stand for others. names: their names by the others' names. ask: evaluates conditions on labels."""
 
     names: Mapping[str, str]
     tables: Mapping[str, PreparedTable]
@@ -149,13 +149,13 @@ class _Over:
 class _Level:
     """One level of a statement over prepared tables, with codes in the place of declared columns.
 
-    known: the prepared tables that it reads itself, by their aliases. inside: codes of which rows outside of a domain
-    are left out anyway.
+    known: the prepared tables that it reads itself, by their aliases. inside: columns of codes. Rows outside of their
+    domains are left out anyway.
     """
 
     def __init__(self, source: Source, over: _Over) -> None:
         self._source, self._over, self.adds_nulls = source, over, adds_nulls(source)
-        self.known = {one.alias: over.tables[one.table] for one in tables_of(source) if one.table in over.tables}
+        self.known = {node.alias: over.tables[node.table] for node in tables_of(source) if node.table in over.tables}
         self.inside = frozenset[Column]()
         self._coded: dict[Expression, Expression] = {}
 
@@ -167,34 +167,34 @@ class _Level:
         return self.known[alias].unit_of(alias)
 
     def key(self, key: KeyColumn) -> KeyColumn:
-        """Returns the key as the codes of its domain, where it is a column of a prepared table.
+        """Returns the key as the codes of its domain, if it is a column of a prepared table.
 
-        Where an outer join adds rows of NULLs, these have no code, and a value that may be in the domain.
+        A row of NULLs from an outer join has no code, but its NULL may be in the domain. With such rows the key stays.
         """
         column = key.value
         if self.adds_nulls or not isinstance(column, Column):
             return key
-        found = (code for name, code, domain in self._codes(column) if (name, domain) == (column.name, key.domain))
+        matches = (code for name, code, domain in self._codes(column) if (name, domain) == (column.name, key.domain))
         codes = tuple(map(str, range(key.domain.size)))
-        return next((KeyColumn(code, ValueDomain(code.type_name, codes)) for code in found), key)
+        return next((KeyColumn(code, ValueDomain(code.type_name, codes)) for code in matches), key)
 
     def condition(self, condition: Expression) -> Expression:
-        """Returns a condition over codes. Rows of NULLs have no code: about them, a program is asked as it is."""
+        """Returns a condition over codes. Rows of NULLs have no code: if there may be any, a program stays as it is."""
         if isinstance(condition, Lookup) or (self.adds_nulls and not condition.plain):
             return condition
         if condition not in self._coded:
             columns = ((column, self._declared(column)) for column in condition.columns)
-            declared = {column: one for column, one in columns if one is not None}
+            declared = {column: declaration for column, declaration in columns if declaration is not None}
             self._coded[condition] = coded_condition(condition, declared, self.inside, self._over.ask)
         return self._coded[condition]
 
     def aggregate(self, aggregate: Contribution) -> Contribution:
-        """Returns what a row adds, with its condition over codes, where the database reads it for rows outside."""
+        """Returns the contribution, with its condition over codes if rows outside need no worker for it."""
         coded = None if aggregate.condition is None else self.condition(aggregate.condition)
         return replace(aggregate, condition=coded) if coded is not None and coded.plain else aggregate
 
     def rows(self) -> Source:
-        """Returns its rows, with its conditions over codes. What rows of two tables are joined by stays."""
+        """Returns its rows, with its conditions over codes. Conditions that join rows of two tables stay."""
         rows = self._renamed(self._source)
         joins = (replace(join, on=tuple(map(self._on, join.on))) for join in rows.joins)
         return replace(rows, filters=tuple(map(self.condition, rows.filters)), joins=tuple(joins))
@@ -214,37 +214,37 @@ class _Level:
         return None
 
     def _renamed(self, source: Source) -> Source:
-        """Returns the source over other tables."""
+        """Returns the source over the tables that stand for its own."""
         joins = (replace(join, right=self._renamed(join.right)) for join in source.joins)
         return replace(source, first=self._first(source.first), joins=tuple(joins))
 
     def _first(self, first: First) -> First:
-        """Returns rows of prepared tables. Each part of a union, or of units, has the units that these hold."""
+        """Returns rows of prepared tables. UNION ALL and features use the units that prepared rows hold."""
         if isinstance(first, Grouped):
             return first
         if isinstance(first, Stored):
             return replace(first, table=self._over.names.get(first.table, first.table))
         if isinstance(first, Units):
             level = _Level(first.source, self._over)
-            counts = tuple((None if one is None else level.condition(one), name) for one, name in first.counts)
+            counts = tuple((None if old is None else level.condition(old), name) for old, name in first.counts)
             return replace(first, source=level.rows(), unit=level.held(first.unit) or first.unit, counts=counts)
         levels = [(branch, _Level(branch.source, self._over)) for branch in first.branches]
-        branches = (replace(one, source=level.rows(), unit=level.held(one.unit) or one.unit) for one, level in levels)
+        branches = (replace(old, source=level.rows(), unit=level.held(old.unit) or old.unit) for old, level in levels)
         return replace(first, branches=tuple(branches))
 
 
 def _once(source: Source) -> bool:
-    """Tells whether each row is there once at most."""
+    """Tells whether each row is there at most once."""
     try:
         return row_copies(source) == 1
     except InternalError:
         return False
 
 
-def _cuts(known: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
-    """Returns the columns that prepared rows hold cut, too: NULL wherever the column is."""
+def _cuts(tables: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
+    """Returns the columns that prepared rows also hold cut. A cut column is NULL wherever the column is."""
     return tuple(
         clamped.cut(number, Column(alias, clamped.name, clamped.type_name))
-        for alias, table in known.items()
+        for alias, table in tables.items()
         for number, clamped in enumerate(table.cuts)
     )

@@ -1,4 +1,4 @@
-"""What is known of a job's rows by the place that they lie in, besides what their table says.
+"""Facts about a job's rows from the place that they lie in, besides the facts of their table.
 
 A job has rows of one of three kinds: those of a table itself, those of a prepared table, or those in an engine
 (places/engine.py).
@@ -16,10 +16,10 @@ from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, Kno
 
 @dataclass(frozen=True)
 class LiveRows:
-    """Rows of the tables themselves. A keyed hash orders those of a unit.
+    """Rows of the tables themselves. A keyed hash orders the rows of a unit.
 
-    codes: columns that are codes of a domain, of which only rows outside of it have none. repeats: whether joins may
-    repeat a row of a unit: nothing that is known of its rows is lost by that.
+    codes: columns that are codes of a domain. Only rows outside of the domain have none. repeats: whether joins may
+    repeat a row of a unit. Such copies break no known fact about its rows.
     """
 
     is_numbered: ClassVar[bool] = False
@@ -29,13 +29,13 @@ class LiveRows:
     repeats: bool = field(default=True, kw_only=True)
 
     def ordering(self, order: str) -> dict[str, str]:
-        """Returns columns by which a unit's rows are bounded. order: SQL of their keyed hash."""
+        """Returns the columns by which a unit's rows are bounded. order: SQL of their keyed hash."""
         return {ORDER: order}
 
     def known(self, once: bool, keys: Sequence[Expression] | None) -> Known:
-        """Returns what is known of units. once: whether rows are read only once.
+        """Returns the known facts about units. once: whether rows are read only once.
 
-        keys: by which alone rows are left out; None where anything else may leave out rows.
+        keys: the only expressions by which rows are left out. None if anything else may leave out rows.
         """
         return NOTHING_KNOWN
 
@@ -46,11 +46,11 @@ LIVE = LiveRows()
 
 @dataclass(frozen=True)
 class NumberedRows(LiveRows):
-    """Rows of a prepared table, with what is stored beside each (twin_writer.py), as SQL. A row is there once at most.
+    """Rows of a prepared table, and SQL of values stored beside each (twin_writer.py). A row is there at most once.
 
-    rows_sql: how many rows the row's unit has in the table. open_sql: how many of these are outside of some domain.
+    rows_sql: number of rows of the row's unit in the table. open_sql: number of such rows outside of some domain.
     order_sql: the row's number among them in keyed order. repeats: whether a statement keeps fewer rows of a unit than
-    its policy has room for, so that most units can be expected to have too many, and all are ranked.
+    its policy has room for. Then most units are expected to have too many, and all are ranked.
     """
 
     is_numbered: ClassVar[bool] = True

@@ -1,10 +1,10 @@
-"""Writing a prepared table: rows of an epoch, with what every statement would compute of them anew.
+"""Writer of prepared tables: rows of an epoch, with values that every statement would compute anew.
 
-`write_twin` copies a private table, its twin, with four columns about the privacy unit of each row and one for each
-DOMAIN: the unit as a number; how many rows the unit has; how many of these are outside of some domain; the row's place
-among them in the keyed order in which rows of a unit are kept; codes, NULL outside of the domain. A twin is sorted by
-unit: first the units that are inside of every domain, those of few rows first. Where that order leaves unlike rows of a
-unit tied, as 0 and -0, they have one place, and the unit counts as one with rows outside: its rows are ranked anew.
+`write_twin` copies a private table to its twin, with four columns about the privacy unit of each row. They hold the
+unit as a number, the number of its rows, the number of those outside of some domain, and the row's place. Places follow
+the keyed order in which a unit's rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A
+twin is sorted by unit: units inside of every domain first, then by number of rows. Different rows of a unit that tie in
+the keyed order, as 0 and -0, have one place. Their unit counts as one with rows outside: its rows are ranked anew.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _LARGEST = (1 << 32) - 1
 _ORDER, _REST = '"dpduck_order"', '"dpduck_rest"'
 Steps = Callable[[str], None]
 BATCH = 6_144
-"""Rows that are sent at a time: with texts of LONGEST_TEXT + 1 characters of four bytes, Arrow's buffers hold them."""
+"""Rows that are sent at a time. With texts of LONGEST_TEXT + 1 characters of four bytes, Arrow's buffers hold them."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What is written of a private table. from_sql: the table as "r0", with the joins that find units, each LEFT.
+    """Layout of a twin. from_sql: the private table as "r0", with the joins that find units, each LEFT.
 
     columns: names and types. content: the columns that tell rows of a unit apart. held: the unit of a row of from_sql,
     None for PRIVACY UNIT ROW. unit: the unit's column in the twin. domains: by column. links: columns by which rows of
@@ -59,7 +59,7 @@ class Layout:
 
 
 def sent_sql(value: str, type_name: str) -> str:
-    """Returns a value as it goes from one database to another through Arrow, where it is cast to its type again."""
+    """Writes a value as Arrow carries it to another database, where it is cast to its type again."""
     return f"CAST({value} AS VARCHAR)" if sql_type(type_name).is_carried_as_text else value
 
 
@@ -68,12 +68,12 @@ CODE = "dpduck_code_{}"
 
 
 def code_name(number: int) -> str:
-    """Returns that column in SQL."""
+    """Returns the name in SQL of the column with the codes of the n-th domain."""
     return f'"{CODE.format(number)}"'
 
 
 def code_type(domain: Domain) -> str:
-    """Returns the type of these codes."""
+    """Returns the type of a domain's codes."""
     return next((name for name, bits in (("UTINYINT", 8), ("USMALLINT", 16)) if domain.size <= 1 << bits), "UINTEGER")
 
 
@@ -90,9 +90,9 @@ def write_twin(
     bounding_key: bytes,
     steps: Steps,
 ) -> None:
-    """Writes the twin; its only error has one fixed text. cursor: of the private rows. second: of where the twin lies.
+    """Writes the twin. Its errors have fixed texts. cursor: of the private rows. second: of the twin's database.
 
-    steps: called with the name of each step before it is begun. Temporary tables are left to the second cursor's end.
+    steps: called with the name of each step before it begins. Temporary tables are left to the second cursor's end.
     """
     steps("reading rows")
     keyed = {KEY: key_integer(bounding_key)} if layout.held is not None else {}
@@ -132,10 +132,10 @@ def _sent_rows(layout: Layout) -> str:
 
 
 def _short(value: str, type_name: str, *, cut: bool) -> str:
-    """Returns a text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
+    """Writes a text as statements see it. Longer texts are no labels, go to no worker, and are compared by their start.
 
-    Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
-    cut: whether a longer one is cut. A text by which units are found or told apart is not. A longer one finds nobody.
+    A few whole texts of one unit can be more than a batch holds: whether a table can be prepared would reveal them.
+    cut: whether a longer text is cut. One that finds or tells apart units becomes NULL instead, and finds nobody.
     """
     if not sql_type(type_name).is_shortened:
         return value
@@ -153,18 +153,18 @@ def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
         parameters.update(code.parameters)
         codes.append(f"CAST({code.sql} AS {code_type(domain)}) AS {code_name(number)}")
     rows = f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
-    told = _told(layout)
-    if not told:
+    texts = _told(layout)
+    if not texts:
         return rows
-    names = [one.name for one in told]
-    known = " AND ".join(f"({one.code} < {len(one.values)} OR {one.name} IS NULL)" for one in told)
-    rest = f"CASE WHEN {known} THEN NULL ELSE [{', '.join(names)}] END AS {_REST}"
+    names = [text.name for text in texts]
+    condition = " AND ".join(f"({text.code} < {len(text.values)} OR {text.name} IS NULL)" for text in texts)
+    rest = f"CASE WHEN {condition} THEN NULL ELSE [{', '.join(names)}] END AS {_REST}"
     return f"SELECT * EXCLUDE ({', '.join(names)}), {rest} FROM ({rows})"
 
 
 @dataclass(frozen=True)
 class _Told:
-    """A column of texts, in SQL; its code, which tells the first of its domain's values."""
+    """A column of texts, in SQL, and its code. The code determines the values that its domain lists."""
 
     name: str
     code: str
@@ -173,9 +173,9 @@ class _Told:
 
 
 def _told(layout: Layout) -> list[_Told]:
-    """Returns texts that are left out while rows are sorted, since codes tell them, and are read from labels then.
+    """Returns the texts that are left out while rows are sorted, since codes determine them. Labels restore them.
 
-    Those that no code tells are put together in a list, NULL for most rows, so that these are narrow.
+    Texts that no code determines are put together in a list, NULL for most rows, so that rows are narrow.
     """
     types = dict(layout.columns)
     return [
@@ -188,7 +188,7 @@ def _told(layout: Layout) -> list[_Told]:
 
 
 def _units(layout: Layout) -> str:
-    """Returns each unit once, with its number: units inside of all domains first, then those of few rows."""
+    """Writes SQL of each unit once with its number. Units inside of all domains come first, by their number of rows."""
     outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
     counted = (
         f"SELECT {quoted(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
@@ -201,7 +201,7 @@ def _units(layout: Layout) -> str:
 
 
 def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
-    """Returns rows by unit and place. What most statements read stands together: DuckDB packs columns into blocks in
+    """Writes rows by unit and place. Columns that most statements read stand together: DuckDB packs them into blocks in
     order.
     """
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
@@ -219,17 +219,17 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
         f"SELECT {', '.join([own, *numbers, *codes])} "
         f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
     )
-    told = {one.name: (place, one) for place, one in enumerate(_told(layout), start=1)}
-    parameters.update({one.parameter: texts_parameter(one.values) for _, one in told.values()})
-    read = [_read(name, *told[name]) if name in told else name for name, _ in _named(layout)]
+    texts = {text.name: (place, text) for place, text in enumerate(_told(layout), start=1)}
+    parameters.update({text.parameter: texts_parameter(text.values) for _, text in texts.values()})
+    read = [_read(name, *texts[name]) if name in texts else name for name, _ in _named(layout)]
     last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
     return f"SELECT {', '.join([*read, *_cut_columns(layout), *last])} FROM ({rows}) AS t"
 
 
-def _read(name: str, place: int, told: _Told) -> str:
-    """Returns a text as its code tells it, or as it was set aside."""
-    label = f"{texts_sql(told.parameter, 'VARCHAR')}[CAST({told.code} AS INTEGER) + 1]"
-    return f"CASE WHEN {told.code} < {len(told.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
+def _read(name: str, place: int, text: _Told) -> str:
+    """Writes a text as its code determines it, or as it was set aside."""
+    label = f"{texts_sql(text.parameter, 'VARCHAR')}[CAST({text.code} AS INTEGER) + 1]"
+    return f"CASE WHEN {text.code} < {len(text.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:
@@ -242,7 +242,7 @@ def _cut_columns(layout: Layout) -> Iterator[str]:
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
-    """Opens the units that have unlike rows of one hash: which of these is kept, a statement's outputs decide."""
+    """Marks units as open if rows with one hash differ: a statement's outputs decide which of the rows is kept."""
     tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {twin_sql} WHERE {TIED} IS NOT NULL"
     alike = [_alike(name, type_name) for name, type_name in _named(layout)]
     reader.run(
@@ -261,7 +261,7 @@ def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str
 
 
 def _alike(name: str, type_name: str) -> str:
-    """Tells whether a group's values are the same, bit by bit, as an aggregate: 0 and -0 are not, and no NaN is."""
+    """Writes an aggregate for whether a group's values are the same, bit by bit. 0 and -0 are not, and no NaN is."""
     if sql_type(type_name).is_float:
         text = f"CAST({name} AS VARCHAR)"
         return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
@@ -269,19 +269,19 @@ def _alike(name: str, type_name: str) -> str:
 
 
 def miscounted_sql(twin_sql: str) -> str:
-    """Tells how many rows say of their unit what is not so: none but the first m places are below m, for every m.
+    """Writes a count of rows that state a false fact about their unit, or break the order of its places.
 
-    Of a unit's rows in the order of their places, each says of its unit what the one before it says; the n-th says that
-    there are n rows at least, and has a place of n at least, unless the unit is open. Rows of no unit say nothing.
+    A unit's rows state the same facts. In the order of places, the n-th row states that there are at least n rows.
+    Unless the unit is open, its place is at least n: so at most m rows have places up to m. Rows of no unit state none.
     """
     window = f"(PARTITION BY {NUMBER} ORDER BY {PLACE})"
-    same = " AND ".join(f"{one} = lag({one}, 1, {one}) OVER {window}" for one in (ROWS_OF_UNIT, OPEN_ROWS))
+    same = " AND ".join(f"{term} = lag({term}, 1, {term}) OVER {window}" for term in (ROWS_OF_UNIT, OPEN_ROWS))
     stored = ", ".join((NUMBER, PLACE, ROWS_OF_UNIT, OPEN_ROWS))
-    said = f"{rank_sql([NUMBER], [PLACE])} AS dpduck_n, {same} AS dpduck_same, {stored}"
-    rows = f"SELECT {said} FROM {twin_sql} WHERE coalesce({NUMBER}, {ROWS_OF_UNIT}, {OPEN_ROWS}) IS NOT NULL"
+    selected = f"{rank_sql([NUMBER], [PLACE])} AS dpduck_n, {same} AS dpduck_same, {stored}"
+    rows = f"SELECT {selected} FROM {twin_sql} WHERE coalesce({NUMBER}, {ROWS_OF_UNIT}, {OPEN_ROWS}) IS NOT NULL"
     enough = " AND ".join(
-        f"ifnull({one}, FALSE)"
-        for one in (
+        f"ifnull({term}, FALSE)"
+        for term in (
             f"{NUMBER} IS NOT NULL AND dpduck_same",
             f"{ROWS_OF_UNIT} >= least(dpduck_n, {_LARGEST})",
             f"{OPEN_ROWS} > 0 OR {PLACE} >= least(dpduck_n, {_LARGEST})",
@@ -291,6 +291,6 @@ def miscounted_sql(twin_sql: str) -> str:
 
 
 def _named(layout: Layout) -> list[tuple[str, str]]:
-    """Returns the columns in SQL, with their types, and the unit where it stands beside them."""
+    """Returns the columns in SQL, with their types, and the unit's column where it stands beside them."""
     person = [(PERSON, layout.unit_type)] if quoted(layout.unit) == PERSON else []
     return [*((quoted(name), type_name) for name, type_name in layout.columns), *person]

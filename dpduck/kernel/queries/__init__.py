@@ -1,1 +1,1 @@
-"""One kind of query a file: what it asks of counts, and how its answer is drawn."""
+"""Kinds of queries, one per file: each with its question about counts, its price and the draw of its answer."""

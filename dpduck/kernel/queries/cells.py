@@ -1,7 +1,7 @@
-"""Positions of cells in domains of up to 10^30 cells: mixed radix, in one 64-bit word where it fits, else in several.
+"""Positions of cells in domains of up to 10^30 cells: mixed radix, in one 64-bit word if it fits, else in several.
 
-Positions have shape (words, count), int64. Word w holds some consecutive attributes, the first varying slowest, and is
-from 0 to bases[w] - 1; words are digits, the first counts most.
+Positions have shape (words, count), int64. Word w holds consecutive attributes, the first varying slowest, and has
+values from 0 to bases[w] - 1. Words are digits, the most significant first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST_WORD = 1 << 62
 
 @dataclass(frozen=True)
 class MixedRadix:
-    """sizes: of the attributes, each below LARGEST_WORD.
+    """Mixed-radix numbering of cells. sizes: the sizes of the attributes, each below LARGEST_WORD.
 
     >>> MixedRadix((3, 1 << 60, 5)).bases
     (3458764513820540928, 5)
@@ -40,12 +40,12 @@ class MixedRadix:
 
     @cached_property
     def bases(self) -> tuple[int, ...]:
-        """Tells how many values each word has."""
+        """Returns the number of values of each word."""
         return tuple(prod(self.sizes[attribute] for attribute in group) for group in self.groups)
 
     @cached_property
     def cells(self) -> int:
-        """m."""
+        """Returns the number of cells of the domain."""
         return prod(self.bases)
 
     def pack(self, coordinates: Sequence[NDArray[np.integer]], count: int) -> Positions:
@@ -61,34 +61,34 @@ class MixedRadix:
         """Returns the codes of each attribute."""
         codes: list[NDArray[np.int64]] = []
         for word, group in zip(positions, self.groups, strict=True):
-            rest, found = word, []
+            rest, digits = word, []
             for attribute in reversed(group[1:]):
                 rest, code = np.divmod(rest, self.sizes[attribute])
-                found.append(code)
-            codes += [*([rest] if group else []), *reversed(found)]
+                digits.append(code)
+            codes += [*([rest] if group else []), *reversed(digits)]
         return tuple(codes)
 
     def plus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
-        """Returns positions raised by amounts, or lowered by negative ones; none of them leaves the domain."""
+        """Returns positions plus amounts, which may be negative. No sum may leave the domain."""
         if len(positions) == 1:
             return positions + amounts
-        raised, carried = positions.copy(), amounts
-        for word, base in zip(raised[::-1], self.bases[::-1], strict=True):
-            carried, digit = np.divmod(carried, base)
+        sums, carry = positions.copy(), amounts
+        for word, base in zip(sums[::-1], self.bases[::-1], strict=True):
+            carry, digit = np.divmod(carry, base)
             np.add(word, digit, out=word)  # below 2 * LARGEST_WORD
             over = word >= base
             word[over] -= base
-            carried = carried + over
-        return raised
+            carry = carry + over
+        return sums
 
 
 def ordering(positions: Positions) -> NDArray[np.intp]:
-    """Sorts positions stably and returns the permutation."""
+    """Returns the permutation that sorts the positions stably."""
     return np.argsort(positions[0], kind="stable") if len(positions) == 1 else np.lexsort(positions[::-1])
 
 
 def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
-    """Marks the sorted positions that differ from the one before."""
+    """Marks the sorted positions that differ from their predecessor."""
     first = np.ones(ordered.shape[1], dtype=np.bool_)
     np.not_equal(ordered[0, 1:], ordered[0, :-1], out=first[1:])
     for word in ordered[1:]:
@@ -97,7 +97,7 @@ def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
 
 
 def merged(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, NDArray[np.int64]]:
-    """Returns distinct positions in order with the sums of their counts; those whose sum is 0 are left out."""
+    """Returns the distinct positions in order with the sums of their counts, without positions that sum to 0."""
     order = ordering(positions)
     positions, counts = positions.take(order, axis=1), counts[order]
     first = first_of_each(positions)
@@ -109,10 +109,10 @@ def merged(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, 
 
 
 def at_most(ordered: Positions, wanted: Positions) -> NDArray[np.int64]:
-    """Counts, for each wanted position, how many of the ordered ones do not exceed it."""
+    """Counts, for each wanted position, the ordered positions that do not exceed it."""
     if len(ordered) == 1:
-        found: NDArray[np.int64] = np.searchsorted(ordered[0], wanted[0], side="right").astype(np.int64)
-        return found
+        counts: NDArray[np.int64] = np.searchsorted(ordered[0], wanted[0], side="right").astype(np.int64)
+        return counts
     low = np.zeros(wanted.shape[1], dtype=np.int64)
     high = np.full(wanted.shape[1], ordered.shape[1], dtype=np.int64)
     for _ in range(ordered.shape[1].bit_length()):
@@ -126,7 +126,7 @@ def at_most(ordered: Positions, wanted: Positions) -> NDArray[np.int64]:
 
 
 def _less(first: Positions, second: Positions) -> NDArray[np.bool_]:
-    """Compares word by word, from the last: what decides is the first that differs."""
+    """Marks places where `first` is less. The first word that differs decides, so the loop ends with the first word."""
     less = np.zeros(first.shape[1], dtype=np.bool_)
     for left, right in zip(first[::-1], second[::-1], strict=True):
         less = (left < right) | ((left == right) & less)

@@ -1,13 +1,13 @@
-"""Adaptive questions about families of queries: which candidate is answered worst, and its noisy answer.
+"""Adaptive questions about families of queries: the choice of the worst-answered candidate, and its noisy answer.
 
-What may be asked, and how often, is the door's matter. Sensitivities, with m the most rows of one privacy unit (add
-or remove all of them):
+The door decides which questions may be asked, and how often. Sensitivities, if a privacy unit has at most m rows
+(neighbours differ by all rows of one unit):
 
 * the answer of one query moves by at most m, since its coefficients are 0, 1 or -1;
 * a marginal as a whole moves by at most m in L1 and in L2 (all rows may fall into one cell);
-* |answer - estimate| and the L1 distance of a marginal from its estimate move by at most m for the same reason. They
-  are taken against estimates on the grid of multiples of 1/GRID, so that scores are integers and this is exact;
-  a public weight of at most 1, in units of 1/WEIGHT, and a public penalty move them no further.
+* |answer - estimate| and the L1 distance of a marginal from its estimate move by at most m for the same reason.
+  Estimates lie on the grid of multiples of 1/GRID, so that scores are integers and this bound is exact. A public
+  weight of at most 1, in units of 1/WEIGHT, and a public penalty do not increase it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 
 WEIGHT = 256
-"""Weights of candidates are from 1/WEIGHT to 1, in units of it."""
+"""Weights of candidates are multiples of 1/WEIGHT, from 1/WEIGHT to 1."""
 GRID = 256
 LARGEST_ESTIMATE = float(1 << 42)
 
 
 @dataclass(frozen=True, eq=False)
 class Families:
-    """Queries with coefficients 0, 1 and -1, among which questions are chosen.
+    """Families of queries with coefficients 0, 1 and -1: the candidates of a choice.
 
-    whole: the candidates are the families, all of them marginals; else every single query. weights: of the candidates
-    in a choice, none for 1 each; they are public, and none is above 1, so that they move no score further.
+    whole: the candidates are the families, which are all marginals. Otherwise each query is a candidate. weights: the
+    public weights of the candidates, empty for 1 each. No weight is above 1, so weights do not increase a sensitivity.
     """
 
     families: tuple[Family, ...]
@@ -59,9 +59,9 @@ class Families:
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """What is public about a choice.
+    """Public inputs of a choice.
 
-    estimates: of every query of every family, in order. penalties, allowed: one per candidate.
+    estimates: one per query of every family, in order. penalties, allowed: one per candidate.
     """
 
     estimates: FloatArray
@@ -71,11 +71,11 @@ class Guess:
 
 @dataclass(frozen=True, eq=False)
 class Choice(Query[int]):
-    """The number of a candidate that is answered badly, with chances as exp(rate * weight * distance).
+    """Number of a badly answered candidate, with chances proportional to exp(rate * weight * distance).
 
-    The distance of an answer from its estimate moves by at most l1, and no weight is above 1: epsilon is twice the rate
-    times l1. pure: permute and flip; else the exponential mechanism, whose loss lies in a range of its epsilon: an
-    eighth of its square in rho. It takes a Guess.
+    The distance of an answer from its estimate moves by at most l1, and no weight is above 1. So epsilon is twice the
+    rate times l1. pure: permute and flip is used. Otherwise the exponential mechanism is used. Its privacy loss lies in
+    a range of width epsilon, so rho is epsilon^2 / 8. The draw takes a Guess.
     """
 
     families: Families
@@ -94,7 +94,7 @@ class Choice(Query[int]):
         require_counts(job)
 
     def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:
-        """Returns a candidate whose distance from its estimate, less its penalty, is nearly the largest."""
+        """Returns the number of a candidate with nearly the largest distance from its estimate, less its penalty."""
         if not isinstance(chosen, Guess):
             raise InternalError("a choice without its estimates")
         estimates, families = chosen.estimates, self.families
@@ -118,9 +118,9 @@ class Choice(Query[int]):
 
 @dataclass(frozen=True, eq=False)
 class Candidate(Query[IntegerArray]):
-    """The answer of a candidate that is named when it is asked: one number, or every cell of a marginal.
+    """Noisy answer of a candidate that is named at the draw: one number, or every cell of a marginal.
 
-    Either moves by l1 at most, as a whole.
+    Either answer moves by l1 at most, as a whole.
     """
 
     families: Families
@@ -136,7 +136,7 @@ class Candidate(Query[IntegerArray]):
 
 @dataclass(frozen=True, eq=False)
 class Marginal(Query[IntegerArray]):
-    """A whole marginal among the families, which moves by l1 at most."""
+    """Noisy answer of one whole marginal of the families, which moves by l1 at most."""
 
     families: Families
     number: int
@@ -153,7 +153,7 @@ class Marginal(Query[IntegerArray]):
 
 
 def family_answers(counts: Hidden, families: Families, scan: Scan) -> tuple[IntegerArray, IntegerArray]:
-    """Returns the exact answers of all families, one after the other, and where each family starts; computed once."""
+    """Returns the exact answers of all families, one after the other, and each family's start. Computes both once."""
     cells = cells_of(counts, scan)
     if families not in cells._exact_answers:
         marginals = exact_marginals(cells, 0, {family.attributes for family in families.families})
@@ -164,7 +164,7 @@ def family_answers(counts: Hidden, families: Families, scan: Scan) -> tuple[Inte
 
 
 def _noisy(counts: Hidden, ask: Ask[IntegerArray], of: Families, number: int, whole: bool, by: Entropy) -> IntegerArray:
-    """Returns a noisy answer, shape (queries,). whole: every cell of the family of this number, else one query."""
+    """Returns noisy answers, shape (queries,): all cells of the family `number` if `whole`, else the query `number`."""
     exact, starts = family_answers(counts, of, ask.scan)
     first, last = (starts[number], starts[number + 1]) if whole else (number, number + 1)
     noisy = draw(ask.law, int(last - first), by)

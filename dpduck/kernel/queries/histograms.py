@@ -1,9 +1,9 @@
-"""A histogram over an unbounded universe: one charge, and a noisy count for whatever key is ever touched.
+"""Histogram over an unbounded universe of keys: one charge pays for a noisy count of every key.
 
-The keys that have rows get their noise when the histogram is made, from fresh entropy, and their noisy counts are
-kept with the secrets: rows that move from key to key later can never meet the same charge again. The noise of every
-other key is derived when it is touched (keyed_noise). The time of a question does not tell the two apart: the keyed
-noise is drawn for all of its keys.
+Keys with rows get their noise when the histogram is made, from fresh entropy, and their noisy counts are stored with
+the secrets. So rows that move to another key later are never counted again under the same charge. The noise of every
+other key is derived when a question has the key (keyed_noise). The time of a question does not show which keys have
+rows, because keyed noise is drawn for every key of the question.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpduck.values.errors import InternalError
 
 @dataclass(frozen=True, eq=False)
 class EveryKey(Query[bytes]):
-    """A noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
+    """Noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
 
     def moves(self, scan: Scan) -> Norms:
         return scan.norms()
@@ -43,7 +43,7 @@ class EveryKey(Query[bytes]):
 
 
 class LazyHistogram(Hidden):
-    """The secret state of one histogram: a key of the noise, and noisy counts by digest; hidden."""
+    """Hidden secret state of one histogram: the key of its noise, and noisy counts by digest."""
 
     __slots__ = ("_high", "_low", "_noisy", "_secret")
 
@@ -53,12 +53,12 @@ class LazyHistogram(Hidden):
         self._secret, self._high, self._low, self._noisy = secret, high, low, noisy
 
     def to_bytes(self) -> bytes:
-        """Serialises the key, for the secrets file alone."""
+        """Serialises the state, for the secrets file alone."""
         return self._secret + self._high.tobytes() + self._low.tobytes() + self._noisy.tobytes()
 
     @classmethod
     def from_bytes(cls, state: bytes) -> LazyHistogram:
-        """Reads what to_bytes wrote."""
+        """Parses the bytes that to_bytes wrote."""
         body = np.frombuffer(state, dtype="<u8", offset=SECRET_BYTES)
         if len(body) % 3:
             raise InternalError("the secret of a histogram is damaged")
@@ -66,7 +66,7 @@ class LazyHistogram(Hidden):
         return cls(state[:SECRET_BYTES], high, low, noisy.view(np.int64))
 
     def values(self, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
-        """Returns noisy counts of any keys, always the same ones."""
+        """Returns noisy counts of any keys. The count of a key is always the same."""
         absent = keyed_noise(self._secret, keys, noise)
         if not len(self._high):
             return absent
@@ -79,10 +79,10 @@ SECRET_BYTES = 32
 
 
 class KeyedEntropy:
-    """The stream of one key under one secret, for its noise from the start; not for two purposes (entropy.Entropy).
+    """Entropy of one key under one secret, read from its start for one purpose: the noise (entropy.Entropy).
 
-    HMAC-SHA256 of (secret; key, counter) in counter mode is a stream that nobody without the secret tells from fresh
-    entropy, as far as HMAC-SHA256 is a pseudo-random function: what is made from it has a computational guarantee.
+    The stream is HMAC-SHA256 of (secret; key, counter) in counter mode. If HMAC-SHA256 is a pseudo-random function,
+    nobody without the secret can distinguish it from fresh entropy. So the guarantee of the noise is computational.
     """
 
     def __init__(self, secret: builtins.bytes, key: builtins.bytes) -> None:
@@ -97,12 +97,12 @@ class KeyedEntropy:
             message = self._block.to_bytes(8, "big") + self._key
             self._rest += hmac.digest(self._secret, message, hashlib.sha256)
             self._block += 1
-        taken, self._rest = self._rest[:count], self._rest[count:]
-        return taken
+        head, self._rest = self._rest[:count], self._rest[count:]
+        return head
 
 
 def keyed_noise(secret: builtins.bytes, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
-    """Returns one exact draw for each key, always the same one; shape (keys,)."""
+    """Returns one exact draw for each key, shape (keys,). The draw of a key is always the same."""
     values = np.empty(len(keys.high), dtype=np.int64)
     for place, (high, low) in enumerate(zip(keys.high.tolist(), keys.low.tolist(), strict=True)):
         stream = KeyedEntropy(secret, high.to_bytes(8, "big") + low.to_bytes(8, "big"))

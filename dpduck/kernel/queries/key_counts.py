@@ -1,4 +1,4 @@
-"""Exact counts by keys of an unbounded universe, as opaque as all exact counts: only trusted code opens them."""
+"""Exact counts by keys of an unbounded universe. Only trusted code reads them, as with all exact counts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LARGEST_TOTAL = 1 << 50  # rows: sums of counts stay exact in a double
 
 @dataclass(frozen=True, eq=False)
 class KeyDigests:
-    """The 128-bit digests (MD5) of public keys, as halves; shape (keys,) each."""
+    """128-bit digests (MD5) of public keys, in two halves of shape (keys,) each."""
 
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]
 
 
 class KeyCounts(Hidden):
-    """Counts by 128-bit digest of the key, sorted by it; hidden, because even their number is private.
+    """Counts by the 128-bit digest of the key, sorted by digest. They are hidden: even their number is private.
 
-    Two keys of one digest are one key everywhere: in counts, in questions and under the keyed noise.
+    Two keys with the same digest are one key everywhere: in counts, in questions and under the keyed noise.
     """
 
     __slots__ = ("_exact_counts", "_exact_high", "_exact_low")
@@ -41,7 +41,7 @@ class KeyCounts(Hidden):
 
 
 def keys_of(counts: Hidden) -> KeyCounts:
-    """Returns counts by key; refuses others."""
+    """Returns counts by key. Refuses other counts."""
     if not isinstance(counts, KeyCounts):
         raise InternalError("a query of other counts")
     return counts
@@ -50,9 +50,9 @@ def keys_of(counts: Hidden) -> KeyCounts:
 def count_keys(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> KeyCounts:
-    """Returns exact counts by key; its only error has one fixed text, since DuckDB's texts may quote data.
+    """Returns exact counts by key. Its only error has one fixed text, since DuckDB's texts may quote data.
 
-    workers: as of count_exactly.
+    workers: see count_exactly.
     """
     with counting_cells(cursor, read_job(job), bounding_key, workers) as (sql, second, given):
         high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, sql, given))
@@ -62,23 +62,23 @@ def count_keys(
 
 
 def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: KeyDigests) -> NDArray[np.intp]:
-    """Returns positions of keys among sorted digests, -1 where a key is absent."""
+    """Returns the positions of keys among the sorted digests, -1 for an absent key."""
     if not len(counts_high):
         return np.full(len(keys.high), -1, dtype=np.intp)
     start = np.searchsorted(counts_high, keys.high, side="left")
     end = np.searchsorted(counts_high, keys.high, side="right")
     positions = np.where(start < end, start, -1)
-    for place in np.flatnonzero(end - start > 1):  # 64 bits alike by chance: the other 64 decide
+    for place in np.flatnonzero(end - start > 1):  # equal high halves by chance: the low halves decide
         positions[place] = start[place] + np.searchsorted(counts_low[start[place] : end[place]], keys.low[place])
     inside = (positions >= 0) & (positions < end)
-    found = np.where(inside, positions, 0)
-    return np.where(inside & (counts_low[found] == keys.low), found, -1)
+    candidates = np.where(inside, positions, 0)
+    return np.where(inside & (counts_low[candidates] == keys.low), candidates, -1)
 
 
 def exact_answers(
     counts: KeyCounts, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Returns weighted sums of exact counts, one for each run of `lengths` keys; for trusted code alone."""
+    """Returns weighted sums of exact counts for trusted code alone, one per run of keys. lengths: of these runs."""
     places = find(counts._exact_high, counts._exact_low, keys)
     values = np.where(places < 0, 0, counts._exact_counts[places] if len(counts._exact_counts) else 0) * weights
     sums = np.concatenate([[0], np.cumsum(values)])

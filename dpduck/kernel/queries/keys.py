@@ -1,5 +1,5 @@
-"""Counts groups by private keys, and decides by noisy counts alone which of them are published; nothing else of a
-group leaves before that. What publishing one that was not there may cost is a tail of the noise, computed here.
+"""Selection of groups by private keys: a group with enough units is published if its noisy count is large. Nothing else
+about it leaves before that. The delta is the chance that a new group is published: a tail of the noise, computed here.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 
 TABLE = "dpduck_table_"
-"""How the names of columns of an aggregate's table begin, one integer a group."""
+"""Prefix of the column names of aggregates' tables, one integer per group."""
 
 
 class KeyStream(Hidden):
-    """Groups that are not counted before they are looked at; hidden."""
+    """Hidden stream of groups, which are counted only when they are read."""
 
     __slots__ = ("_bounding_key", "_cursor", "_job", "_workers")
 
@@ -47,21 +47,21 @@ class KeyStream(Hidden):
         self._cursor, self._job, self._bounding_key, self._workers = cursor, job, bounding_key, workers
 
     def read(self) -> None:
-        """Reads every group and lets it go."""
+        """Reads every group and discards it."""
         with read_groups(self._cursor, self._job, self._bounding_key, self._workers) as batches:
             for _ in batches:
                 pass
 
 
 SUMMED = 9e6
-"""Up to this sigma^2 a tail is summed term by term."""
+"""The largest sigma^2 at which a tail is summed term by term."""
 
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """What one privacy unit changes at most.
+    """Bounds of one privacy unit. groups: C, the number of its groups. per_group: k, its change of one group's count.
 
-    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
+    total: the sum of these changes. rows: its change of an answer, all in one cell.
     """
 
     groups: int
@@ -71,20 +71,20 @@ class GroupBounds:
 
     @property
     def l1(self) -> int:
-        """Returns the L1 norm of what a unit changes in the counts that keys are selected by."""
+        """Returns the L1 sensitivity of the counts that select the keys."""
         return min(self.groups * self.per_group, self.total)
 
     @property
     def l2_squared(self) -> int:
-        """Returns its squared L2 norm: the total in as few groups as hold it."""
+        """Returns the squared L2 sensitivity of these counts: the total lies in as few groups as can hold it."""
         return min(self.groups * self.per_group**2, self.total * self.per_group)
 
 
 @dataclass(frozen=True)
 class PublishedKeys:
-    """What is published. keys: an array per key, codes of public domains before texts, in an order of their own.
+    """Published groups, sorted by their keys. keys: one array per key, codes of public domains before texts.
 
-    answers: for each aggregate, one noisy integer per group. other: for each, what was suppressed in all, noisy.
+    answers: for each aggregate, one noisy integer per group. other: for each, the noisy total of suppressed groups.
     """
 
     keys: tuple[pa.Array, ...]
@@ -94,7 +94,7 @@ class PublishedKeys:
 
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """An aggregate of published groups: its noise, and how far one unit moves its table by group."""
+    """Aggregate of published groups: its noise, and the norms by which one unit moves its table by group."""
 
     noise: Noise
     norms: Norms
@@ -102,15 +102,15 @@ class Beside:
 
 @dataclass(frozen=True, eq=False)
 class Threshold(Query[PublishedKeys]):
-    """Groups of at least `least` units whose noisy count is above least - 1 + k + excess, and their answers.
+    """Groups with at least `least` units and a noisy count above least - 1 + k + excess, and their answers.
 
-    The ask's noise is that of the selecting count. bounds: of the scan. answers: noise of the other answers.
-    aggregates: how many there are; reused: those that the selecting count answers. other: whether what was suppressed
-    is counted, for each aggregate. beside: one for each aggregate, where any is no count. It is empty for counts of
-    rows, which have the noise `answers`.
+    The ask's noise belongs to the selecting count. bounds: the scan's bounds. answers: the noise of the other answers.
+    aggregates: the number of aggregates. reused: those that the selecting count answers. other: whether suppressed
+    groups are totalled, for each aggregate. beside: one entry per aggregate, if any aggregate is not a count. It is
+    empty for counts of rows, which have the noise `answers`.
 
-    The price is that of the selecting count and of the answers, by their norms, and the delta of groups of one unit
-    (key_delta).
+    The price adds up the costs of the selecting count and of the answers, by their norms. The chance that new groups
+    of one unit are published adds its delta (key_delta).
     """
 
     bounds: GroupBounds
@@ -140,16 +140,16 @@ class Threshold(Query[PublishedKeys]):
 
     @property
     def above(self) -> int:
-        """Published is what has a noisy count above it."""
+        """Returns the threshold: the noisy count of a published group is above it."""
         return self.least - 1 + self.bounds.per_group + self.excess
 
     def moved(self) -> list[tuple[Noise, Norms]]:
-        """Returns each noise of the answers beside the selecting count, and how far a unit moves all that have it."""
-        return by_noise((one.noise, one.norms) for one in map(self.of_aggregate, self.paid))
+        """Returns each noise of the answers beside the selecting count, with the norms of all answers that share it."""
+        return by_noise((answer.noise, answer.norms) for answer in map(self.of_aggregate, self.paid))
 
     def cost(self, ask: Ask[PublishedKeys]) -> Charge:
         bounds, noise = self.bounds, ask.law
-        if any(law.kind is not noise.kind for law in (self.answers, *(one.noise for one in self.beside))):
+        if any(law.kind is not noise.kind for law in (self.answers, *(answer.noise for answer in self.beside))):
             raise InternalError("a release has either Laplace or Gaussian noise")
         costs = [noise.cost(bounds.l1, bounds.l2_squared, bounds.per_group)]
         costs += [law.cost(*norms) for law, norms in self.moved()]
@@ -163,7 +163,7 @@ class Threshold(Query[PublishedKeys]):
             raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
     def draw(self, counts: Hidden, ask: Ask[PublishedKeys], entropy: Entropy, chosen: object) -> PublishedKeys:
-        """Counts, adds noise, compares and answers, group by group as they are counted."""
+        """Selects groups by noisy counts while they are counted, and adds noise to the published answers."""
         if not isinstance(counts, KeyStream):
             raise InternalError("a query of other counts")
         job = counts._job
@@ -185,7 +185,7 @@ class Threshold(Query[PublishedKeys]):
 
     def certificate(self) -> Mapping[str, object]:
         counts = {**asdict(self.bounds), "excess": self.excess}
-        if self.beside:  # what is answered beside the selection is written as other measurements are
+        if self.beside:  # answers beside the selection are listed as measurements
             return {**counts, "answered": 0}
         return {**counts, "answered": len(self.paid), "answers": self.answers}
 
@@ -194,29 +194,29 @@ class Threshold(Query[PublishedKeys]):
 
 
 def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
-    """1 - P(noise <= excess)^groups, rounded up: that a group is published which was not there. 1 below 0.
+    """Returns 1 - P(noise <= excess)^groups, rounded up: the chance to publish any new group. 1 if excess is negative.
 
-    Gaussian, f(n) = exp(-n^2 / (2 sigma^2)): the sum of f from excess + 1 on over that of all; for large sigma f is
-    convex there, so each term is at most the integral over the unit around it, and the sum of all is at least
-    sqrt(2 pi) sigma (Poisson's formula has positive terms only).
+    Let f(n) = exp(-n^2 / (2 sigma^2)). The Gaussian tail is the sum of f from excess + 1 on, divided by the sum of all
+    f(n). For large sigma f is convex there. So each term is at most the integral over the unit interval around it. The
+    sum of all f(n) is at least sqrt(2 pi) sigma (Poisson's formula has positive terms only).
     """
     first, scale = excess + 1, float(noise.parameter)
     if noise.kind is NoiseKind.LAPLACE:
-        one = exp(-first / scale) / (1 + exp(-1 / scale))
+        tail = exp(-first / scale) / (1 + exp(-1 / scale))
     elif scale > SUMMED:
-        one = erfc((first - 0.5) / sqrt(2 * scale)) / 2 if (first - 0.5) ** 2 > scale else 1.0
+        tail = erfc((first - 0.5) / sqrt(2 * scale)) / 2 if (first - 0.5) ** 2 > scale else 1.0
     else:
         last = int(sqrt(first * first + 90 * scale)) + 2
         terms = fsum(exp(-n * n / (2 * scale)) for n in range(first, last))
-        one = terms / (1 + 2 * fsum(exp(-n * n / (2 * scale)) for n in range(1, int(9 * sqrt(scale)) + 2)))
-    one *= 1 + 1e-10
-    share = 1.0 if one >= 0.5 else -expm1(groups * log1p(-one))
+        tail = terms / (1 + 2 * fsum(exp(-n * n / (2 * scale)) for n in range(1, int(9 * sqrt(scale)) + 2)))
+    tail *= 1 + 1e-10
+    share = 1.0 if tail >= 0.5 else -expm1(groups * log1p(-tail))
     return min(Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290), Fraction(1))
 
 
 def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, IntegerArray]:
-    """Returns the published groups, their units noisy, and the exact sums of all others."""
-    suppressed, kept = np.zeros(query.aggregates, np.int64), []
+    """Returns the published groups, with noisy numbers of units, and the exact sums of all other groups."""
+    suppressed, published = np.zeros(query.aggregates, np.int64), []
     with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:
         for groups in batches:
             units = groups.column(UNITS).to_numpy()
@@ -227,23 +227,23 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
                 suppressed[number : number + 1] += table[~chosen].sum()
             columns = {name: groups.column(name) for name in key_names(stream._job)} | {UNITS: pa.array(noisy)}
             columns |= {f"{TABLE}{number}": pa.array(table) for number, table in enumerate(tables)}
-            kept.append(pa.Table.from_pydict(columns).filter(pa.array(chosen)))
-    return pa.concat_tables(kept), suppressed
+            published.append(pa.Table.from_pydict(columns).filter(pa.array(chosen)))
+    return pa.concat_tables(published), suppressed
 
 
 def key_names(job: CountingJob) -> list[str]:
-    """Returns the columns of the keys of groups, which come first."""
+    """Returns the names of the key columns of groups, which come first."""
     return [f"{GROUP}{number}" for number in range(len(job.attributes) + len(job.texts))]
 
 
 def _tables(groups: pa.Table, job: CountingJob) -> list[IntegerArray]:
-    """Returns the exact tables of all aggregates, one integer a group each: behind the keys, before the units."""
-    found = groups.columns[len(key_names(job)) : -1]
-    return tables_from(job.aggregates, [column.to_numpy() for column in found])
+    """Returns the exact tables of all aggregates, one integer per group. They lie between the keys and the units."""
+    columns = groups.columns[len(key_names(job)) : -1]
+    return tables_from(job.aggregates, [column.to_numpy() for column in columns])
 
 
 def bounds_of(job: CountingJob) -> GroupBounds:
-    """C, k, the total and the rows of one unit, as the SQL that will run bounds them."""
+    """Returns C, k, the total and the rows of one unit, as the SQL of the job bounds them."""
     if job.unit is None:
         return GroupBounds(job.copies, job.copies, job.copies, job.copies)
     return GroupBounds(job.group_bound, 1, job.group_bound, job.max_rows)
@@ -253,6 +253,6 @@ def bounds_of(job: CountingJob) -> GroupBounds:
 def read_groups(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[Iterator[pa.Table]]:
-    """Lends one row per occupied group, in batches: its keys, its aggregates, and how many units it has."""
+    """Yields the occupied groups in batches, one row each: its keys, its aggregates and its number of units."""
     with counting_cells(cursor, read_job(job), bounding_key, workers) as (counts, second, given):
         yield reader.text_batches(second, counts, given, BATCH_TEXTS)

@@ -1,4 +1,4 @@
-"""Exact marginals of counts by cell, which most queries are answered from, and what those refuse to answer from."""
+"""Exact marginals of counts by cell, from which most queries are answered, and the checks before an answer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
-LARGEST_DENSE = 1 << 22  # cells of one table that all marginals are rolled up from
-LARGEST_SHARED = 1 << 16  # cells of a table that some of very many attributes share
+LARGEST_DENSE = 1 << 22  # cells of one table from which all marginals are rolled up
+LARGEST_SHARED = 1 << 16  # cells of a shared table, if all attributes together have more than LARGEST_DENSE
 OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping linear
 
 
 def cells_of(
     counts: Hidden, scan: Scan, queries: Sequence[KroneckerQuery] = (), tables: Sequence[int] = (0,)
 ) -> ExactCounts:
-    """Returns counts by cell; refuses others, another domain, and tables with other bounds than the price is of."""
+    """Returns counts by cell. Refuses other counts, another domain, and tables with other bounds than the price has."""
     if not isinstance(counts, ExactCounts):
         raise InternalError("a query of other counts")
     if any(counts._unit_bounds[table] != scan.l1 for table in tables):
@@ -35,26 +35,26 @@ def cells_of(
 
 
 def require_cells(query: KroneckerQuery) -> None:
-    """Refuses answers that are not of one cell each: cells share no rows."""
+    """Refuses a query unless each answer is one cell's plain count: the price relies on cells that share no rows."""
     if not query.is_identity:
         raise InternalError("values of several cells add up to no other query")
 
 
 def require_values(job: CountingJob, values: int) -> None:
-    """Refuses a price for fewer values, or more, than the last attribute of what will be counted has."""
+    """Refuses a price for fewer or more values than the last attribute of the job has."""
     if [last.size for last in job.attributes[-1:]] != [values]:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
 
 def require_counts(job: CountingJob) -> None:
-    """Refuses sums: taken modulo 2^64, they have no distance and no largest one."""
-    one = job.aggregates[0]
-    if one.value is not None and one.form != "valued":
+    """Refuses sums: modulo 2^64 they have no distances and no maximum."""
+    aggregate = job.aggregates[0]
+    if aggregate.value is not None and aggregate.form != "valued":
         raise InternalError("a choice by numbers that are no counts; nothing was charged")
 
 
 def by_value(counts: Hidden, scan: Scan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
-    """Returns counts by cell, and the last attribute, which is none of the query's and has so many values."""
+    """Returns counts by cell, and the last attribute's number. It has `values` values, and is not in the query."""
     require_cells(query)
     cells = cells_of(counts, scan, [query])
     last = len(cells._sizes) - 1
@@ -66,36 +66,36 @@ def by_value(counts: Hidden, scan: Scan, query: KroneckerQuery, values: int) -> 
 def exact_marginals(
     counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Returns exact marginals; those that fit into one dense table are rolled up from it, not from sparse counts."""
-    found: dict[tuple[int, ...], IntegerArray] = {}
+    """Returns exact marginals. Marginals that share a dense table are rolled up from it, not from sparse counts."""
+    marginals: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
         order = sorted(union, key=lambda attribute: -counts._sizes[attribute])
-        found |= rolled_up(_dense(counts, number, union), union, group, order)
-    return found
+        marginals |= rolled_up(_dense(counts, number, union), union, group, order)
+    return marginals
 
 
 def rolled_up(
     table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Returns the wanted marginals of a table with these members, all different: an array each, sums being shared.
+    """Returns the wanted marginals, all different, of a table over `members`: an array each, computed by shared sums.
 
-    order: in which attributes are kept by some of the marginals and summed away for the others.
+    order: the order in which attributes are summed away, for the marginals without them.
     """
     if len(wanted) == 1:
-        return {wanted[0]: table.sum(axis=tuple(axis for axis, one in enumerate(members) if one not in wanted[0]))}
-    found: dict[tuple[int, ...], IntegerArray] = {}
-    keeping, dropping = ([one for one in wanted if (order[0] in one) is kept] for kept in (True, False))
+        return {wanted[0]: table.sum(axis=tuple(axis for axis, item in enumerate(members) if item not in wanted[0]))}
+    marginals: dict[tuple[int, ...], IntegerArray] = {}
+    keeping, dropping = ([item for item in wanted if (order[0] in item) is keeps] for keeps in (True, False))
     if keeping:
-        found |= rolled_up(table, members, keeping, order[1:])
+        marginals |= rolled_up(table, members, keeping, order[1:])
     if dropping:
         axis = members.index(order[0])
-        found |= rolled_up(table.sum(axis=axis), members[:axis] + members[axis + 1 :], dropping, order[1:])
-    return found
+        marginals |= rolled_up(table.sum(axis=axis), members[:axis] + members[axis + 1 :], dropping, order[1:])
+    return marginals
 
 
 def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[tuple[int, ...]]]:
-    """Sets of attributes that share one dense table, decided from public sizes alone; the largest sets come first."""
+    """Groups sets of attributes that share one dense table, from public sizes alone. The largest sets come first."""
     ordered = sorted(wanted, key=lambda attributes: (-prod(sizes[a] for a in attributes), attributes))
     if prod(sizes[a] for a in set().union(*ordered)) <= LARGEST_DENSE:
         return [ordered] if ordered else []
@@ -123,17 +123,17 @@ def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> Int
 
 
 def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
-    """Returns the cell of each occupied combination of the attributes, of which the first varies slowest."""
-    found = np.zeros(counts._exact_counts.shape[1], dtype=np.int64)
+    """Returns each occupied cell's number in the marginal on `attributes`. The first attribute varies slowest."""
+    cells = np.zeros(counts._exact_counts.shape[1], dtype=np.int64)
     for attribute in attributes:
-        found *= counts._sizes[attribute]
-        found += counts._exact_coordinates[attribute]
-    return found
+        cells *= counts._sizes[attribute]
+        cells += counts._exact_coordinates[attribute]
+    return cells
 
 
 def present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
-    """Returns the exact number of values of the last attribute in each cell of these."""
+    """Returns the exact number of values of the last attribute in each cell of `attributes`."""
     cells = tuple(counts._sizes[attribute] for attribute in attributes)
     position = positions(counts, (*attributes, len(counts._sizes) - 1))[counts._exact_counts[0] > 0]
-    found = np.bincount(np.unique(position) // counts._sizes[-1], minlength=prod(cells))
-    return found.astype(np.int64).reshape(cells)
+    numbers = np.bincount(np.unique(position) // counts._sizes[-1], minlength=prod(cells))
+    return numbers.astype(np.int64).reshape(cells)

@@ -1,8 +1,8 @@
-"""Asks of exact tables: integer matrices, one for each attribute, what each does to a table and how far a row moves it.
+"""Queries of exact tables: integer matrices, one per attribute, with their products and their column norms.
 
-A matrix has a row for each question and a column for each value. `norms` are the largest L1 and the largest squared L2
-norm of a column and its largest entry, exact. Nothing but these four kinds is applied to counts, so that no planner's
-word is believed.
+A matrix has a row for each question and a column for each value. `norms` are exact: the largest L1 norm of a column,
+its largest squared L2 norm and the largest entry. Only these four kinds of matrix are applied to counts, so that no
+planner needs to be trusted.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dpduck.values.arrays import IntegerArray
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 Norms = tuple[int, int, int]  # L1, squared L2, and the largest change of one entry
 
-EXACT_DOUBLE = 1 << 53  # integers up to here are doubles
+EXACT_DOUBLE = 1 << 53  # integers up to here are exact in a double
 
 
 @dataclass(frozen=True)
 class IdentityFactor:
-    """One question per value."""
+    """Identity matrix: one question per value."""
 
     size: int
 
@@ -44,7 +44,7 @@ class IdentityFactor:
 
 @dataclass(frozen=True)
 class CentredFactor:
-    """n I - 11': the residual of a value against the mean of its attribute, times n. A column: n - 1 once, else -1.
+    """n I - 11': n times the residual of a value against the mean of its attribute. A column has n - 1 once, else -1.
 
     >>> CentredFactor(3).norms
     (4, 6, 2)
@@ -67,7 +67,7 @@ class CentredFactor:
 
 @dataclass(frozen=True)
 class HadamardFactor:
-    """The +1/-1 rows of the m x m Hadamard matrix but the constant one, over the valid codes 0..size-1 only.
+    """The +1/-1 rows of the m x m Hadamard matrix without the constant row, over the valid codes 0..size-1 only.
 
     m: the next power of two. Codes from size to m-1 are structural zeros: they are never counted and never released.
     """
@@ -92,7 +92,7 @@ class HadamardFactor:
 
 @dataclass(frozen=True, eq=False)
 class MatrixFactor:
-    """Any integer matrix: a level of a tree, Haar rows, a searched strategy; dense, or in compressed rows."""
+    """Any integer matrix, dense or in compressed rows: a level of a tree, Haar rows, a searched strategy."""
 
     entries: IntegerArray | scipy.sparse.csr_array
 
@@ -121,11 +121,11 @@ class MatrixFactor:
 
     @cached_property
     def asks_single_cells(self) -> bool:
-        """Tells whether no answer adds up two cells, as of the identity matrix."""
+        """Tells whether no answer adds up two cells, as with the identity matrix."""
         return int((self.entries != 0).sum(axis=1).max()) <= 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        """Returns a dense matrix in doubles, which is much faster, where each holds every partial sum exactly."""
+        """Multiplies along an axis. Dense matrices use doubles, which are much faster, if all sums are exact."""
         moved = np.moveaxis(tensor, axis, 0)
         flat, entries = np.ascontiguousarray(moved).reshape(self.size, -1), self.entries
         if isinstance(entries, np.ndarray):
@@ -143,9 +143,9 @@ Factor = IdentityFactor | CentredFactor | HadamardFactor | MatrixFactor
 
 @dataclass(frozen=True)
 class KroneckerQuery:
-    """Asks `factors[i]` along `attributes[i]`, sums over every other attribute.
+    """Product of `factors[i]` along `attributes[i]`, summed over every other attribute.
 
-    attributes: strictly increasing positions in the domain. No attribute at all: the grand total.
+    attributes: strictly increasing positions in the domain. Without attributes the query is the grand total.
 
     >>> KroneckerQuery((0, 2), (IdentityFactor(3), CentredFactor(2))).shape
     (3, 2)
@@ -155,7 +155,7 @@ class KroneckerQuery:
     factors: tuple[Factor, ...]
 
     def __post_init__(self) -> None:
-        if len(self.attributes) != len(self.factors) or not all(type(one) in KINDS for one in self.factors):
+        if len(self.attributes) != len(self.factors) or not all(type(factor) in KINDS for factor in self.factors):
             raise ValueError("a Kronecker query needs one factor for each attribute")
         if any(a >= b for a, b in zip(self.attributes, self.attributes[1:], strict=False)):
             raise ValueError("the attributes of a Kronecker query must be strictly increasing")
@@ -166,7 +166,7 @@ class KroneckerQuery:
         return tuple(factor.rows for factor in self.factors)
 
     def asks_single_cells(self, attributes: int) -> bool:
-        """Tells whether each answer is of one cell of so many attributes, all that there are."""
+        """Tells whether each answer is about one cell of a domain with `attributes` attributes in all."""
         every = self.attributes == tuple(range(attributes))
         return every and all(
             isinstance(factor, IdentityFactor) or (isinstance(factor, MatrixFactor) and factor.asks_single_cells)
@@ -175,12 +175,12 @@ class KroneckerQuery:
 
     @property
     def is_identity(self) -> bool:
-        """Tells whether each answer is of one cell of its attributes, as it is."""
+        """Tells whether each answer is the plain count of one cell of the query's attributes."""
         return all(isinstance(factor, IdentityFactor) for factor in self.factors)
 
     @property
     def norms(self) -> Norms:
-        """Returns the column norms of a Kronecker product multiply."""
+        """Returns the column norms. A norm of a Kronecker product is the product of its factors' norms."""
         first, second, largest = ([factor.norms[which] for factor in self.factors] for which in range(3))
         return prod(first), prod(second), prod(largest)
 
@@ -196,7 +196,7 @@ KINDS = frozenset((IdentityFactor, CentredFactor, HadamardFactor, MatrixFactor))
 
 
 def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Returns the unnormalised fast Hadamard transform along the first axis, in place; its length is a power of two."""
+    """Computes the unnormalised fast Hadamard transform in place along the first axis, which has 2^k entries."""
     half = 1
     while half < len(codes):
         blocks = codes.reshape(len(codes) // (2 * half), 2, half, *codes.shape[1:])
@@ -207,7 +207,7 @@ def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
     return codes
 
 
-# Families of linear queries on one marginal each: the candidates among which synthetic data asks (Hardt et al.).
+# Families of linear queries on one marginal each: the candidates for questions of synthetic data (Hardt et al.).
 #
 # A query is a table of coefficients 0, 1 or -1 over the cells of its family's marginal, so that one row of a privacy
 # unit moves its answer by at most 1.
@@ -217,9 +217,9 @@ def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
 class Family:
     """Queries on one marginal.
 
-    attributes: increasing positions in the domain. shape: the marginal's. matrices: one per attribute, rows by values,
-    whose Kronecker products are the queries; none at all: every cell of the marginal. masks: any queries instead,
-    shape (rows, *shape).
+    attributes: increasing positions in the domain. shape: of the marginal. matrices: one per attribute, rows by values.
+    The rows of their Kronecker product are the queries. Without matrices every cell of the marginal is a query.
+    masks: any queries instead, shape (rows, *shape).
 
     >>> Family((0, 2), (2, 3)).rows
     6
@@ -253,7 +253,7 @@ class Family:
         """Returns every query's answer from the marginal, shape (rows,)."""
         if self.masks is not None:
             return np.asarray(self.masks.reshape(len(self.masks), -1) @ marginal.reshape(-1))
-        found = marginal
+        table = marginal
         for axis, matrix in enumerate(self.matrices):
-            found = np.moveaxis(np.tensordot(matrix, found, axes=([1], [axis])), 0, axis)
-        return np.ascontiguousarray(found).reshape(-1)
+            table = np.moveaxis(np.tensordot(matrix, table, axes=([1], [axis])), 0, axis)
+        return np.ascontiguousarray(table).reshape(-1)

@@ -1,4 +1,4 @@
-"""A noisy projection of counts by key: sums of the rows' signs, which a recovery takes apart again."""
+"""Noisy projection of counts by key: sums of the rows' signs, from which a recovery estimates the counts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Projected = tuple[Words, IntegerArray]
 
 @dataclass(frozen=True, eq=False)
 class Projection(Query[Projected]):
-    """Sums of the rows' signs plus noise, with their fresh hashes. A row moves each of `rows` sums by 1.
+    """Sums of the rows' signs plus noise, with their fresh hashes. A private row moves each of the `rows` sums by 1.
 
-    Keys are field elements by the higher half of their digests. words, independence: shape of the coefficients.
+    Keys become field elements by the higher half of their digests. words, independence: the shape of the coefficients.
     """
 
     rows: int
@@ -45,5 +45,5 @@ class Projection(Query[Projected]):
 
 
 def draw_coefficients(words: int, independence: int, entropy: Entropy) -> Words:
-    """Returns uniform field elements, shape (words, independence): public, but drawn like everything that is random."""
+    """Draws uniform public field elements, shape (words, independence), from the same entropy as the noise."""
     return uniform_below(PRIME, words * independence, entropy).astype(np.uint64).reshape(words, independence)

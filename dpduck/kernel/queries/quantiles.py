@@ -20,19 +20,19 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
 LARGEST_SIDE, LARGEST_LEAD = 10**4, 1 << 60
-"""Of a quantile: distances of as many as 2^40 rows then fit 64 bits."""
+"""Limits of a quantile's parameters, so that distances of as many as 2^40 rows fit 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantiles(Query[IntegerArray]):
-    """For each cell the number of a bucket that holds a quantile or nearly, or `buckets` where rows are too few.
+    """Number of a bucket at or near a quantile, for each cell. The number `buckets` says that the rows are too few.
 
-    The scan's last attribute are the buckets. A bucket's distance is the larger of below * (rows before it) - above *
-    (the others) + shift and above * (rows after it) - below * (the others) - shift, at least 0: below and above are
-    whole, as 1 - q to q. The chance of a bucket is as exp(-rate * distance), of no answer as if its distance were
-    max(below, above) * (rows of the cell) - nothing. A row moves each by max(below, above) at most, in one cell. Cells
-    hold different rows, so that each is a choice of its own, and epsilons of all add up to twice the rate times what a
-    unit moves.
+    The scan's last attribute has the buckets. A bucket's distance is the largest of three numbers: 0,
+    below * (rows before it) - above * (other rows) + shift, above * (rows after it) - below * (other rows) - shift.
+    The whole numbers below and above have the ratio 1 - q to q. A bucket's chance is proportional to
+    exp(-rate * distance). No bucket is a further choice, at the distance max(below, above) * (rows of the cell) -
+    `nothing`. A row moves each distance by at most max(below, above), in one cell. Cells hold different rows, so each
+    cell is a separate choice. The epsilons of all cells add up to twice the rate times the largest move by a unit.
     """
 
     query: KroneckerQuery

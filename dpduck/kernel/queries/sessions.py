@@ -1,15 +1,15 @@
-"""The gate of a session: does the hypothesis miss the exact answer by much? A measurement follows only where it does.
+"""Gate of a session: compares a hypothesis with the exact answer, and measures only if the hypothesis misses by much.
 
-Two sparse vectors run side by side, one for answers above the hypothesis and one for answers below it, each with a
-noisy threshold; when either fires, both get fresh thresholds. Noise is one-sided (geometric): an answer that does not
-fire is within threshold + threshold noise, whatever the noise of the question was. docs/sparse_queries.md proves:
+Two sparse vectors run side by side: one for answers above the hypothesis, one for answers below it. Each has a noisy
+threshold. If either fires, both get fresh thresholds. Noise is one-sided (geometric): an answer that does not fire is
+within threshold + threshold noise, whatever the noise of the question was. docs/sparse_queries.md proves that one
+round, until it fires, is (D/b1 + D/b2)-differentially private with D = unit_bound * UNITS. Here b1 is the scale of the
+thresholds' noise, and b2 is the scale of the questions' noise.
 
-    one round, until it fires, is (D/b1 + D/b2)-differentially private, D = unit_bound * UNITS,
-    b1 the scale of the thresholds' noise, b2 that of the questions' noise
-
-because moving the one threshold whose side grows by D covers every question before the last, the other side needs
-nothing there, and the last question's tail moves by at most D. By zCDP's composition all rounds together cost
-updates * ((D/b1 + D/b2)^2 / 2 + D^2 / (2 s)), with s the variance of the Gaussian measurement.
+The reason: a unit makes the distances of one side alone grow, by at most D. Moving that side's threshold by D covers
+every question before the last, and the other side needs nothing there. The last question's tail moves by at most D.
+By zCDP's composition all rounds together cost updates * ((D/b1 + D/b2)^2 / 2 + D^2 / (2 s)). Here s is the variance of
+the Gaussian measurement.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 
 UNITS = 1024
-"""Weights of a session's questions are multiples of 1/UNITS, so that all that is compared is whole."""
+"""Weights of a session's questions are multiples of 1/UNITS, so that all compared numbers are whole."""
 
 
 @dataclass(frozen=True, eq=False)
 class SparseVector(Query[bytes]):
-    """A round of a session: questions are compared with a noisy threshold until one fires, which is measured.
+    """Rounds of a session: questions are compared with a noisy threshold, and the first that fires is measured.
 
-    The ask's noise is that of the thresholds, its times are the rounds. question, measured: noise of the questions
-    and of what fires, in units of 1/UNITS. Answer: the noise of all thresholds, for the secrets file alone. The price
-    of a round are both scales' parts of epsilon, as one pure mechanism, and the measurement.
+    The ask's noise belongs to the thresholds, and its `times` counts the rounds. question, measured: the noise of
+    questions and of measurements, in units of 1/UNITS. The answer is the noise of all thresholds, for the secrets file
+    alone. A round costs the epsilons of both scales, as one pure mechanism, plus the price of the measurement.
     """
 
     question: Noise
@@ -61,15 +61,15 @@ class SparseVector(Query[bytes]):
 
     def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
         keys_of(counts)
-        return one_sided(ask.law.parameter, 2 * ask.times, entropy).tobytes()  # of both sides for every round
+        return one_sided(ask.law.parameter, 2 * ask.times, entropy).tobytes()  # both sides of every round
 
 
 @dataclass(frozen=True)
 class GateLaw:
-    """Everything about a gate that is public, in units of 1/UNITS of a row.
+    """Public parameters of a gate, in units of 1/UNITS of a row.
 
-    updates: rounds. threshold: what the hypothesis may miss. threshold_scale, question_scale: b1, b2.
-    parameter: variance or scale of a measurement. total_parameter: of the noisy number of rows, in rows.
+    updates: number of rounds. threshold: the allowed error of a hypothesis. threshold_scale, question_scale: b1, b2.
+    parameter: variance or scale of a measurement. total_parameter: the same for the noisy number of rows, in rows.
     """
 
     updates: int
@@ -82,11 +82,11 @@ class GateLaw:
     total_parameter: Fraction
 
     def total_ask(self, scan: Scan) -> Ask[int]:
-        """Returns the noisy number of rows, the first thing that a session measures."""
+        """Returns the ask for the noisy number of rows, a session's first measurement."""
         return Ask(scan, Total(), Noise(self.noise, self.total_parameter))
 
     def gate_ask(self, scan: Scan) -> Ask[bytes]:
-        """Returns all rounds with their measurements."""
+        """Returns the ask for all rounds with their measurements."""
         if scan.l1 != self.unit_bound:
             raise InternalError("the session and its counts disagree about the contribution bound")
         gate = SparseVector(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.parameter))
@@ -94,23 +94,23 @@ class GateLaw:
 
 
 def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent integers k >= 0 with P(k) proportional to exp(-k / scale), exactly; shape (count,).
+    """Draws independent integers k >= 0 with P(k) proportional to exp(-k / scale), exactly. The shape is (count,).
 
-    Discrete Laplace draws that are not negative: given that, they have this law.
+    Negative draws of a discrete Laplace law are rejected: the other draws have this law.
     """
-    kept: list[NDArray[np.int64]] = []
+    parts: list[NDArray[np.int64]] = []
     missing = count
     while missing > 0:
         drawn = discrete_laplace(scale, 2 * missing + 8, entropy)
-        kept.append(drawn[drawn >= 0][:missing])
-        missing -= len(kept[-1])
-    return np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+        parts.append(drawn[drawn >= 0][:missing])
+        missing -= len(parts[-1])
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 class Questions(Hidden):
-    """Exact answers of some questions and their fresh noise, each good for one look; hidden.
+    """Hidden exact answers of some questions and their fresh noise, each good for one look.
 
-    measurements: noise of the answers that will be measured, drawn beforehand: a look only compares and adds.
+    measurements: the noise of later measurements, drawn beforehand. A look only compares and adds.
     """
 
     __slots__ = ("_exact", "_looked", "_measurements", "_noise")
@@ -123,7 +123,7 @@ class Questions(Hidden):
 
 
 def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
-    """Refuses a key that comes twice in a question: it would weigh 2, and a unit move the answer twice as far."""
+    """Refuses a key that is twice in a question: it would weigh 2, and a unit would move the answer twice as far."""
     runs = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((keys.low, keys.high, runs))
     high, low, run = keys.high[order], keys.low[order], runs[order]
@@ -132,7 +132,7 @@ def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
 
 
 class SessionGate(Hidden):
-    """Exact counts and secret thresholds behind a gate; hidden."""
+    """Hidden exact counts and secret thresholds of a gate."""
 
     __slots__ = ("_counts", "_entropy", "_law", "_thresholds")
 
@@ -143,9 +143,9 @@ class SessionGate(Hidden):
             raise InternalError("the secret of a session is damaged")
 
     def prepare(self, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int], rounds: int) -> Questions:
-        """Returns exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS.
+        """Returns exact answers of questions, in units of 1/UNITS, with fresh noise. The weights are from 0 to UNITS.
 
-        rounds: how many are left, the most of these questions that can be measured.
+        lengths: the number of keys of each question. rounds: the number of rounds left, and so of measurements at most.
         """
         if weights.size and (weights.min() < 0 or weights.max() > UNITS):
             raise InternalError("a weight outside 0 .. 1")
@@ -156,9 +156,9 @@ class SessionGate(Hidden):
         return Questions(exact, noise, draw(measured, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
-        """Returns None where the hypothesis (in units) is close enough; else a noisy answer, which ends the round.
+        """Returns None if the hypothesis (in units) is close enough, else a noisy answer, which ends the round.
 
-        Questions are looked at in order, each once: its noise is not for two comparisons.
+        Questions are looked at in order, each once: the noise of a question serves one comparison.
         """
         if number <= questions._looked or not 0 <= round_number < self._law.updates:
             raise InternalError("a question was looked at twice, or after the last round")

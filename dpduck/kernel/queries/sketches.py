@@ -1,8 +1,9 @@
-"""A noisy count sketch (Charikar, Chen and Farach-Colton 2002) of the occupied cells, with hashing that SQL can repeat.
+"""Noisy count sketch (Charikar, Chen and Farach-Colton 2002) of the occupied cells, with hashing that SQL can repeat.
 
-Row j adds the signed count of every cell to one of `width` buckets. The hash of a cell whose key labels have numbers
-L_1, L_2, .. is (b_0 + b_1 L_1 + b_2 L_2 + ..) mod P, P = 2^61 - 1: pairwise independent over distinct lists of numbers.
-Bucket: this hash modulo the width; sign: the parity of a second such hash. The coefficients are public and released.
+Row j adds the signed count of every cell to one of `width` buckets. Let L_1, L_2, .. be the numbers of a cell's key
+labels. The cell's hash is (b_0 + b_1 L_1 + b_2 L_2 + ..) mod P, with P = 2^61 - 1. Hashes are pairwise independent over
+distinct lists of numbers. The bucket is the hash modulo the width, and the sign is the parity of a second such hash.
+The coefficients are public and released.
 """
 
 from __future__ import annotations
@@ -39,10 +40,9 @@ Sketched = tuple[SketchHashes, IntegerArray]
 
 @dataclass(frozen=True, eq=False)
 class Sketch(Query[Sketched]):
-    """Noisy signed buckets, shape (rows, width), with their fresh hashes. A row changes one bucket of each sketch row
-    by 1.
+    """Noisy signed buckets, shape (rows, width), with fresh hashes. A private row moves one bucket per sketch row by 1.
 
-    numbers: of each attribute's labels, all different.
+    numbers: the numbers of each attribute's labels, all different.
     """
 
     rows: int
@@ -62,7 +62,7 @@ class Sketch(Query[Sketched]):
 
 
 def exact_sketch(counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[IntegerArray]) -> IntegerArray:
-    """Returns the exact buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
+    """Returns the exact buckets, shape (rows, width). numbers: of each attribute's labels, all different."""
     if any(len(of_labels) != size for of_labels, size in zip(numbers, counts._sizes, strict=True)):
         raise InternalError("the sketch and the counts disagree about the domain")
     values, table = counts._exact_counts[0], np.zeros((len(hashes.buckets), hashes.width), np.int64)
@@ -76,7 +76,7 @@ def exact_sketch(counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[In
 def hashed(
     coefficients: Sequence[int], numbers: Sequence[NDArray[np.int64]], codes: Sequence[NDArray[np.integer]]
 ) -> IntegerArray:
-    """(b_0 + b_1 L_1 + ..) mod P of cells given by their codes."""
+    """Returns (b_0 + b_1 L_1 + ..) mod P for each cell. codes: the codes of the cells."""
     total = np.full(codes[0].shape, coefficients[0], dtype=np.int64)
     for coefficient, of_labels, of_cells in zip(coefficients[1:], numbers, codes, strict=True):
         terms = (of_labels.astype(object) * coefficient % PRIME).astype(np.int64)

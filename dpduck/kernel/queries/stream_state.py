@@ -1,15 +1,15 @@
-"""What a stream has counted so far: a private file of its own, exact, bound to its store and stream, and never older.
+"""State of a stream: a private file of exact counts, bound to its store and stream, and never an older copy.
 
-The file has how many rows were kept of each unit, the exact counts of each period that closed, and the noisy answers
-that were measured, version by version: a version is what one refresh adds, in one transaction that is on disk when it
-is over. Each version has a seal, a keyed hash over the seal before it, the stream's identity, the number of periods,
-how many rows and counts there are and what was measured. The ledger's chain holds the seal of the last version that
-was published (Ledger.record), in one transaction with the publication. So, of a file:
+The file has, version by version, the number of kept rows of each unit, the exact counts of each closed period, and the
+noisy answers. One refresh adds one version, in one transaction that is on disk when it is over. A version has a seal: a
+keyed hash over the seal before it, the stream's identity, the number of periods, the sums and the answers. The sums
+cover rows and counts. The ledger's chain records the seal of the last published version (Ledger.record), in one
+transaction with the publication. So there are three cases:
 
-* its last version is the one that the ledger has: it is the newest, and what comes next may be counted;
-* it is one version ahead, and the one before is the ledger's: the process ended between count and publication. That
-  version's noise may have been seen by whoever can read the file; it is published as it is, never drawn again;
-* anything else is an older copy, another one, or another stream's file, and is refused.
+* The last version of the file is the ledger's: the file is the newest, and the next version may be counted.
+* The file is one version ahead, and the version before is the ledger's: the process ended between count and
+  publication. A reader of the file may have seen that version's noise. It is published unchanged, never drawn again.
+* Anything else is an older copy, another file, or another stream's file, and is refused.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from dpduck.values.errors import InternalError, StoreError
 TAKEN, ARRIVED, POURED = "dpduck_taken", "dpduck_arrived", "dpduck_poured"
 
 FEW_KEPT = 100_000
-"""Rows that are not worth merging."""
+"""Fewer rows than this are not worth merging."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The last version of a stream that was published, as the ledger has it; 0 for none."""
+    """Last published version of a stream, as the ledger has it. The version is 0 if there is none."""
 
     version: int
     seal: str
@@ -45,9 +45,9 @@ class Recorded:
 
 @dataclass(frozen=True)
 class StreamShape:
-    """identity: of the store, the statement and the charge, in one text. unit_type: of the file's column.
+    """Shape of a stream's file. identity: one text of the store, the statement and the charge.
 
-    attributes, tables: how many codes each count has, and how many integers.
+    unit_type: of the file's unit column. attributes: number of codes of a count. tables: number of its integers.
     """
 
     identity: str
@@ -58,7 +58,7 @@ class StreamShape:
 
 @dataclass(frozen=True)
 class Version:
-    """What one refresh added. closed: periods that were measured by then. answers: by table, row and cell, in one."""
+    """One refresh's addition to the file. closed: periods measured by then. answers: by row, ask, table and cell."""
 
     version: int
     closed: int
@@ -67,7 +67,7 @@ class Version:
 
 
 class StreamState(Hidden):
-    """The open file of one stream; hidden. place: the attached database, quoted. key: of the seals."""
+    """Hidden open file of one stream. place: the attached database, quoted. key: the secret key of the seals."""
 
     __slots__ = ("_cursor", "_key", "_place", "_shape", "versions")
 
@@ -82,11 +82,11 @@ class StreamState(Hidden):
 
     @property
     def closed(self) -> int:
-        """Tells how many periods were measured."""
+        """Returns the number of periods that were measured."""
         return self.versions[-1].closed if self.versions else 0
 
     def create(self) -> None:
-        """Makes the tables of a stream of which nothing was measured."""
+        """Creates the tables of a stream without measurements."""
         codes = ", ".join(f"c{number} BIGINT" for number in range(self._shape.attributes))
         counts = ", ".join(f"t{number} BIGINT" for number in range(self._shape.tables))
         self._run("BEGIN")
@@ -101,26 +101,26 @@ class StreamState(Hidden):
         self._run("COMMIT")
 
     def open(self, recorded: Recorded) -> None:
-        """Reads what was measured; StoreError for a file that is not the newest of this very stream."""
+        """Reads the versions. Raises StoreError for a file that is not the newest of this very stream."""
         try:
             identity, seal = self._columns("SELECT identity, seal FROM {}.main.header")
-            found = self._columns("SELECT version, closed, sums, seal, answers FROM {}.main.versions ORDER BY version")
+            arrays = self._columns("SELECT version, closed, sums, seal, answers FROM {}.main.versions ORDER BY version")
             sums = self._sums()
         except InternalError:
             raise refused("cannot be read") from None
         if list(identity) != [self._shape.identity] or not _same(str(seal[0]), self._seal("")):
             raise refused("is that of another stream, epoch or store")
-        before, told = self._seal(""), " ".join(["0"] * (2 + self._shape.tables))
-        for number, (version, closed, told, seal_now, answers) in enumerate(zip(*found, strict=True), 1):
+        before, stored_sums = self._seal(""), " ".join(["0"] * (2 + self._shape.tables))
+        for number, (version, closed, stored_sums, seal_now, answers) in enumerate(zip(*arrays, strict=True), 1):
             if len(answers) % 8:
                 raise refused("is not what was written")
-            known = Version(int(version), int(closed), str(seal_now), np.frombuffer(bytes(answers), np.int64))
-            facts = (number, known.closed, str(told), known.answers)
-            if known.version != number or not _same(known.seal, self._sealed(before, *facts)):
+            record = Version(int(version), int(closed), str(seal_now), np.frombuffer(bytes(answers), np.int64))
+            facts = (number, record.closed, str(stored_sums), record.answers)
+            if record.version != number or not _same(record.seal, self._sealed(before, *facts)):
                 raise refused("is not what was written")
-            before = known.seal
-            self.versions.append(known)
-        if sums != told:
+            before = record.seal
+            self.versions.append(record)
+        if sums != stored_sums:
             raise refused("is not what was written")
         if not self._is_newest(recorded):
             raise refused("is an older copy, or another one")
@@ -132,25 +132,25 @@ class StreamState(Hidden):
         return recorded.version == 0 or _same(self.versions[recorded.version - 1].seal, recorded.seal)
 
     def counts(self, counts: ExactCounts) -> ExactCounts:
-        """Returns counts of new periods together with those of the periods before."""
+        """Returns the counts of new periods together with the counts of earlier periods."""
         columns = self._columns(f"SELECT {', '.join(self._count_columns())} FROM {{}}.main.counts")
-        held = [np.ma.getdata(column).astype(np.int64) for column in columns]
+        arrays = [np.ma.getdata(column).astype(np.int64) for column in columns]
         size = self._shape.attributes
-        codes = tuple(np.concatenate([*both]) for both in zip(held[:size], counts._exact_coordinates, strict=True))
-        tables = np.concatenate([np.array(held[size:], np.int64), counts._exact_counts], axis=1)
+        codes = tuple(np.concatenate([*both]) for both in zip(arrays[:size], counts._exact_coordinates, strict=True))
+        tables = np.concatenate([np.array(arrays[size:], np.int64), counts._exact_counts], axis=1)
         return ExactCounts(codes, tables, counts._sizes, counts._unit_bounds)
 
     def add(self, closed: int, counts: ExactCounts, answers: IntegerArray) -> Version:
-        """Writes a version: what was kept of whom, what that adds up to, and what was measured; all or nothing."""
+        """Writes a version: the kept rows by unit, their counts, and the answers, in one transaction."""
         number, before = len(self.versions) + 1, self.versions[-1].seal if self.versions else self._seal("")
         flat = np.ascontiguousarray(answers, np.int64).reshape(-1)
-        held = [*counts._exact_coordinates, *counts._exact_counts]
-        cells = pa.Table.from_pydict({name: pa.array(of) for name, of in zip(self._count_columns(), held, strict=True)})
+        rows = [*counts._exact_coordinates, *counts._exact_counts]
+        cells = pa.Table.from_pydict({name: pa.array(of) for name, of in zip(self._count_columns(), rows, strict=True)})
         place = f"{self._place}.main"
         try:
             self._run("BEGIN")
-            kept = f"SELECT {number}, {UNIT}, count(*) FROM {TAKEN} GROUP BY {UNIT}"
-            self._run(f"INSERT INTO {place}.kept {kept}")
+            kept_sql = f"SELECT {number}, {UNIT}, count(*) FROM {TAKEN} GROUP BY {UNIT}"
+            self._run(f"INSERT INTO {place}.kept {kept_sql}")
             add = f"INSERT INTO {place}.counts SELECT {number}, * FROM {POURED}"
             reader.poured(
                 self._cursor, add, {}, POURED, pa.RecordBatchReader.from_batches(cells.schema, cells.to_batches())
@@ -169,16 +169,16 @@ class StreamState(Hidden):
         return self.versions[-1]
 
     def _sums(self) -> str:
-        """Tells how many rows were kept, how many counts there are, and all of these in one."""
-        kept = f"SELECT CAST(ifnull(sum({KEPT}), 0) AS BIGINT) FROM {{0}}.main.kept"
+        """Returns the number of kept rows, the number of counts, and the XOR of each table, in one text."""
+        kept_sql = f"SELECT CAST(ifnull(sum({KEPT}), 0) AS BIGINT) FROM {{0}}.main.kept"
         tables = [f"CAST(ifnull(bit_xor(t{number}), 0) AS BIGINT)" for number in range(self._shape.tables)]
         counts = f"SELECT count(*), {', '.join(tables)} FROM {{0}}.main.counts"
-        return " ".join(str(int(column[0])) for sql in (kept, counts) for column in self._columns(sql))
+        return " ".join(str(int(column[0])) for sql in (kept_sql, counts) for column in self._columns(sql))
 
     def _merge(self) -> None:
-        """Makes one row of each unit's, once those of later versions are as many as those that were merged before.
+        """Merges the rows of each unit into one, once there are as many new rows as merged rows, and FEW_KEPT in all.
 
-        A refresh then looks through twice as many rows as there are units at most, however many refreshes there were.
+        A refresh then reads at most twice as many rows as there are units (or FEW_KEPT), after any number of refreshes.
         """
         (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
         if int(every) >= max(2 * int(merged), FEW_KEPT):
@@ -192,8 +192,8 @@ class StreamState(Hidden):
         return [*codes, *(f"t{number}" for number in range(self._shape.tables))]
 
     def _sealed(self, before: str, number: int, closed: int, sums: str, answers: IntegerArray) -> str:
-        told = hashlib.sha256(np.ascontiguousarray(answers, np.int64).tobytes()).hexdigest()
-        return self._seal(f"{before} {number} {closed} {sums} {told}")
+        digest = hashlib.sha256(np.ascontiguousarray(answers, np.int64).tobytes()).hexdigest()
+        return self._seal(f"{before} {number} {closed} {sums} {digest}")
 
     def _seal(self, text: str) -> str:
         message = f"dpduck stream\n{self._shape.identity}\n{text}".encode()
@@ -206,8 +206,8 @@ class StreamState(Hidden):
         reader.run(self._cursor, sql, parameters)
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+def _same(first: str, other: str) -> bool:
+    return hmac.compare_digest(first.encode(), other.encode())
 
 
 def refused(why: str) -> StoreError:

@@ -1,30 +1,30 @@
-"""Refreshes of a stream: rows of periods that have closed are counted once, and measured by what was paid for.
+"""Refreshes of a stream: rows of closed periods are counted once, and measured under the stream's charge.
 
-A stream is one or more asks for tables of one scan. Each is a Kronecker product: the matrix S of the strategy over the
-time axis, one and the same for all, times any factors over the other keys; with a noise of its own. All of it was
-charged when the stream was made. A refresh answers the next rows of S and no others, each once, for every ask: how
-many were answered is in the stream's file, whose newest version the ledger knows (stream_state).
+A stream is one or more asks for tables of one scan. Each is a Kronecker product with a noise of its own: the matrix S
+of the strategy over the time axis, times any factors over the other keys. All asks have the same S. All rows of S were
+charged when the stream was made. A refresh answers the next rows of S and no others, each once, for every ask. The
+number of answered rows is in the stream's file, and the ledger knows the file's newest version (stream_state).
 
-Theorem. Let m be the most rows of a unit in the scan, and two histories of a database differ by rows of one unit, at
-whatever times. Then the exact tables of an aggregate, over all periods and values of the other keys, differ by D with
-|D|_1 <= Contribution.unit_bound(m, cells), whatever the noisy answers before were: what stage says of one
-scan is true of all refreshes together. So an ask's exact answers differ by K D, K its Kronecker product.
-Proof. A refresh takes rows of the periods that it closes alone (stage.arrivals_sql), each period once: so a
-row taken is in one column. What is taken of a unit is a function of its own rows and of how many were taken of it
-before (taken_sql), so both histories take the same of every other unit, and of the unit itself m in all at most, each
-of which adds at most Contribution.bound. Where a unit's rows of a cell are made one, the cell has a period, whose rows
-are all in one refresh: each cell of the horizon is added to once, so by min(m, cells) of them in all. Counts of earlier
-periods are those that the file holds, not what the tables say by now. A row of S that was answered before a later
-period closed reads 0 for it, which moves it no further than S says.
+Theorem. Let m be the most rows of a unit in the scan. Let two histories of a database differ by rows of one unit, at
+whatever times. Let D be the difference of an aggregate's exact tables, over all periods and values of the other keys.
+Then |D|_1 <= Contribution.unit_bound(m, cells), whatever the noisy answers before were. So stage's bound for one scan
+holds for all refreshes together. An ask's exact answers differ by K D, where K is its Kronecker product.
+Proof. A refresh takes only rows of the periods that it closes (stage.arrivals_sql), each period once: so a row taken is
+in one column. The rows taken of a unit depend only on its own rows and on the number of its rows taken before
+(taken_sql). So both histories take the same rows of every other unit. Of the unit itself they take at most m rows in
+all, and each row adds at most Contribution.bound. If a unit's rows of a cell are merged into one, the cell has a
+period, and all these rows are in one refresh. So the unit adds to each cell of the horizon once, at most min(m, cells)
+times in all. Counts of earlier periods come from the file, not from the present tables. A row of S that was answered
+before a later period closed reads 0 for that period, which moves it no further than S says.
 
-A row of the scan may be made of rows of several tables, or find its unit through another one: at each refresh it is of
-one unit, and without that unit's rows of that time it is not there, and all others are (language/rows/tree.py).
+A row of the scan may join rows of several tables, or have its unit through another table. At each refresh it has one
+unit. Without that unit's rows of that time this row is absent, and all other rows remain (language/rows/tree.py).
 
-Rows that are units themselves are in one period, each at most as often as its joins make copies of it: nothing is kept
-of them. Histories are those of inserted rows then: a row that was altered is another one.
+If rows are units themselves, each row is in one period, at most as often as joins copy it. The file keeps nothing about
+such rows. Histories are then histories of inserted rows: an altered row is another row.
 
-The noise of a row is independent of all others and of the past. So given the answers before, an answer's law depends on
-the two histories by its own part of K D alone; D may depend on answers before, and is bounded on every path
+The noise of a row is independent of all other noise and of the past. So, given the earlier answers, an answer's law
+depends on the two histories by its own part of K D alone. D may depend on earlier answers, and is bounded on every path
 (docs/privacy.md, "Streams", for Laplace and Gaussian noise, and for several asks).
 """
 
@@ -64,21 +64,21 @@ StreamAsk = Ask[tuple[IntegerArray, ...]]
 
 
 def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
-    """Refuses what is no stream over this attribute; returns its job and matrix, and the slot of its first period.
+    """Returns a stream's job and matrix, and the slot of its first period. Refuses asks that are no stream.
 
-    Asked before the charge, too. Every ask is of one scan's rows, by one matrix over consecutive bins of one column.
+    It runs before the charge, too. Every ask has one scan's rows and one matrix over consecutive bins of one column.
     """
     job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
     for ask in asks:
         require_weights(operator_of(ask))
-    held = job.unit is None or sql_type(job.unit_type).is_unit_part
+    has_unit = job.unit is None or sql_type(job.unit_type).is_unit_part
     plain = job.place == LIVE and job.periods is None
     of_cells = job.groups or job.digest or job.cell_key
-    fewer = of_cells or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
+    fewer = of_cells or job.levels or any(contribution.norm for contribution in job.aggregates)  # a refresh takes more
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
-    if fewer or not held or not plain or (job.unit is None and by_group):
+    if fewer or not has_unit or not plain or (job.unit is None and by_group):
         raise InternalError("rows that a stream does not follow")
     attribute = job.attributes[axis]
     (key,) = attribute.sources
@@ -119,9 +119,9 @@ def refreshed(
     steps: Steps,
     workers: Workers,
 ) -> Version:
-    """Counts and measures the periods that closed, up to so many in all, and writes that down before it says anything.
+    """Counts the new periods, up to `closed` in all, measures them, and writes the version before it returns anything.
 
-    rows: of the strategy, measured by then. entry: of the ledger, which paid. place: a cursor of the stream's file.
+    rows: the number of strategy rows measured by then. entry: the ledger entry that paid. place: a cursor of the file.
     """
     paid = ledger.entry(entry)
     require_paid(asks, Charge(paid.epsilon, paid.rho, paid.delta))
@@ -148,37 +148,37 @@ def refreshed(
 def _measured(
     counts: ExactCounts, asks: Sequence[StreamAsk], axis: int, part: MatrixFactor, entropy: Entropy
 ) -> IntegerArray:
-    """Returns the noisy answers of these rows of the strategy, a row for each: of every ask, of each of its tables."""
-    found = []
+    """Returns the noisy answers of some rows of the strategy, one row each: for every ask, for each of its tables."""
+    parts = []
     for tables, l1 in dict.fromkeys((ask.scan.tables, ask.scan.l1) for ask in asks):
         alike = [ask for ask in asks if (ask.scan.tables, ask.scan.l1) == (tables, l1)]
-        asked = [Ask(ask.scan, Table(_of_part(ask, axis, part)), ask.noise) for ask in alike]
-        for ask, by_table in zip(alike, asked[0].query.draw_together(counts, asked, entropy), strict=True):
+        part_asks = [Ask(ask.scan, Table(_of_part(ask, axis, part)), ask.noise) for ask in alike]
+        for ask, by_table in zip(alike, part_asks[0].query.draw_together(counts, part_asks, entropy), strict=True):
             place = operator_of(ask).attributes.index(axis)
-            noisy = [np.moveaxis(of, place, 0).reshape(part.rows, -1) for of in by_table]
-            found.append((asks.index(ask), np.concatenate(noisy, axis=1)))
-    return np.concatenate([answers for _, answers in sorted(found, key=lambda one: one[0])], axis=1)
+            noisy = [np.moveaxis(table, place, 0).reshape(part.rows, -1) for table in by_table]
+            parts.append((asks.index(ask), np.concatenate(noisy, axis=1)))
+    return np.concatenate([answers for _, answers in sorted(parts, key=lambda pair: pair[0])], axis=1)
 
 
 def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
     """Returns the query with some rows of the strategy in place of all."""
     query = operator_of(ask)
     pairs = zip(query.attributes, query.factors, strict=True)
-    return KroneckerQuery(query.attributes, tuple(part if one == axis else of for one, of in pairs))
+    return KroneckerQuery(query.attributes, tuple(part if attribute == axis else factor for attribute, factor in pairs))
 
 
 def width_of(asks: Sequence[StreamAsk], axis: int) -> int:
-    """Tells how many numbers are answered for each row of the strategy."""
+    """Returns the number of answers for each row of the strategy."""
     return sum(prod(operator_of(ask).shape) // _over_time(ask, axis).rows * len(ask.scan.tables) for ask in asks)
 
 
 def answered(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk], axis: int) -> int:
-    """Tells how many rows of the strategy were answered before, by how many numbers there are."""
+    """Returns the number of answered rows of the strategy, from the number of stored answers."""
     width = width_of(asks, axis)
-    told = sum(len(version.answers) for version in state.versions)
-    if told % width or told // width > matrix.rows:
+    total = sum(len(version.answers) for version in state.versions)
+    if total % width or total // width > matrix.rows:
         raise InternalError("answers of another strategy")
-    return told // width
+    return total // width
 
 
 def _taken(
@@ -191,7 +191,7 @@ def _taken(
     ledger: Ledger,
     workers: Workers,
 ) -> ExactCounts:
-    """Leaves the rows that are taken of each unit in the table TAKEN, and returns their counts."""
+    """Writes the rows taken of each unit to the table TAKEN, and returns their counts."""
     reading = read_job(_narrowed(job, axis, slots), packed=True)
     cells, units = packed_cells(reading), job.unit is not None
     (key,) = job.attributes[axis].sources
@@ -201,8 +201,8 @@ def _taken(
         if not units:
             reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS SELECT 0 AS {UNIT} LIMIT 0")
             return counts_of(reading, reader.columns(second, cells_sql(arrived, list(cells), job.aggregates), given))
-        held = f"CAST({UNIT} AS {sql_type(job.unit_type).kept_unit})"
-        sql = f"SELECT * REPLACE ({held} AS {UNIT}) FROM ({arrived})"
+        unit_sql = f"CAST({UNIT} AS {sql_type(job.unit_type).kept_unit})"
+        sql = f"SELECT * REPLACE ({unit_sql} AS {UNIT}) FROM ({arrived})"
         batches = reader.record_batches(second, sql, given, BATCH_TEXTS)
         reader.poured(place, f"CREATE OR REPLACE TEMP TABLE {ARRIVED} AS FROM {POURED}", {}, POURED, batches)
     taken = taken_sql(ARRIVED, state.kept, list(cells), job.aggregates, job.max_rows)
@@ -213,7 +213,7 @@ def _taken(
 
 
 def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
-    """Returns the job without rows of other periods, by a comparison with the stored column."""
+    """Returns the job without rows of other periods, by comparisons with the stored column."""
     key = job.keys[job.attributes[axis].sources[0]]
     column = key.value
     if (

@@ -1,9 +1,9 @@
-"""The noisy summary of a sparse table, drawn without the table (Cormode et al. 2012, sections 4 and 5).
+"""Noisy summary of a sparse table, drawn without the table (Cormode et al. 2012, sections 4 and 5).
 
-What leaves is a function of the whole noisy table, every cell with exact geometric noise, and of further chance: the
-layers of a falling threshold, until enough cells are in them (the same draw goes on, no fresh noise).
-Occupied cells get noise one by one; of the empty ones only those in a layer are drawn. Nothing shows which is which:
-rows are sorted by position, and equal priorities fall by position.
+The summary depends only on the whole noisy table, with exact geometric noise in every cell, and on further chance. The
+threshold falls layer by layer until the layers hold enough cells (the same draw goes on, without fresh noise). Each
+occupied cell gets noise. Of the empty cells only those in a layer are drawn. Nothing shows which cells are occupied:
+rows are sorted by position, and ties of priorities are broken by position.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from dpduck.values.errors import InternalError
 
 @dataclass(frozen=True)
 class SummaryPlan:
-    """Public: the layers in order, all of one scale, and after how many cells no further layer is drawn.
+    """Public plan of a summary: the layers in order, all with one scale, and the size at which drawing stops.
 
-    size: draw layers until there are more cells than this, all of them where it is None. priorities: every cell gets a
-    priority |count| / r, r uniform on (0, 1]; those of a layer lie between its thresholds. whole: no layers, the
-    noisy table itself.
+    size: layers are drawn until there are more cells than this. None draws every layer. priorities: every cell gets a
+    priority |count| / r, with r uniform on (0, 1]. Priorities of a layer lie between its thresholds. whole: the noisy
+    table itself, without layers.
     """
 
     layers: tuple[SummaryLaw, ...]
@@ -56,9 +56,9 @@ class SummaryPlan:
 
 @dataclass(frozen=True)
 class NoisySummary:
-    """Cells in the order of their positions, shape (words, rows), with noisy counts and priorities, shape (rows,).
+    """Cells sorted by their positions, shape (words, rows), with noisy counts and priorities, shape (rows,).
 
-    layers: how many were drawn.
+    layers: the number of drawn layers.
     """
 
     positions: Positions
@@ -69,11 +69,11 @@ class NoisySummary:
 
 @dataclass(frozen=True, eq=False)
 class Layers(Query[NoisySummary]):
-    """The noisy summary of the cells, or of the nodes that take their place, each of which gets the same noise.
+    """Noisy summary of the cells, or of the nodes that replace them, all with noise of the same law.
 
-    Its layers may be chosen after the charge, as a SummaryPlan: whatever they are, they are a function of one noisy
-    table and of chance. axes: for each attribute the nodes that take its place, None for none. A row adds 1 or -1 to
-    some of them, as many as node_sensitivity says.
+    Its layers may be chosen after the charge, as a SummaryPlan: any layers depend only on one noisy table and on
+    chance. axes: for each attribute its nodes, or None to keep its values. A row adds 1 or -1 to as many nodes as
+    node_sensitivity says.
     """
 
     axes: tuple[Axis | None, ...]
@@ -91,7 +91,7 @@ class Layers(Query[NoisySummary]):
 
 
 class SparseCounts(Hidden):
-    """Exact counts by position, sorted, none of them 0; opaque, because even their number is private."""
+    """Exact nonzero counts, sorted by position. They are hidden, because even their number is private."""
 
     __slots__ = ("_occupied_counts", "_occupied_positions", "radix")
 
@@ -101,7 +101,7 @@ class SparseCounts(Hidden):
 
 
 def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:
-    """Returns the layers of the noisy table; time and memory O(occupied cells + rows), whatever the domain's size."""
+    """Draws the layers of the noisy table in O(occupied cells + rows) time and memory, whatever the domain's size."""
     if plan.whole:
         return _whole_table(exact, plan.scale, entropy)
     noisy = exact._occupied_counts + discrete_laplace(plan.scale, len(exact._occupied_counts), entropy)
@@ -127,7 +127,7 @@ def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> No
 
 
 def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> NoisySummary:
-    """Returns the full geometric mechanism, for domains of one word."""
+    """Draws the full geometric mechanism, for domains of one word."""
     if len(exact.radix.bases) != 1:
         raise InternalError("a domain of several words has no noisy table")
     counts = discrete_laplace(scale, exact.radix.cells, entropy)
@@ -136,7 +136,7 @@ def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> Nois
 
 
 def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray[np.bool_]:
-    """Marks the cells in this layer, given that they are in none before."""
+    """Marks the cells in this layer, given that they are in no layer before."""
     magnitudes = np.abs(noisy) if law.sides == 2 else noisy
     chosen = magnitudes >= law.theta
     if law.below is not None:
@@ -159,10 +159,10 @@ def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray
 
 
 def _priorities(law: SummaryLaw, counts: IntegerArray, entropy: Entropy) -> FloatArray:
-    """|count| / r for r uniform where it puts the cell into this layer.
+    """Returns priorities |count| / r, with r uniform over the range that puts the cell into this layer.
 
-    Floats, of occupied and empty cells alike, computed from the noisy count and fresh chance: that can make the
-    summary a little less efficient, never less private.
+    They are floats for occupied and empty cells alike, computed from the noisy count and fresh chance. Rounding can
+    make the summary a little less efficient, never less private.
     """
     magnitudes = np.abs(counts).astype(np.float64)
     uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
@@ -185,9 +185,9 @@ def _joined(parts: Sequence[NoisySummary]) -> NoisySummary:
 
 
 def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: MixedRadix) -> SparseCounts:
-    """Returns the first aggregate by position. axes: for each attribute the nodes that take its place, None for none.
+    """Returns the first aggregate's counts by position. axes: each attribute's nodes, or None to keep its values.
 
-    radix: over the attributes, or over the nodes that take their place.
+    radix: over the attributes, or over the nodes that replace them.
     """
     sizes = tuple(size if axis is None else axis.nodes for size, axis in zip(counts._sizes, axes, strict=True))
     if sizes != radix.sizes or any(axis and axis.size != size for size, axis in zip(counts._sizes, axes, strict=True)):
@@ -195,18 +195,18 @@ def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: Mixed
     coordinates, values = counts._exact_coordinates, counts._exact_counts[0]
     if not any(axes):
         return SparseCounts(radix, radix.pack(coordinates, len(values)), values)
-    found, sums = np.empty((len(radix.bases), 0), dtype=np.int64), np.empty(0, dtype=np.int64)
+    positions, sums = np.empty((len(radix.bases), 0), dtype=np.int64), np.empty(0, dtype=np.int64)
     for steps in product(*(range(1 if axis is None else axis.per_row) for axis in axes)):
         nodes, signed = _nodes(coordinates, values, axes, steps)
         level = merged(radix.pack(nodes, len(signed)), signed)
-        found, sums = np.concatenate([found, level[0]], axis=1), np.concatenate([sums, level[1]])
-    return SparseCounts(radix, found, sums)
+        positions, sums = np.concatenate([positions, level[0]], axis=1), np.concatenate([sums, level[1]])
+    return SparseCounts(radix, positions, sums)
 
 
 def _nodes(
     coordinates: Sequence[NDArray[np.integer]], values: IntegerArray, axes: Sequence[Axis | None], steps: Sequence[int]
 ) -> tuple[list[NDArray[np.integer]], IntegerArray]:
-    """Returns the node of each cell at one level of each axis, and the cell's count with its sign there."""
+    """Returns the node of each cell at one level of each axis, and the cell's count with its sign at that node."""
     nodes: list[NDArray[np.integer]] = []
     for codes, axis, step in zip(coordinates, axes, steps, strict=True):
         if axis is None:

@@ -1,4 +1,4 @@
-"""Asks of counts by cell: integer operators, numbers of distinct values, and the number of rows."""
+"""Queries of counts by cell: integer operators, numbers of distinct values, and the number of rows."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Table(Query[Arrays]):
-    """An integer operator on every table of the scan. Answer: an array for each of them, shape query.shape.
+    """Integer operator on every table of the scan. The answer has one array per table, of shape query.shape.
 
-    A unit adds l1 in all, so the answers move by l1 times the largest norm of a column of the operator: tables of one
-    aggregate cost as much as one. Answers that are of one cell each move by less in the L2 norm. With at most l1 in all
-    and at most `most` in one cell, squares add up to l1 * most, times two norms of the operator. They add up to
-    `squared` times its squared column norm, too. That holds of no other operator, not even of margins: a unit that is
-    once in each of m cells moves their total by m.
+    A unit adds l1 in all, so the answers move by l1 times the largest column norm of the operator: tables of one
+    aggregate cost as much as one. Answers about one cell each move by less in the L2 norm. A unit adds at most l1 in
+    all and `most` in one cell. So squares add up to at most l1 * most, times two norms of the operator. They also add
+    up to at most `squared` times its squared column norm. Neither bound holds for other operators, not even for
+    margins: a unit that is once in each of m cells moves their total by m.
     """
 
     query: KroneckerQuery
@@ -49,7 +49,7 @@ class Table(Query[Arrays]):
         return self.draw_together(counts, [ask], entropy)[0]
 
     def draw_together(self, counts: Hidden, asks: Sequence[Ask[Arrays]], entropy: Entropy) -> list[Arrays]:
-        """Returns noisy integers of each table, from which all asks are rolled up together."""
+        """Returns noisy integers of each table. The marginals of all asks are rolled up together."""
         scan, queries = asks[0].scan, [operator_of(ask) for ask in asks]
         cells, wanted = cells_of(counts, scan, queries, scan.tables), {query.attributes for query in queries}
         for query in queries:
@@ -62,14 +62,14 @@ class Table(Query[Arrays]):
 
 
 def operator_of(ask: Ask[Arrays]) -> KroneckerQuery:
-    """Returns the operator of an ask for tables; refuses others."""
+    """Returns the operator of an ask for tables. Refuses other asks."""
     if not isinstance(ask.query, Table):
         raise InternalError("no ask for tables")
     return ask.query.query
 
 
 def require_weights(query: KroneckerQuery) -> None:
-    """Refuses, from public facts, a query whose answers could leave 64 bits.
+    """Refuses, from public facts, a query with answers that could leave 64 bits.
 
     A row adds one entry of the query to an answer, and no entry exceeds the column's L2 norm. Sums inside `apply`
     may wrap: int64 arithmetic is exact modulo 2^64, so an answer that fits is right.
@@ -79,7 +79,7 @@ def require_weights(query: KroneckerQuery) -> None:
 
 
 def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entropy: Entropy) -> IntegerArray:
-    """Returns exact answers plus noise, both in integers; a sum beyond 64 bits would wrap, which is post-processing."""
+    """Returns exact answers plus noise, both in integers. A sum beyond 64 bits would wrap, which is post-processing."""
     noisy = draw(noise, prod(query.shape), entropy).reshape(query.shape)
     noisy += query.apply(marginal)
     return noisy
@@ -87,12 +87,12 @@ def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entr
 
 @dataclass(frozen=True, eq=False)
 class Present(Query[IntegerArray]):
-    """How many values of the scan's last attribute each cell holds. values: how many that attribute has.
+    """Number of values of the scan's last attribute in each cell. values: the size of that attribute.
 
-    A row makes or unmakes one presence, so that m rows change m at most. A cell's answer is one of 0 .. values with and
-    without a unit, so that the answers of all cells together move by no more than values times cells. Squares
-    of the moves add up to no more than their sum times the largest. Presences are no counts: they are added up for each
-    set of keys by itself.
+    A row makes or unmakes one presence, so m rows change at most m. A cell's answer is one of 0 .. values with and
+    without a unit. So the answers of all cells together move by at most values times cells. Squares of the moves add up
+    to at most their sum times the largest move. Presences are no counts: each set of keys has its own presences, never
+    added up from the presences of finer cells.
     """
 
     query: KroneckerQuery
@@ -114,7 +114,7 @@ class Present(Query[IntegerArray]):
 
 @dataclass(frozen=True, eq=False)
 class Total(Query[int]):
-    """The number of rows, of which a unit has l1 at most. It may be negative."""
+    """Noisy number of rows. A unit has at most l1 rows. The answer may be negative."""
 
     def moves(self, scan: Scan) -> Norms:
         return scan.norms()

@@ -1,1 +1,1 @@
-"""Rows to integers, whatever one row does."""
+"""Rows to integers, whatever values one row has."""

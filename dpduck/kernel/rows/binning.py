@@ -1,8 +1,8 @@
-"""How a key column is read in SQL: what its rows are grouped by, and the domain code of each group.
+"""Key columns in SQL: the expression that rows are grouped by, and the domain code of each group.
 
-Three rules, each tested: no expression here can raise on any value; labels and edges that are texts travel as
-prepared parameters, so nothing needs quoting; the number of groups is bounded by the public domain, so values
-outside it, however many, cost no memory. Which form is fastest was measured (benchmarks/speed/counting.py).
+Three rules are tested. No expression here can raise on any value. Labels and edges that are texts are prepared
+parameters, so nothing needs quoting. The public domain bounds the number of groups, so values outside it, however many,
+cost no memory. The fastest form was found by measuring (benchmarks/speed/counting.py).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FARTHEST = 1 << 31  # values of wide types beyond this are looked up in a list
 
 @dataclass(frozen=True, eq=False)
 class KeyReading:
-    """What rows are grouped by for one key column, and how a group's value becomes a domain code.
+    """Reading of one key column: an integer that rows are grouped by, and its conversion to a domain code.
 
     as_it_is: whether packed_sql is a code of the domain, or NULL, and needs no filter, no arithmetic and no wider type.
-    group_sql: an integer; of a row that meets `filters` it is NULL or from first to first + len(codes) - 1.
-    codes: the domain code of each value, -1 outside the domain; null_code: that of a NULL of group_sql,
-    which is not always the column's NULL: with OTHER it stands for what is not listed.
-    guard: a condition that keeps exactly the rows inside the domain, "" where the filters do. packed_sql: as group_sql;
-    of every row, filtered or not, neither it nor its distance from first exceeds reach: arithmetic cannot overflow.
+    group_sql: an integer. For a row that meets `filters` it is NULL or from first to first + len(codes) - 1.
+    codes: the domain code of each value, -1 outside the domain. null_code: the code of a NULL of group_sql. This is not
+    always the column's NULL: with OTHER it stands for unlisted values. guard: a condition that keeps exactly the rows
+    inside the domain, "" if the filters do. packed_sql: as group_sql. For every row, filtered or not, neither it nor
+    its distance from first exceeds reach: arithmetic cannot overflow.
     """
 
     group_sql: str
@@ -50,16 +50,16 @@ class KeyReading:
 
     @property
     def slots(self) -> int:
-        """Returns how many groups this key makes at most without its guard: its values and NULL."""
+        """Returns the most groups that this key makes without its guard: its values and NULL."""
         return len(self.codes) + 1
 
     def slot_sql(self, type_name: str) -> str:
-        """Returns the group of a row inside the domain as an integer from 0 to slots - 1; NULL is the last."""
+        """Writes the group of a row inside the domain as an integer from 0 to slots - 1. NULL is the last."""
         slot = f"CAST({self.packed_sql} AS {type_name})" + (f" - ({self.first})" if self.first else "")
         return f"ifnull({slot}, {len(self.codes)})" if self.null_code >= 0 else f"({slot})"
 
     def decode(self, slots: NDArray[np.integer]) -> NDArray[np.integer]:
-        """Returns the domain codes from slots, in a small integer type."""
+        """Converts slots to domain codes, in a small integer type."""
         table = np.append(self.codes, self.null_code)
         codes: NDArray[np.integer] = table.astype(np.int16 if table.max() < 1 << 15 else np.int64)[slots]
         return codes
@@ -67,14 +67,14 @@ class KeyReading:
 
 @dataclass(frozen=True)
 class CodeExpression:
-    """SQL for the domain code of a row, NULL where it is outside the domain, with its prepared parameters."""
+    """SQL of the domain code of a row, NULL outside the domain, with its prepared parameters."""
 
     sql: str
     parameters: Mapping[str, ParameterValue]
 
 
 def code_expression(key: KeyColumn, position: int) -> CodeExpression:
-    """Returns the code of `key` as one expression; `position` makes the parameter's name its own."""
+    """Writes the code of `key` as one expression. `position` makes the parameter's name unique."""
     name, value = _named(key, position)
     if isinstance(key.domain, ValueDomain):
         sql = _listed_code(value, key.domain, name, _value_position(value, key.domain, name))
@@ -86,7 +86,7 @@ def code_expression(key: KeyColumn, position: int) -> CodeExpression:
 
 
 def key_reading(key: KeyColumn, position: int) -> KeyReading:
-    """Returns the fastest form that was measured for this domain; decided from public facts alone."""
+    """Returns the form that was the fastest in measurements for this domain, from public facts alone."""
     name, value = _named(key, position)
     if not isinstance(key.domain, ValueDomain):
         return _range_reading(key.domain, name, value)
@@ -98,19 +98,19 @@ def key_reading(key: KeyColumn, position: int) -> KeyReading:
 
 
 def code_reading(key: KeyColumn) -> KeyReading:
-    """Returns a column that holds codes of a domain, which trusted code wrote."""
+    """Reads a column that holds codes of a domain, which trusted code wrote."""
     return KeyReading(
         key.value.sql, 0, np.arange(key.domain.size), -1, (), "", {}, key.value.sql, 1 << 32, as_it_is=True
     )
 
 
 def _named(key: KeyColumn, position: int) -> tuple[str, str]:
-    """Returns a parameter's name, and the value: a column of another type than before must not raise here."""
+    """Returns a parameter's name, and the value. A column of another type than before must not raise here."""
     return f"dpduck_key_{position}", f"TRY_CAST({key.value.sql} AS {key.domain.type_name})"
 
 
 def _integer_values(domain: ValueDomain) -> list[int] | None:
-    """Returns the values as integers where grouping by the column itself is bounded: DuckDB packs small keys best."""
+    """Returns the values as integers if grouping by the column itself is bounded: DuckDB packs small keys best."""
     if domain.type_name == "BOOLEAN":
         return [int(value == "true") for value in domain.values]
     if not sql_type(domain.type_name).is_integer or not domain.values:
@@ -145,7 +145,7 @@ def _integer_reading(value: str, domain: ValueDomain, integers: list[int]) -> Ke
 
 
 def _listed_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
-    """Returns position 1 .. n of a listed value, NULL for every other; DuckDB looks dictionaries up once per entry."""
+    """Reads position 1 .. n of a listed value, NULL for every other. DuckDB looks dictionaries up once per entry."""
     count = len(domain.values)
     position = _value_position(value, domain, name)
     codes = np.arange(count, dtype=np.int64)
@@ -161,18 +161,18 @@ def _listed_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
 
 
 def _value_position(value: str, domain: ValueDomain, name: str) -> str:
-    """1 .. n for a listed value, NULL for any other; min() makes a twice-listed label unable to raise."""
+    """Writes 1 .. n for a listed value, NULL for any other. With min(), a twice-listed label cannot raise."""
     labels = texts_sql(name, domain.type_name)
     if len(domain.values) <= MOST_POSITIONS:
         return f"list_position({labels}, {value})"
     listed = f"SELECT unnest({labels}) AS dpduck_label, generate_subscripts({labels}, 1) AS dpduck_place"
     if domain.type_name == "VARCHAR":
-        value = f'({value} COLLATE "binary")'  # under the column's own it could equal two labels, and raise
+        value = f'({value} COLLATE "binary")'  # under the column's own collation it could equal two labels, and raise
     places = f"SELECT dpduck_label, min(dpduck_place) AS dpduck_place FROM ({listed}) GROUP BY dpduck_label"
     return f"(SELECT dpduck_place FROM ({places}) AS dpduck_places WHERE dpduck_label = {value})"
 
 
-# DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made of them: so what is
+# DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So a text that is
 # looked up in a long list is made short before that, in a SELECT of its own.
 
 
@@ -188,7 +188,7 @@ def label_name(position: int) -> str:
 
 
 def short_label(key: KeyColumn) -> str:
-    """Returns a key's text where it may be a label, and one that is none in place of all that are longer."""
+    """Writes a key's text if it may be a label, and a text that is no label in place of all longer ones."""
     if not isinstance(key.domain, ValueDomain):
         raise InternalError("a list of labels without labels")
     longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)

@@ -1,4 +1,4 @@
-"""Bins of a RANGE domain in SQL: arithmetic where it is proven to agree with the declared edges, else comparisons.
+"""Bins of a RANGE domain in SQL: arithmetic if it is proven to agree with the declared edges, else comparisons.
 
 Every expression is total: it raises on no value of the column's type, be it NaN, infinite or out of range.
 """
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.sqltypes import sql_type
 
-MOST_LEAVES = 256  # above this, looking up the edges about a guess is faster than a tree of comparisons
+MOST_LEAVES = 256  # above this, looking up the edges around a guess is faster than a tree of comparisons
 FARTHEST = 1 << 62
 
 
 @dataclass(frozen=True)
 class BinExpression:
-    """sql: the bin of a value that is not NULL and `inside`. parameters: the edges, where it compares with these."""
+    """A bin in SQL. sql: the bin of a value that is `inside` and not NULL. parameters: the edges, if sql needs them."""
 
     sql: str
     inside: str
@@ -33,14 +33,14 @@ class BinExpression:
 
 
 def bin_expression(value: str, domain: RangeDomain, name: str) -> BinExpression:
-    """Returns the bin of `value`, decided from the public domain alone; `name`: the parameter with its edges."""
+    """Writes the bin of `value`, decided from the public domain alone. `name` is the parameter with its edges."""
     last = len(domain.edges) - 1
     code = _integer_bins(value, domain) or _floating_bins(value, domain) or _calendar_bins(value, domain)
     code = code or _edge_bins(value, domain, name)
     # DuckDB refuses parameters that it does not use
     edges = {name: texts_parameter([*domain.edges, domain.upper])} if f"${name}" in code else {}
     if domain.with_edges:
-        # Only here can the arithmetic leave the bins. Infinities go to no bin, edges or not.
+        # Only here can the arithmetic leave the bins. Infinities go to no bin, with edges or without.
         finite = f"isfinite({value})" if sql_type(domain.type_name).has_infinity else "TRUE"
         clamped = f"TRY_CAST(least(greatest({code}, 0), {last}) AS INTEGER)"
         return BinExpression(clamped, finite, edges)
@@ -55,7 +55,7 @@ def _literal(text: str, type_name: str) -> str:
 
 
 def _regular_step(edges: list[int]) -> int | None:
-    """Returns the common difference of increasing edges, None where there is none."""
+    """Returns the common difference of increasing edges, None if there is none."""
     step = edges[1] - edges[0]
     regular = step > 0 and edges == list(range(edges[0], edges[0] + step * len(edges), step))
     return step if regular else None
@@ -77,12 +77,12 @@ def _integer_bins(value: str, domain: RangeDomain) -> str | None:
 
 
 def _floating_bins(value: str, domain: RangeDomain) -> str | None:
-    """floor((x - low) / step), put right by comparing with the edges; only if it is right at every edge.
+    """Writes floor((x - low) / step), corrected by comparisons with the edges. None unless it is right at every edge.
 
-    x - low, the division and floor are monotone in x even when rounded. So if the guess is at most one off at each
-    edge and at the value just below it, it is at most one off everywhere, and one comparison on either side mends
-    it. An edge is recomputed as (a + i p) / q in integers that doubles hold exactly and one correctly rounded
-    division: the same double as its decimal text.
+    x - low, the division and floor are monotone in x even when rounded. Let the guess be at most one off at each edge
+    and at the value just below it. Then it is at most one off everywhere, and one comparison on either side mends it.
+    An edge is recomputed as (a + i p) / q in integers that doubles hold exactly and one correctly rounded division: the
+    same double as its decimal text.
     """
     if not _is_exact_in_double(domain.type_name):
         return None
@@ -143,7 +143,7 @@ def _double(number: float) -> str:
 
 
 def _calendar_bins(value: str, domain: RangeDomain) -> str | None:
-    """Returns whole months from the first of a month, or bins of one fixed length of days or microseconds."""
+    """Writes whole months from the first of a month, or bins of one fixed length of days or microseconds."""
     if not sql_type(domain.type_name).is_moment:
         return None
     try:
@@ -174,7 +174,7 @@ def _microseconds(moment: datetime) -> int:
 
 
 def _edge_bins(value: str, domain: RangeDomain, name: str) -> str:
-    """Compares with the edges: a tree of comparisons, or for many bins the two edges about a guess."""
+    """Writes comparisons with the edges: a tree, or for many bins the two edges around a guess."""
     count = len(domain.edges)
     guess = _guess(value, domain) if count > MOST_LEAVES else None
     if guess is None:
@@ -186,7 +186,7 @@ def _edge_bins(value: str, domain: RangeDomain, name: str) -> str:
 
 
 def texts_sql(name: str, type_name: str) -> str:
-    """Returns a prepared parameter, a JSON list of texts, as a list of this type.
+    """Writes a prepared parameter, a JSON list of texts, as a list of this type.
 
     DuckDB 1.5 takes 0.2 ms for each element of a Python list that is bound, and nothing for a text.
     """
@@ -199,7 +199,7 @@ def texts_parameter(texts: Iterable[str]) -> str:
 
 
 def _guess(value: str, domain: RangeDomain) -> str | None:
-    """Returns a bin that is at most one off: by months for dates, else by division in doubles."""
+    """Writes a bin that is at most one off: by months for dates, else by division in doubles."""
     bounds = (*domain.edges, domain.upper)
     if sql_type(domain.type_name).is_moment:
         months = [12 * int(edge[:4]) + int(edge[5:7]) for edge in bounds if len(edge.split("-")[0]) == 4]
@@ -213,14 +213,14 @@ def _guess(value: str, domain: RangeDomain) -> str | None:
     precision = 1 << (20 if domain.type_name == "FLOAT" else 48)
     if max(map(abs, exact)) >= precision * width:
         return None
-    if sql_type(domain.type_name).is_decimal:  # of more digits than its type there may be one that has no DOUBLE
+    if sql_type(domain.type_name).is_decimal:  # a value with more digits than its type may have no DOUBLE
         low, high = (_literal(edge, domain.type_name) for edge in (bounds[0], bounds[-1]))
         value = f"least(greatest({value}, {low}), {high})"
     return f"floor((CAST({value} AS DOUBLE) - {_double(float(exact[0]))}) / {_double(float(width))})"
 
 
 def _halve(value: str, edges: list[str], low: int, high: int) -> str:
-    """Returns a tree of comparisons whose leaves are the codes low .. high - 1."""
+    """Writes a tree of comparisons with the codes low .. high - 1 as leaves."""
     if high - low == 1:
         return str(low)
     middle = (low + high) // 2

@@ -1,10 +1,10 @@
-"""Finds the privacy units that have more rows than are kept, so that their rows alone are ranked.
+"""Search for the privacy units with more rows than are kept, so that their rows alone are ranked.
 
 Ranking every row takes three times as long as this plan. It reads the hash of each row's unit and sorts these numbers.
-It counts the rows of all other units as they are. The rows of a table are the same in each read where one transaction
-of DuckDB's reads them. So rows of other databases are ranked as before, and so are rows of joins and of workers.
+It counts the rows of all other units as they are. The rows of a table are the same in each read if one transaction of
+DuckDB's reads them. So all rows are ranked if they come from other databases, from joins or from workers.
 
-The list has at least the units with too many rows: equal units have one hash, by their types, and units that share a
+The list has at least all units with too many rows: by their types, equal units have one hash, and units that share a
 hash count as one. The kept rows of a unit are the same either way. So the list decides how long a count takes, and
 nothing else. Both plans compute the same expressions of a row, which never raise.
 """
@@ -27,23 +27,23 @@ CROWDS = "dpduck_crowds"
 """The name under which hashes of units with too many rows are put beside the tables."""
 
 FEW = 1 << 17
-"""The rows of smaller tables are ranked as they are."""
+"""Smaller tables have no such plan: their rows are all ranked."""
 
 LOOKED_AT = 1 << 16
-"""About so many rows of a table tell how many of them take part."""
+"""Approximate number of rows of a sample, which tells how many rows of a table take part."""
 
 BATCH, PART, MOST_PARTS = 1 << 17, 1 << 25, 8
-"""So many hashes, of 4 bytes, are read at a time, and held at a time. A table is read in so many parts at most."""
+"""Hashes, of 4 bytes, that are read at a time, and held at a time. A table is read in MOST_PARTS parts at most."""
 
 SAMPLE = 64
-"""One unit in so many tells whether most rows are of units with too many."""
+"""One unit in SAMPLE is looked at, to tell whether many rows belong to units with too many."""
 
 MOST_SHARE = 4
-"""Rows are ranked as they are where more than one in so many is of a unit with too many, or where fewer take part."""
+"""All rows are ranked if units with too many have over 1/MOST_SHARE of them, or if less than this share takes part."""
 
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
-    """Returns the number of rows of a table, 0 where its database is not DuckDB's own kind."""
+    """Returns the number of rows of a table. It is 0 below FEW, and for a database that is not DuckDB's own kind."""
     ((rows,),) = reader.columns(cursor, f"SELECT count(*) FROM {table_sql}", {})
     if rows < FEW:
         return 0
@@ -54,7 +54,7 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
 
 
 def sampled_sql(table_sql: str, rows: int) -> str:
-    """Returns SQL of a sample of a table, which tells whether conditions leave many rows."""
+    """Writes a sample of a table, which tells whether conditions leave many rows."""
     return f"(SELECT * FROM {table_sql} TABLESAMPLE SYSTEM ({_percent(rows)} PERCENT) REPEATABLE (1))"
 
 
@@ -71,16 +71,16 @@ def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, paramet
 def put_crowds(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, rows: int, max_rows: int, parameters: Mapping[str, object]
 ) -> int | None:
-    """Puts the hashes of units with more than max_rows rows under CROWDS, and returns how many these are.
+    """Puts the hashes of units with more than max_rows rows under CROWDS, and returns their number.
 
-    Returns None where rows are ranked as they are. units_sql: SQL of the unit of each row. rows: how many these are at
-    most. parameters: of units_sql, and others.
+    Returns None if all rows are to be ranked. units_sql: SQL of the unit of each row. rows: the most rows of that SQL.
+    parameters: values for units_sql, and perhaps others.
     """
     parts, parameters = -(-rows // PART), _used(cursor, units_sql, parameters)
     if parts > MOST_PARTS or _are_crowded(cursor, units_sql, max_rows, parameters):
         return None
-    found = [_repeated(_hashes(cursor, units_sql, part, parts, parameters), max_rows) for part in range(parts)]
-    crowded = np.concatenate(found)
+    hashes = [_repeated(_hashes(cursor, units_sql, part, parts, parameters), max_rows) for part in range(parts)]
+    crowded = np.concatenate(hashes)
     cursor.register(CROWDS, pa.Table.from_pydict({UNIT_HASH: crowded}))
     return len(crowded)
 
@@ -88,7 +88,7 @@ def put_crowds(
 def _are_crowded(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, max_rows: int, parameters: Mapping[str, object]
 ) -> bool:
-    """Tells by a sample of the units whether many rows are of units with too many."""
+    """Tells by a sample of the units whether many rows belong to units with too many."""
     sample = f"SELECT {UNIT} FROM ({units_sql}){where_sql([f'hash({UNIT}) & {SAMPLE - 1} = 0'])}"
     counted = f"SELECT count(*) AS dpduck_n FROM ({sample}) GROUP BY {UNIT}"
     many = f"ifnull(sum(CASE WHEN dpduck_n > {int(max_rows)} THEN dpduck_n END), 0)"
@@ -100,7 +100,7 @@ def _are_crowded(
 def _hashes(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, part: int, parts: int, parameters: Mapping[str, object]
 ) -> NDArray[np.uint32]:
-    """Returns the hash of the unit of each row, of one part of all hashes."""
+    """Returns the hash of the unit of each row, for one part of all hashes."""
     asked = f"SELECT {unit_hash_sql(UNIT)} AS {UNIT_HASH} FROM ({units_sql})"
     if parts > 1:
         asked = f"SELECT {UNIT_HASH} FROM ({asked}){where_sql([f'{UNIT_HASH} % {parts} = {part}'])}"
@@ -109,16 +109,16 @@ def _hashes(
 
 
 def _repeated(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
-    """Returns the numbers that are there more than so many times, each once."""
+    """Returns the numbers that occur more than `times` times, each once."""
     hashes.sort()
-    found = hashes[times:][hashes[times:] == hashes[: max(len(hashes) - times, 0)]]
-    first = np.ones(len(found), dtype=bool)
-    first[1:] = found[1:] != found[:-1]
-    once: NDArray[np.uint32] = found[first]
+    extra = hashes[times:][hashes[times:] == hashes[: max(len(hashes) - times, 0)]]
+    first = np.ones(len(extra), dtype=bool)
+    first[1:] = extra[1:] != extra[:-1]
+    once: NDArray[np.uint32] = extra[first]
     return once
 
 
 def _used(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
-    """Returns the parameters that SQL names: DuckDB refuses others."""
+    """Returns the parameters that the SQL names: DuckDB refuses others."""
     names = cursor.extract_statements(sql)[0].named_parameters
     return {name: value for name, value in parameters.items() if name in names}

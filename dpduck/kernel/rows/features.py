@@ -1,4 +1,4 @@
-"""Features: values made of the rows of one privacy unit, one for all of its rows, or one beside each of them.
+"""Features: values made of the rows of one privacy unit, one for all of its rows, or one beside each row.
 
 The SQL here is constant. An analyst's words are in it only as names of columns. The database's process computes it
 after the charge. So it must not raise, whatever the values are. Rows of other units must not change it, and neither
@@ -6,16 +6,16 @@ must the order in which rows are stored or read:
 
 * Each form is over the rows of one unit: GROUP BY or PARTITION BY the unit.
 * Equal values are made the same: 0 for -0, one NaN for all (comparable_sql). Types with other differences between equal
-  values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py). So the least, the largest and any value are
-  functions of the unit's rows.
+  values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py). So the least, the largest or any other
+  value is a function of the unit's rows.
 * A sum is of whole numbers or decimals that DuckDB keeps in 64 bits (fits_64_bits). It adds up in 128 bits, which
   2^63 rows do not fill. Doubles are refused: their sum depends on the order of rows.
-* Rows that are tied in an order are ordered by a keyed hash of all that is read of them, then by these values. Rows
+* Rows that are tied in an order are ordered by a keyed hash of all values that are read, then by these values. Rows
   that are still tied are the same.
 * Memory is bounded. A form keeps one value of a unit while its rows are read. DISTINCT and windows keep one short value
-  of each row: beyond 64 bytes, a text that is counted apart is its SHA-256 (held.py). Texts are cut the shorter, the
-  more features of the statement hold them. Windows of different orders, and DISTINCT, are few in all of a statement's
-  subqueries together (texts_held).
+  of each row: a text beyond 64 bytes that only tells rows apart is replaced by its SHA-256 (held.py). The more texts
+  the features of a statement hold, the fewer bytes each text may have. All subqueries of a statement together may have
+  few orders of windows and few DISTINCT (texts_held).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 
 MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS, MOST_DISTINCT = 10_000, 64, 8, 16
-"""What subqueries of a statement may hold together. In 300 MB one person made these fail: twelve `last` of texts of
-every length; 64 count(DISTINCT ..) and 60,000 rows, or 16 in each of four subqueries; 24 orders and 1,000 notes of
-1,000 bytes; 48 orders and 60,000 small integers."""
+"""Limits on all subqueries of a statement together. In 300 MB one person made statements fail with twelve `last` of
+texts of every length. Others failed with 64 count(DISTINCT ..) and 60,000 rows, or 16 in each of four subqueries. Yet
+others failed with 24 orders and 1,000 notes of 1,000 bytes, or 48 orders and 60,000 small integers."""
 
 _OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
 _NUMBERED = ("row_number", "rank", "dense_rank")
@@ -41,7 +41,7 @@ _IN_FULL_ORDER = ("row_number", "first", *_BESIDE)
 
 
 def comparable_sql(operand: RowValue, value: str) -> str:
-    """Returns SQL of a value in which equal values are the same."""
+    """Writes a value so that equal values are the same."""
     kind = operand.type_name
     if not sql_type(kind).is_feature:
         raise InternalError("a value that cannot be compared")
@@ -49,33 +49,33 @@ def comparable_sql(operand: RowValue, value: str) -> str:
 
 
 def without_signs(value: str, type_name: str) -> str:
-    """Returns a stored value without the sign of a zero, which other people's rows may change."""
+    """Writes a stored value without the sign of a zero, which other people's rows may change."""
     return without_sign(value, type_name) if sql_type(type_name).is_float else value
 
 
 def texts_held(source: Source) -> int:
-    """Returns how many texts of a row DuckDB holds beside those that are read: computed ones, and those of features.
+    """Returns the number of texts of a row that DuckDB holds beside stored ones: computed ones, and those of features.
 
     A text counts once for each feature, and once in its order. DuckDB makes the sort keys of thousands of rows before
-    it takes the first row. Where a larger text replaces another one, it keeps both until all rows are read. All
-    subqueries of a statement count together: DuckDB holds them at the same time, however they are joined.
+    it takes the first row. If a larger text replaces another one, it keeps both until all rows are read. All subqueries
+    of a statement count together: DuckDB holds them at the same time, however they are joined.
     """
-    found = list(_units_of(source))
-    windowed, grouped = ([one for one in found if one.windowed is kind] for kind in (True, False))
-    distinct = sum(one.form == "distinct" for relation in grouped for one in relation.features)
+    relations = list(_units_of(source))
+    windowed, grouped = ([node for node in relations if node.windowed is kind] for kind in (True, False))
+    distinct = sum(node.form == "distinct" for relation in grouped for node in relation.features)
     _require_few(distinct, MOST_DISTINCT, "count(DISTINCT ..) {0} times", f"at most {MOST_DISTINCT} in one statement")
     orders = sum(map(len, map(_orders, windowed)))
     accepted = "fewer orders: any number of windows of a subquery with one ORDER BY are one"
     _require_few(orders, MOST_ORDERS, "windows of {0} different orders", accepted)
-    made = sum(map(_texts_of, found))
+    texts = sum(map(_texts_of, relations))
     accepted = "fewer features and windows over texts, or ORDER BY numbers and dates in them"
-    _require_few(made, MOST_TEXTS, "{0} texts of each row in features and windows", accepted)
-    return made
+    _require_few(texts, MOST_TEXTS, "{0} texts of each row in features and windows", accepted)
+    return texts
 
 
-def _require_few(found: int, most: int, what: str, accepted: str) -> None:
-    if found > most:
-        raise Refusal(f"the subqueries of a statement have {what.format(found)}, more than {most}", accepted=accepted)
+def _require_few(count: int, most: int, what: str, accepted: str) -> None:
+    if count > most:
+        raise Refusal(f"the subqueries of a statement have {what.format(count)}, more than {most}", accepted=accepted)
 
 
 def _units_of(source: Source) -> Iterator[Units]:
@@ -91,33 +91,33 @@ def _units_of(source: Source) -> Iterator[Units]:
 
 
 def _texts_of(relation: Units) -> int:
-    made = sum(_is_text(one) and not isinstance(one.value, Column) for one in relation.operands)
+    texts = sum(_is_text(operand) and not isinstance(operand.value, Column) for operand in relation.operands)
     if relation.windowed:
-        return made + _of_windows(relation)
-    return made + sum(_is_text(one) for feature in relation.features for one in feature.operands)
+        return texts + _of_windows(relation)
+    return texts + sum(_is_text(operand) for feature in relation.features for operand in feature.operands)
 
 
 def _orders(relation: Units) -> set[tuple[tuple[OrderItem, ...], bool]]:
-    """Returns the orders of windows, each with whether it orders tied rows, too."""
-    return {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
+    """Returns the orders of windows, each with a flag of whether it orders tied rows, too."""
+    return {(feature.order, feature.form in _IN_FULL_ORDER) for feature in relation.features}
 
 
 def _of_windows(relation: Units) -> int:
-    """Returns how many texts windows hold. DuckDB computes windows of different orders one after the other.
+    """Returns the number of texts that windows hold. DuckDB computes windows of different orders one after the other.
 
-    Each holds what the ones before it made, and the values that it orders by. If it orders tied rows, these are all.
+    Each holds the results of the ones before it, and the values that it orders by: all values, if it orders tied rows.
     """
     tied = sum(map(_is_text, {*stored_operands(relation), *relation.operands}))
-    made = 0
+    texts = 0
     for order, in_full in _orders(relation):
-        made += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
-    return made + sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
+        texts += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
+    return texts + sum(feature.operand is not None and _is_text(feature.operand) for feature in relation.features)
 
 
 def stored_operands(relation: Units) -> list[RowValue]:
     """Lists the stored columns among the outputs of windows, without the unit."""
-    outputs = (one for one, _ in relation.outputs if isinstance(one, Column) and one != person_of(relation.unit))
-    return [RowValue(one, one.type_name) for one in outputs]
+    outputs = (col for col, _ in relation.outputs if isinstance(col, Column) and col != person_of(relation.unit))
+    return [RowValue(col, col.type_name) for col in outputs]
 
 
 def _is_text(operand: RowValue) -> bool:
@@ -127,12 +127,12 @@ def _is_text(operand: RowValue) -> bool:
 def feature_sql(
     feature: Feature, values: Mapping[RowValue, str], condition: str, relation: Units, tied: Sequence[str]
 ) -> str:
-    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: of the rows that take part.
+    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: SQL filter of its rows.
 
-    tied: SQL that orders tied rows: a keyed hash first, then all that is read of them.
+    tied: SQL that orders tied rows: a keyed hash first, then all values that are read.
     """
     if relation.windowed:
-        by = ", ".join(one.sql for one in parts_of(relation.unit))
+        by = ", ".join(part.sql for part in parts_of(relation.unit))
         return _windowed(feature, values, condition, by, tied)
     operand = feature.operand
     if feature.form == "first" and operand is not None:
@@ -149,7 +149,7 @@ def feature_sql(
 def _windowed(
     feature: Feature, values: Mapping[RowValue, str], condition: str, unit_sql: str, tied: Sequence[str]
 ) -> str:
-    """Writes a feature beside each row. A form that is the same for tied rows needs no order of them."""
+    """Writes a feature beside each row. A form that is the same for tied rows needs no order among tied rows."""
     ordered, form = _ordered(feature.order, values), feature.form
     if form in _IN_FULL_ORDER:
         ordered += [(sql, _FIRST) for sql in tied]
@@ -191,8 +191,8 @@ _FIRST = "ASC NULLS LAST"
 def _ordered(order: Sequence[OrderItem], values: Mapping[RowValue, str]) -> list[tuple[str, str]]:
     """Returns the values of an order, each with its direction and the place of NULLs."""
     return [
-        (values[one.operand], f"{_WAYS[one.descending]} NULLS {'FIRST' if one.nulls_first else 'LAST'}")
-        for one in order
+        (values[item.operand], f"{_WAYS[item.descending]} NULLS {'FIRST' if item.nulls_first else 'LAST'}")
+        for item in order
     ]
 
 

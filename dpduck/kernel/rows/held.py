@@ -1,10 +1,10 @@
-"""What the database holds of a private row that is joined: short values, and a hash of all that is stored.
+"""Values of a joined private row that the database holds: short values, and a hash of all stored values.
 
-DuckDB keeps one side of a join in memory, whichever it likes, and a joined row again beside the next join. A few long
-texts of one person, there or in copies, filled a memory: the statement failed after its charge, and told of them. So
-each table is read in a SELECT of its own where rows are joined or counted for each unit. A row with a text too long
-for that is left out, of a public table, too: whose rows name it decides how often it is held. The order of a unit's
-rows is a hash that is taken there, and of values that no expression reads only remains whether they are NULL.
+DuckDB keeps one side of a join in memory, whichever it likes, and keeps a joined row again beside the next join. A few
+long texts of one person, there or in copies, filled a memory: the statement failed after its charge, and so revealed
+them. So each table is read in a SELECT of its own if rows are joined or counted for each unit. A row with a text too
+long for that is left out. So is such a row of a public table: private rows decide how often it is held. The order of a
+unit's rows is a hash that is computed there. A value that no expression can read becomes TRUE, or stays NULL.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from dpduck.values.sqltypes import sql_type
 ORDER_OF_TABLE = "dpduck_order_of_table"
 
 REPEATED, SHORTEST_READ = 16, 64
-"""Copies of a row beyond which its texts are shorter, and bytes that each must have room for."""
+"""Copies of a row beyond which its texts are shorter, and bytes that each text must have room for."""
 
 LONGEST_MADE = 256
 
 
 def hashed_sql(column: str, type_name: str) -> str:
-    """Returns the SQL by which a stored column takes part in the order of a unit's rows.
+    """Writes a stored column as it takes part in the order of a unit's rows.
 
     The form of a VARIANT or a GEOMETRY depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT
-    as columns, sorted, where rows beside it have them. {} is then read as NULL: one person decided whether `x IS NULL`
-    counted 40,000 others. A file writes GEOMETRY as numbers where all values of a part are of one kind. A zero then
-    loses its sign. So the order knows of a GEOMETRY only whether it is NULL. It knows nothing of a VARIANT.
+    as columns, sorted, if rows beside it have them. {} is then read as NULL: one person decided whether `x IS NULL`
+    counted 40,000 others. A file writes GEOMETRY as numbers if all values of a part are of one kind. A zero then loses
+    its sign. So the order depends on whether a GEOMETRY is NULL, but not on its value, and not on a VARIANT.
     """
     kind = sql_type(type_name)
     if kind.mentions("VARIANT"):
@@ -61,12 +61,12 @@ class Held:
         return tuple(f"{quote_identifier(alias)}.{ORDER_OF_TABLE}" for alias in self.content)
 
     def of(self, alias: str) -> tuple[list[str], list[str], list[str]]:
-        """Returns of a table that is called dpduck_t: columns that are changed, added ones, and conditions."""
+        """Returns changed columns, added columns, and conditions, all for a table under the name dpduck_t."""
         changed, conditions = [], []
-        for one in (one for one in self.read if one.relation == alias):
-            column, kind = quote_identifier(one.name), one.type_name
+        for stored in (stored for stored in self.read if stored.relation == alias):
+            column, kind = quote_identifier(stored.name), stored.type_name
             if sql_type(kind).length_function:
-                conditions.append(fits_sql(one.of("dpduck_t"), kind, self.longest))
+                conditions.append(fits_sql(stored.of("dpduck_t"), kind, self.longest))
             elif not (sql_type(kind).is_nested and self.whole):
                 raise Refusal(
                     f"a join holds values of {column}, a {sql_type(kind).word}, which may be long",
@@ -74,7 +74,7 @@ class Held:
                 )
             else:
                 changed.append(f"CASE WHEN dpduck_t.{column} IS NOT NULL THEN TRUE END AS {column}")
-        content = [hashed_sql(one.of("dpduck_t"), one.type_name) for one in self.content.get(alias, ())]
+        content = [hashed_sql(stored.of("dpduck_t"), stored.type_name) for stored in self.content.get(alias, ())]
         added = [f"{order_sql(content)} AS {ORDER_OF_TABLE}"] if content else []
         return changed, added, conditions
 
@@ -82,20 +82,20 @@ class Held:
 def held_by(
     expressions: Sequence[Expression], content: Sequence[Expression], bounds: tuple[int, bool], made: int = 0
 ) -> Held:
-    """Returns what is held where these expressions are read of rows. bounds: rows that joins make of one, and whether
-    a private join puts one beside any number of others. made: texts that are held beside these.
+    """Returns the columns that are held if these expressions are read. bounds: rows that joins make of one, and whether
+    a private join puts one beside any number of others. made: number of texts that are held beside these.
     """
-    read = tuple(one for one in columns_of(expressions) if not sql_type(one.type_name).is_short)
+    read = tuple(expr for expr in columns_of(expressions) if not sql_type(expr.type_name).is_short)
     by_table: dict[str, list[Column]] = {}
     for column in columns_of(content):
         by_table.setdefault(column.relation, []).append(column)
-    outputs = sum(isinstance(one, Column) and bool(sql_type(one.type_name).length_function) for one in expressions)
-    several = sum(bool(sql_type(one.type_name).length_function) for one in read)
+    outputs = sum(isinstance(expr, Column) and bool(sql_type(expr.type_name).length_function) for expr in expressions)
+    several = sum(bool(sql_type(expr.type_name).length_function) for expr in read)
     return Held(read, longest_joined(max(outputs, several) + made, *bounds), by_table)
 
 
 def longest_joined(texts: int, copies: int, repeated: bool) -> int:
-    """Returns bytes of each of so many texts of a row beside a join.
+    """Returns the most bytes of each of `texts` texts of a row beside a join.
 
     repeated: whether a private join puts a row beside any number of others.
     """
@@ -104,7 +104,7 @@ def longest_joined(texts: int, copies: int, repeated: bool) -> int:
 
 
 def longest_made(texts: int, held: Held) -> int:
-    """Returns bytes of each of so many texts that a worker makes of a row, which are held of every row.
+    """Returns the most bytes of each of `texts` texts that a worker makes of a row, and that are held of every row.
 
     A text of one byte makes long ones: with 4,096 bytes of each, one person's 70,000 rows of 240 bytes filled 300 MB.
     """
@@ -112,10 +112,10 @@ def longest_made(texts: int, held: Held) -> int:
 
 
 def apart_sql(value: str, type_name: str) -> str:
-    """Returns what tells values apart, in few bytes: of those that no expression reads, whether they are NULL."""
+    """Writes a short value that tells values apart. Of unreadable types it shows only NULLs, of a VARIANT nothing."""
     kind = sql_type(type_name)
     if kind.mentions("VARIANT"):
-        return "TRUE"  # nothing of it is read
+        return "TRUE"  # no part of a VARIANT is read
     if kind.form_apart:
         return f"CAST({value} AS {kind.form_apart})"
     if kind.length_function and not kind.is_shortened:
@@ -124,13 +124,13 @@ def apart_sql(value: str, type_name: str) -> str:
 
 
 def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], str]:
-    """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
-    the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
+    """Keeps at most join.copies rows of a table for each value of its joined columns. Returns columns to add to the
+    table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
 
-    Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
-    no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
-    of them. Of a public one it does not matter which. number: of the period of a private row, where units are by
-    periods: rows are chosen among those of one period.
+    In a private table, rows of one key are of one unit. The first in keyed order of their own content are kept, so that
+    no other unit, nor chance, has a say. Rows that are tied are the same, bit by bit, in all that may be read. In a
+    public table any rows may be kept. number: the period of a private row, under units by periods. Rows are then chosen
+    among those of one period.
     """
     keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
     apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]

@@ -1,10 +1,10 @@
-"""Where rows come from: stored tables, joined along equal columns; what an analyst wrote about them is set apart.
+"""FROM of a statement: stored tables, joined along equal columns, with an analyst's expressions set apart.
 
-A Source is rendered as SQL of which the database's process evaluates stored columns, their comparisons (plain) and
-constant SQL of ours (features), and nothing else. Of each table that is joined it reads rows that are short (held).
-Every other expression goes one of two ways. Where it may be asked of the joined row instead, it is moved behind the
-joins, to the worker. Where it may not, because an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit
-depends on it, it is asked of the rows of the one table that it is about, beforehand (Stage): the worker's answers come
+A Source is rendered as SQL for the database's process. The process evaluates stored columns, their comparisons (plain)
+and constant SQL of the kernel (features), and nothing else. From each joined table it reads only short rows (held).
+Every other expression goes one of two ways. If it may be evaluated on the joined row instead, it is moved behind the
+joins, to the worker. It may not be moved if an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit depends
+on it. Then the worker evaluates it beforehand on the rows of the one table that it is about (Stage). The answers come
 back by row number, and are then a stored column like any other.
 """
 
@@ -50,13 +50,13 @@ INNER = "JOIN"
 
 @dataclass
 class Stage:
-    """What is asked of the rows of one table beforehand, with the names of the columns that the answers are put into.
+    """Expressions that the worker evaluates on one table before the joins, by the names of the columns for its answers.
 
-    name: of the table that the answers are put into. where: which rows are asked, "" for all: by periods, those of the
-        periods that are read. flags: conditions. values: expressions, with the types that they are cast to.
-    extended: columns that are read where an outer join may
-        have made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read
-        there. texts: columns of texts that are held beside their rows. longest: bytes that each of these may have.
+    name: the table that the answers are put into. where: an SQL filter of its rows, "" for all. By periods it
+    selects the periods that are read. flags: conditions. values: expressions, with the types that they are cast to.
+    extended: columns that are read where an outer join may have made the table's row NULL. Their answer for a row of
+    NULLs must be no answer, since nothing else is read there. texts: columns of texts that are held beside their rows.
+    longest: most bytes of such a text.
     """
 
     stored: Stored
@@ -71,9 +71,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Placed:
-    """SQL of a source: what follows FROM, plain conditions of WHERE, conditions that were moved, stages in order.
+    """SQL of a source: the text after FROM, plain conditions of WHERE, conditions that were moved, stages in order.
 
-    order: what tells the rows of a unit apart, as hashes of what is stored; () where the content itself does.
+    order: hashes of stored columns that tell the rows of a unit apart, () if the content itself does.
     """
 
     from_sql: str
@@ -93,29 +93,29 @@ def placed(
     content: Sequence[Expression] = (),
     periods: Periods | None = None,
 ) -> Placed:
-    """Returns SQL of a source, with further conditions of WHERE.
+    """Renders a source, with further conditions of WHERE.
 
-    copied: whether public tables are cut to so many rows for one key as the price says: where rows are the privacy
-    units, what one of them becomes through joins is then bounded by the SQL itself. joined: whether rows are joined
-    with anything later. read: what else is read of rows. content: what their order is by, which is hashed where rows
-    are joined. periods: of which rows are read, of each table that says of which period a row is.
+    copied: whether public tables are cut to as many rows for one key as the price says. If rows are the privacy units,
+    the SQL itself then bounds the copies that joins make of one. joined: whether rows are joined with anything later.
+    read: further expressions that are read from rows. content: expressions that order rows, which are hashed if rows
+    are joined. periods: the periods that are read from each table with a column of periods.
     """
-    bounds, made = (most_copies(source), repeats(source)), texts_held(source)
-    scope = _Scope([], copied, bounds=bounds, made=made, periods=periods)
+    bounds, texts = (most_copies(source), repeats(source)), texts_held(source)
+    scope = _Scope([], copied, bounds=bounds, made=texts, periods=periods)
     if joined or source.joins:
         scope.held = held_by([*conditions_of(source), *filters, *read], content, bounds)
     parts = _parts(source, scope, True)
-    kept = [scope.condition(one, True) for one in (*source.filters, *filters)]
-    where = tuple(text for text in kept if text is not None)
+    conditions = [scope.condition(condition, True) for condition in (*source.filters, *filters)]
+    where = tuple(text for text in conditions if text is not None)
     from_sql, stages = parts.render(scope), (*scope.stages, *scope.own_stages())
     return Placed(from_sql, where, tuple(dict.fromkeys(scope.moved)), stages, scope.held.order)
 
 
 @dataclass
 class _Scope:
-    """One level of a statement: what is asked of its tables, and stages of the levels inside it.
+    """One level of a statement: the questions to its tables, and stages of the levels inside it.
 
-    made: texts that features of all levels hold of a row. periods: of which rows are read.
+    made: number of texts that features of all levels hold of a row. periods: the periods of the rows that are read.
     """
 
     stages: list[Stage]
@@ -133,14 +133,14 @@ class _Scope:
 
     def inside(self, source: Source, read: Sequence[Expression], *, held: bool, made: int = 0) -> _Scope:
         """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see held_by."""
-        found = _Scope(self.stages, numbers=self.numbers, periods=self.periods)
-        found.bounds, found.made = self.bounds, self.made
+        level = _Scope(self.stages, numbers=self.numbers, periods=self.periods)
+        level.bounds, level.made = self.bounds, self.made
         if held:
-            found.held = held_by([*conditions_of(source), *read], (), self.bounds, made)
-        return found
+            level.held = held_by([*conditions_of(source), *read], (), self.bounds, made)
+        return level
 
     def condition(self, condition: Expression, movable: bool) -> str | None:
-        """Writes a condition as the database may evaluate it; None where it was moved."""
+        """Writes a condition as the database may evaluate it. None if it was moved."""
         if condition.plain:
             return condition.sql
         if isinstance(condition, Coded):
@@ -160,7 +160,7 @@ class _Scope:
         return written if written is None or joins else beyond_scans(written)
 
     def _flag(self, condition: Expression, where: str = "") -> str:
-        """Returns the worker's answer to a condition about one table, as a column of it."""
+        """Returns the worker's answer to a condition about one table, as a column of that table."""
         asked = self._about(condition, where)
         name = asked.flags.setdefault(condition, f"{asked.name}_f{len(asked.flags)}")
         return self._column(asked, name)
@@ -174,7 +174,7 @@ class _Scope:
         )
 
     def value(self, operand: RowValue) -> str:
-        """Writes a value that a unit's features are made of: as stored, or the worker's answer as a column."""
+        """Writes a value that a unit's features are made of: a stored one, or the worker's answer as a column."""
         value, kind = operand.value, operand.type_name
         if isinstance(value, Column):
             if value.type_name != kind:
@@ -201,7 +201,7 @@ class _Scope:
         return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
 
     def _about(self, expression: Expression, where: str = "") -> Stage:
-        """Returns the one table that an expression is about, and which of its rows."""
+        """Returns the stage of the one table that an expression is about. where: an SQL filter of its rows."""
         aliases = {column.relation for column in expression.columns}
         stored = self.tables.get(next(iter(aliases))) if len(aliases) == 1 else None
         if stored is None or not stored.numbered:
@@ -213,17 +213,17 @@ class _Scope:
         if (stored.alias, where) not in self.asked:
             self.numbers[0] += 1
             listed = [*self._inside(stored, quote_identifier(stored.alias)), *([where] if where else [])]
-            rows = listed[0] if len(listed) == 1 else " AND ".join(f"({one})" for one in listed)
+            rows = listed[0] if len(listed) == 1 else " AND ".join(f"({part})" for part in listed)
             self.asked[stored.alias, where] = Stage(stored, f"dpduck_stage_{self.numbers[0]}", rows)
         return self.asked[stored.alias, where]
 
     def table_sql(self, stored: Stored) -> str:
-        """Renders a table under its alias, with what was asked of it as further columns."""
-        found = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
+        """Renders a table under its alias, with the answers about it as further columns."""
+        stages = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
         names = [
-            f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())
+            f'{asked.name}."{name}"' for asked in stages for name in (*asked.flags.values(), *asked.values.values())
         ]
-        joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in found)
+        joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in stages)
         return self.relation_sql(stored.sql, stored.alias, names, joined, self._inside(stored, "dpduck_t"))
 
     def _inside(self, stored: Stored, alias: str) -> list[str]:
@@ -235,7 +235,7 @@ class _Scope:
         return inside_sql(stored.moment.of(alias), stored.moment, self.periods)
 
     def number(self, first: First) -> Expression | None:
-        """Returns the number of the period of a relation's rows, None where there are no periods."""
+        """Returns the number of the period of a relation's rows, None if there are no periods."""
         if self.periods is None or isinstance(first, Grouped):
             return None
         if isinstance(first, Stored):
@@ -245,7 +245,7 @@ class _Scope:
     def relation_sql(
         self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "", inside: Sequence[str] = ()
     ) -> str:
-        """Renders rows under an alias: those that are short, cut, with further columns. inside: further conditions."""
+        """Renders short rows under an alias, cut, with further columns. inside: further conditions."""
         changed, added, conditions = self.held.of(alias)
         conditions = [*inside, *conditions]
         before, cut = self.cut.get(alias, ([], ""))
@@ -258,16 +258,16 @@ class _Scope:
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
-        """Returns the questions to its tables, once all are known."""
+        """Returns the questions to its tables, once all questions are known."""
         texts = [asked for asked in self.asked.values() if asked.texts]
         for asked in texts:
-            asked.longest = longest_made(sum(len(one.texts) for one in texts), self.held)
+            asked.longest = longest_made(sum(len(stage.texts) for stage in texts), self.held)
         return list(self.asked.values())
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """A source whose conditions are placed; its tables are rendered once all of them are."""
+    """A source with all its conditions placed. Its tables are rendered after that."""
 
     first: Stored | str
     joins: tuple[tuple[str, _Parts, tuple[str, ...]], ...]
@@ -281,7 +281,7 @@ class _Parts:
 
 
 def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
-    scope.tables |= {one.alias: one for one in tables_of(source)}
+    scope.tables |= {node.alias: node for node in tables_of(source)}
     first = source.first if isinstance(source.first, Stored) else _nested_sql(source.first, scope)
     joins = []
     for number, join in enumerate(source.joins):
@@ -292,7 +292,7 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
             scope.cut[cut.alias] = cut_sql(join, scope.number(cut) if join.content else None)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
-        conditions = [scope.on(one, free) for one in join.on]
+        conditions = [scope.on(node, free) for node in join.on]
         joins.append((join.kind, right, tuple(condition for condition in conditions if condition is not None)))
         if join.kind in ("LEFT JOIN", "FULL JOIN"):
             scope.extended |= _aliases(join.right.first, join.right.joins)
@@ -302,11 +302,11 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
 
 
 def _aliases(first: First, joins: Sequence[Join]) -> set[str]:
-    """Returns the tables of a part of FROM."""
-    found = {first.alias}
+    """Returns the aliases of the tables of a part of FROM."""
+    aliases = {first.alias}
     for join in joins:
-        found |= _aliases(join.right.first, join.right.joins)
-    return found
+        aliases |= _aliases(join.right.first, join.right.joins)
+    return aliases
 
 
 def _nested_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
@@ -316,40 +316,40 @@ def _nested_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
         branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
         return outer.relation_sql(f"({branches})", relation.alias)
     rows_of = relation.rows
-    read = [*parts_of(relation.unit), *(one for one, _ in relation.outputs), *relation.conditions]
-    read += [one.value for one in relation.operands if one.value not in read]
+    read = [*parts_of(relation.unit), *(node for node, _ in relation.outputs), *relation.conditions]
+    read += [node.value for node in relation.operands if node.value not in read]
     scope = outer.inside(rows_of, read, held=True, made=outer.made)
     parts, where = _level(rows_of, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
-    outputs = [f"{_output(one)} AS {name}" for one, name in (*relation.outputs, *_carried(relation.unit))]
+    outputs = [f"{_output(node)} AS {name}" for node, name in (*relation.outputs, *_carried(relation.unit))]
     listed = ", ".join([*outputs, *counts, *_features(relation, scope)])
     rows = f"{parts.render(scope)}{where_sql([*where, f'{relation.unit.sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
-    grouping = "" if relation.windowed else f" GROUP BY {', '.join(one.sql for one in parts_of(relation.unit))}"
+    grouping = "" if relation.windowed else f" GROUP BY {', '.join(node.sql for node in parts_of(relation.unit))}"
     return outer.relation_sql(f"(SELECT {listed} FROM {rows}{grouping})", relation.alias)
 
 
 def _features(relation: Units, scope: _Scope) -> list[str]:
-    """Returns the columns that are made of a unit's rows. Rows that are tied are in an order by all that is read of
-    them here, so that those which are still tied are the same.
+    """Writes the columns that are made of a unit's rows. Tied rows are ordered by all values that are read here, so
+    that rows which are still tied are the same.
     """
-    if any(not isinstance(one, Column) for one, _ in relation.outputs):
+    if any(not isinstance(node, Column) for node, _ in relation.outputs):
         raise InternalError("a column that nobody stored")
     values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
     read = dict(values)
     if relation.windowed:
-        read |= {one: without_signs(one.value.sql, one.type_name) for one in stored_operands(relation)}
-    apart = list(dict.fromkeys(apart_sql(value, one.type_name) for one, value in read.items()))
-    tied = (order_sql([*(one.sql for one in parts_of(relation.unit)), *apart]), *apart)
-    made = []
-    for one in relation.features:
-        condition = None if one.condition is None else scope.condition(one.condition, False)
-        made.append(f"{feature_sql(one, values, condition or '', relation, tied)} AS {one.name}")
-    return made
+        read |= {node: without_signs(node.value.sql, node.type_name) for node in stored_operands(relation)}
+    apart = list(dict.fromkeys(apart_sql(value, node.type_name) for node, value in read.items()))
+    tied = (order_sql([*(node.sql for node in parts_of(relation.unit)), *apart]), *apart)
+    columns = []
+    for node in relation.features:
+        condition = None if node.condition is None else scope.condition(node.condition, False)
+        columns.append(f"{feature_sql(node, values, condition or '', relation, tied)} AS {node.name}")
+    return columns
 
 
 def _carried(unit: Expression) -> list[tuple[Expression, str]]:
-    """Returns the unit that stands beside each row: by periods, the number of its period, too."""
+    """Returns the unit that stands beside each row, and by periods the number of its period."""
     number = period_of(unit)
     return [(held_in(unit), UNIT_COLUMN), *([] if number is None else [(number, PERIOD_COLUMN)])]
 
@@ -366,16 +366,16 @@ def _count_sql(condition: Expression | None, name: str, scope: _Scope) -> str:
 
 def _branch_sql(branch: Branch, outer: _Scope) -> str:
     source, outputs = branch.rows, (*branch.outputs, *_carried(branch.unit))
-    scope = outer.inside(source, [one for one, _ in outputs], held=bool(source.joins))
+    scope = outer.inside(source, [output for output, _ in outputs], held=bool(source.joins))
     scope.held = replace(scope.held, whole=False)  # a column of a UNION ALL keeps its type
     parts, where = _level(source, scope)
-    listed = ", ".join(f"{one.sql} AS {name}" for one, name in outputs)
+    listed = ", ".join(f"{output.sql} AS {name}" for output, name in outputs)
     outer.stages.extend(scope.own_stages())
     return f"SELECT {listed} FROM {parts.render(scope)}{where_sql(where)}"
 
 
 def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
-    """Returns a source inside another one, none of whose conditions can be moved out of it."""
+    """Returns a source inside another one. None of its conditions can be moved out."""
     parts = _parts(source, scope, False)
-    conditions = (scope.condition(one, False) for one in source.filters)
+    conditions = (scope.condition(predicate, False) for predicate in source.filters)
     return parts, [condition for condition in conditions if condition is not None]

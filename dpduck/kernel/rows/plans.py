@@ -1,13 +1,13 @@
 """DuckDB's plans over private rows keep every expression where it was written, and read no statistics of a column.
 
 TRY catches errors of the expression inside it. Some passes of DuckDB's optimizer compute an expression elsewhere: IN
-with five or more literals becomes a join below the TRY, an expression that occurs twice is computed once below it.
+with five or more literals becomes a join below the TRY, and an expression that occurs twice is computed once below it.
 Another one computes the range of a function from the exact least and largest value of a column. It raises while it
-plans where that range cannot be: one row then decides whether the statement fails. So these passes are switched off.
+plans if that range cannot exist: one row then decides whether the statement fails. So these passes are switched off.
 
 DuckDB has one such setting for a whole database instance, and reads it without a lock while other connections plan: to
-set it for a count and to restore it afterwards could crash a statement beside it. It is set when dpduck is loaded, and
-stays. Whoever takes it back has it set again before the next count; where the configuration is locked meanwhile,
+set it for a count and to restore it afterwards could crash a concurrent statement. It is set when dpduck is loaded, and
+stays. If somebody takes it back, it is set again before the next count. If the configuration is locked meanwhile,
 nothing is counted.
 """
 
@@ -24,24 +24,24 @@ STAY = """expression_rewriter filter_pullup filter_pushdown empty_result_pullup 
     join_elimination window_self_join sum_rewriter aggregate_function_rewriter outer_join_simplification
     window_rewriter partitioned_execution partial_aggregate_pushdown grouping_sets distinct_aggregate_rewrite
     aggregate_reuse redundant_order_keys"""
-"""Passes of 1.5 and 2.0 that stay on. All others are off, also those that nobody has heard of: in_clause (a list as a
-join below the expression), common_subexpressions (what occurs twice, computed once below), statistics_propagation
-(raises by the least and largest value of a column), compressed_materialization (packs values by these),
-row_group_pruner and join_filter_pushdown (leave out parts of a table by these: conditions.py), top_n_window_elimination
-(raises where a row has a rank of a million), extension; of 2.0 those that move projections or casts."""
+"""Passes of 1.5 and 2.0 that stay on. All others are off, also unknown ones. in_clause turns a list into a join below
+the expression. common_subexpressions computes a repeated part once below. statistics_propagation may raise by the least
+and largest value of a column. compressed_materialization packs values by these. row_group_pruner and
+join_filter_pushdown leave out parts of a table by these (conditions.py). top_n_window_elimination raises if a row has a
+rank of a million. Also off are extension, and those of 2.0 that move projections or casts."""
 
 
 def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:
-    """Switches off the passes that are on; Refusal where they are on and the configuration is locked.
+    """Switches off the passes that must be off. Raises Refusal if one is on and the configuration is locked.
 
-    Returns the setting with which none is on that must be off.
+    Returns the setting by which all such passes are off.
     """
     running = _running(cursor)
     row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
     if not running:
         return str(row[0][0])
-    known = [row[0][0]] if row[0][0] else []
-    setting = ",".join([*known, *running])
+    names = [row[0][0]] if row[0][0] else []
+    setting = ",".join([*names, *running])
     try:
         cursor.execute(f"SET GLOBAL disabled_optimizers = '{setting}'")
     except duckdb.Error:
@@ -53,7 +53,7 @@ def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:
 
 
 def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
-    """Returns the passes that are off, for a DuckDB elsewhere; none may be on that must be off."""
+    """Returns the passes that are off, for a DuckDB elsewhere. Raises if a pass is on that must be off."""
     if _running(cursor):
         raise InternalError("plans are not plain")
     row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
@@ -62,7 +62,7 @@ def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
 
 def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:
     """Returns the passes of this DuckDB that must be off and are on."""
-    listed = ", ".join(f"'{name}'" for name in STAY.split())  # a parameter costs 0.1 ms where pandas is not installed
+    listed = ", ".join(f"'{name}'" for name in STAY.split())  # a parameter costs 0.1 ms if pandas is not installed
     rows = cursor.execute(
         f"SELECT name FROM duckdb_optimizers() WHERE name NOT IN ({listed}) "
         "AND NOT list_contains(string_split(current_setting('disabled_optimizers'), ','), name)"

@@ -1,6 +1,6 @@
-"""Reads private rows: SQL and parameters in, columns or batches out. Nothing else of dpduck does (test_house.py).
+"""Reader of private rows: SQL and parameters in, columns or batches out. No other module reads them (test_house.py).
 
-Its only error has one fixed text and no context: DuckDB's texts may quote data.
+A read that fails has one fixed text and no context: DuckDB's texts may quote data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpduck.values.errors import InternalError
 T = TypeVar("T")
 
 BUILT_IN_ONLY = "SET search_path = 'system.main'"
-"""No macro of the database takes the place of a function in what runs here."""
+"""Setting by which no macro of the database takes the place of a function in the SQL that runs here."""
 
 FAILED = "counting failed"
 
@@ -26,20 +26,20 @@ VECTOR, MOST_BYTES = 2048, 64 << 20
 """Rows that DuckDB computes at a time, and bytes of rows with texts that are put together."""
 
 SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
-"""Of a cursor. DuckDB computes ahead until a buffer is full, in which texts do not count: thirty batches, 6 GB."""
+"""Setting of a cursor. DuckDB computes ahead until a buffer is full, but counts no texts: it held 30 batches, 6 GB."""
 
 HASHED_JOINS = "SET prefer_range_joins = false"
-"""Of a cursor. Joins of ranges that DuckDB takes in place of equalities raise by how many rows there are, or crash."""
+"""Setting of a cursor. DuckDB prefers joins of ranges to equalities. They raise at some numbers of rows, or crash."""
 
 LAZY = duckdb.__version__.startswith("1.")
-"""DuckDB 1.5 materialises what sql() has parameters for, and raises for values without a text; 2.0 does not."""
+"""DuckDB 1.5 materialises results of sql() with parameters, and raises for values without a text. 2.0 does not."""
 
 
 def begin(cursor: duckdb.DuckDBPyConnection) -> None:
     """Opens the transaction in which facts are looked at again and rows are counted."""
     cursor.execute(BUILT_IN_ONLY)
     for setting in (SMALL_BUFFER, HASHED_JOINS):
-        with suppress(duckdb.Error):  # a locked configuration keeps what it has, and no transaction ends by that
+        with suppress(duckdb.Error):  # a locked configuration keeps its settings, and the failure ends no transaction
             cursor.execute(setting)
     cursor.execute("BEGIN TRANSACTION READ ONLY")
 
@@ -56,7 +56,7 @@ def beside(
 
 
 def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any]:
-    """Returns the columns of an answer, in order, as numpy has them."""
+    """Returns the columns of a result, in order, as numpy has them."""
     _require_rows(cursor, sql)
     return tried(lambda: list(cursor.execute(sql, dict(parameters)).fetchnumpy().values()))
 
@@ -64,7 +64,7 @@ def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str
 def batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
-    """Yields the rows of an answer, about so many at a time; the first table is empty and tells the columns."""
+    """Yields the rows of a result, about `rows` at a time. The first table is empty and has the columns."""
     reader = record_batches(cursor, sql, parameters, rows)
     yield reader.schema.empty_table()
     while (batch := tried(lambda: next(reader, None))) is not None:
@@ -74,9 +74,9 @@ def batches(
 def text_batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
-    """Yields rows with texts, as `batches` gives them: at most so many and about MOST_BYTES at a time.
+    """Yields rows with texts, as `batches` gives them: at most `rows` and about MOST_BYTES at a time.
 
-    The texts of many rows of one person would fill the memory, whatever all others have, if only rows were counted.
+    If only rows were counted, the texts of many rows of one person would fill the memory, whatever all others have.
     """
     pieces = batches(cursor, sql, parameters, VECTOR)
     empty = next(pieces)
@@ -85,7 +85,7 @@ def text_batches(
     for piece in pieces:
         size += piece.nbytes
         gathered.append(piece)
-        if size >= MOST_BYTES or sum(one.num_rows for one in gathered) > rows - VECTOR:
+        if size >= MOST_BYTES or sum(part.num_rows for part in gathered) > rows - VECTOR:
             yield pa.concat_tables(gathered).combine_chunks()
             gathered, size = [empty], 0
     if len(gathered) > 1:
@@ -95,7 +95,7 @@ def text_batches(
 def record_batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> pa.RecordBatchReader:
-    """Returns the rows of an answer for another connection, about so many at a time."""
+    """Returns the rows of a result for another connection, about `rows` at a time."""
     _require_rows(cursor, sql)
     if LAZY:
         return tried(lambda: cursor.execute(sql, dict(parameters)).to_arrow_reader(rows))
@@ -105,7 +105,7 @@ def record_batches(
 def poured(
     second: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], name: str, rows: pa.RecordBatchReader
 ) -> None:
-    """Runs a statement without an answer over rows from elsewhere, which it reads once, under a name."""
+    """Runs a statement without a result over rows from elsewhere, which it reads once, under a name."""
     second.register(name, rows)
     try:
         run(second, sql, parameters)
@@ -114,7 +114,7 @@ def poured(
 
 
 def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object] = MappingProxyType({})) -> None:
-    """Runs a statement without an answer."""
+    """Runs a statement without a result."""
     _require_rows(cursor, sql)
     tried(lambda: cursor.execute(sql, dict(parameters)))
 
@@ -126,7 +126,7 @@ def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
 
 
 TWINS = "dpduck_twins"
-"""The schema that marks a database whose tables stand for an engine's, and are empty."""
+"""The schema that marks a database of empty tables, which stand for an engine's tables."""
 
 _MARKED = f"SELECT lower(database_name) FROM duckdb_schemas() WHERE schema_name = '{TWINS}'"
 
@@ -139,7 +139,7 @@ def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 
 def tried(read: Callable[[], T], *failures: type[Exception]) -> T:
-    """Returns the result of a read. Whatever fails has the one fixed text. failures: errors besides DuckDB's."""
+    """Returns the result of a read. Errors of DuckDB, of Arrow and in `failures` become the one fixed text."""
     with suppress(duckdb.Error, pa.ArrowException, *failures):
         return read()
     raise InternalError(FAILED)  # outside the handler: DuckDB's error is not even this one's context

@@ -1,4 +1,4 @@
-"""Rows of a scan: what the database's process reads of each, with its privacy unit and the order of a unit's rows."""
+"""Rows of a scan: the columns that the database's process reads, the privacy unit, and the order of a unit's rows."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class Scan(Placed):
-    """The rows of a job, divided: what the database reads, and conditions that a worker decides."""
+    """The rows of a job, divided: columns that the database reads, and conditions that a worker decides."""
 
     job: CountingJob = field(kw_only=True, repr=False)
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row without its period, None where rows are units."""
+        """Returns the privacy unit of a row without its period, None if rows are units."""
         return person_of(self.job.unit)
 
     @property
     def units_sql(self) -> str:
-        """Returns SQL of the unit of each row, and NULL for rows of nobody: that these are many changes nothing."""
+        """Returns SQL of the unit of each row, and NULL for rows of nobody. Their number changes nothing."""
         return _select({UNIT: "NULL" if self.unit is None else self.unit.sql}, self.from_sql, self.where)
 
     @property
     def longest_key(self) -> int:
-        """Returns bytes that the texts of a row may have together that it is grouped by, where they are stored ones."""
+        """Returns the most bytes of all texts together that a row is grouped by, if they are stored ones."""
         copies = most_copies(self.job.source)
         if repeats(self.job.source):
             return longest_repeated(copies)
@@ -46,63 +46,63 @@ class Scan(Placed):
 
     @property
     def longest_lookup(self) -> int:
-        """Returns bytes that a text may have that is looked up among a public table's keys; see LONGEST_KEY."""
+        """Returns the most bytes of a text that is looked up among a public table's keys (see LONGEST_KEY)."""
         return longest_lookup(most_copies(self.job.source), repeats(self.job.source))
 
     def ordering(self) -> dict[str, str]:
-        """Returns columns by which a unit's rows are bounded, but for the unit."""
-        content = [hashed_sql(one.sql, one.type_name if isinstance(one, Column) else "") for one in self.job.content]
+        """Returns the columns by which a unit's rows are bounded, except the unit."""
+        content = [hashed_sql(col.sql, col.type_name if isinstance(col, Column) else "") for col in self.job.content]
         order = self.order[0] if len(self.order) == 1 else order_sql(self.order or content)
         return self.job.place.ordering(order)
 
     @property
     def bounding(self) -> list[str]:
-        """Returns the columns by which a unit's rows are bounded; none without a unit."""
+        """Returns the columns by which a unit's rows are bounded, none without a unit."""
         return [] if self.unit is None else [UNIT, *self.ordering()]
 
     def number(self, value: Expression) -> Computed | None:
-        """Returns how the database computes a number itself; None where it does not."""
+        """Returns the computation of a number by the database itself. None if a worker computes it."""
         if isinstance(value, Double):
             return value.computed(self.job.source.cuts)
         return Computed(value.sql) if value.plain else None
 
     def steps(self, aggregate: Contribution) -> str:
-        """Returns the column in which rows hold a number in steps already; "" where they do not."""
+        """Returns the column in which rows hold a number in steps already, "" if there is none."""
         column = aggregate.value.column if isinstance(aggregate.value, Double) else None
         ends = (column, aggregate.low, aggregate.high, aggregate.step)
         if self.unit is None or aggregate.per_group:
             return ""
-        found = (one.steps_sql for one in self.job.source.cuts if (one.column, one.low, one.high, one.step) == ends)
-        return next(found, "")
+        matches = (cut.steps_sql for cut in self.job.source.cuts if (cut.column, cut.low, cut.high, cut.step) == ends)
+        return next(matches, "")
 
 
 def scan_of(job: CountingJob) -> Scan:
-    """Returns a job's rows."""
-    # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
+    """Places a job's rows."""
+    # facts about a unit's prepared rows hold if joins do not repeat them; ranked rows may be repeated
     copied = job.unit is None or not job.place.repeats
     ordered = job.unit is not None and not job.place.is_numbered
-    found = placed(
+    rows = placed(
         job.source, job.filters, copied=copied, joined=isinstance(person_of(job.unit), Referenced), read=_read(job),
         content=job.content if ordered else (), periods=job.periods,
     )  # fmt: skip
-    return Scan(found.from_sql, found.where, found.moved, found.stages, found.order, job=job)
+    return Scan(rows.from_sql, rows.where, rows.moved, rows.stages, rows.order, job=job)
 
 
 def _read(job: CountingJob) -> list[Expression]:
-    """Lists what a job reads of rows beside their source's conditions."""
-    found = [*(key.value for key in job.keys), *job.texts, *([] if job.digest is None else [job.digest])]
-    found += [part for one in job.aggregates for part in (one.condition, one.value) if part is not None]
-    found += [] if job.unit is None else [job.unit]
-    return found
+    """Lists the expressions that a job reads from rows beside their source's conditions."""
+    expressions = [*(key.value for key in job.keys), *job.texts, *([] if job.digest is None else [job.digest])]
+    expressions += [part for total in job.aggregates for part in (total.condition, total.value) if part is not None]
+    expressions += [] if job.unit is None else [job.unit]
+    return expressions
 
 
 def is_row_by_row(job: CountingJob, private: frozenset[str]) -> bool:
-    """Tells whether each row of a job comes of one row of these private tables, and of no other one."""
+    """Tells whether each row of a job comes from one row of these private tables, and from no other one."""
     return not isinstance(person_of(job.unit), Referenced) and _firsts(job.source, private) == private
 
 
 def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
-    """Returns the private tables whose rows are the source's, one by one; none where rows come of several rows."""
+    """Returns the private tables that give the source its rows one by one: empty if a row comes from several rows."""
     for join in source.joins:
         right = join.right
         if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.table in private:
@@ -110,17 +110,17 @@ def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
     if isinstance(source.first, Stored):
         return frozenset((source.first.table,)) & private
     branches = source.first.branches if isinstance(source.first, Union) else ()
-    found = [_firsts(branch.rows, private) for branch in branches]
-    return frozenset[str]().union(*found) if all(found) else frozenset()
+    tables = [_firsts(branch.rows, private) for branch in branches]
+    return frozenset[str]().union(*tables) if all(tables) else frozenset()
 
 
 def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
-    """SELECT of the outputs, of what the worker needs, and of the unit and its order where there is one.
+    """Writes a SELECT of the outputs, the worker's inputs, and the unit and its order if there is one.
 
-    Where the unit is looked up, rows are filtered and narrowed before that. A looked-up row has a reference, so that
-    the condition is that of the unit alone. It is written over both sides because DuckDB takes a condition on the
-    table of units for one that leaves a fifth of them, and hashes that table in place of the few rows that are looked
-    up: of TPC-H query 6, twice the time.
+    If the unit is looked up, rows are filtered and narrowed before that. A looked-up row has a reference, so its
+    condition is about the unit alone. Still it is written over both sides. DuckDB expects a condition on the table of
+    units to leave a fifth of its rows. It would hash that table in place of the few rows that are looked up, which
+    takes TPC-H query 6 twice the time.
     """
     unit, unit_type, period = scan.unit, scan.job.unit_type, period_of(scan.job.unit)
     conditions, outputs = [*scan.where, *conditions, *division.guards()], {**outputs, **division.inputs()}
@@ -137,7 +137,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
             f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {text} AS {UNIT} FROM ({rows}) AS {ROWS} "
             f"{lookup_sql(unit)}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
         )
-    else:  # where rows are numbered, the stage looks at numbers that are NULL where the unit is
+    else:  # if rows are numbered, the stage looks at numbers that are NULL wherever the unit is
         numbered = scan.job.place.is_numbered and not division.needed
         rows = _select({**outputs, UNIT: text}, scan.from_sql, [*conditions, *([] if numbered else [there])])
     if several:  # a text that is made once, and then made short
@@ -146,7 +146,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
 
 
 def _unit_text(unit: str, type_name: str, travelling: bool) -> str:
-    """Returns a unit as it stands beside a row. travelling: through Arrow, as a value that goes unchanged or a text."""
+    """Writes a unit as it stands beside a row. travelling: whether it goes through Arrow, unchanged or as a text."""
     short = shortened_sql(unit, type_name)
     if not travelling or sql_type(type_name).travels:
         return short

@@ -1,7 +1,7 @@
-"""Reads rows and puts a worker's answers beside them: what `program` divided, carried out.
+"""Rows with a worker's answers beside them: the division that program.py makes, carried out.
 
-With reader, worker and workers this file is sent to an engine's tasks as it is (places/orders.py): it imports nothing
-else of dpduck.
+With reader, worker and workers this file is sent unchanged to an engine's tasks (places/orders.py). Besides these and
+values/errors it imports nothing of dpduck.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ RELATION = "dpduck_rows_of_worker"
 
 @dataclass(frozen=True)
 class Asking:
-    """A SELECT of rows, and what a worker answers of each. inputs: the columns that it gets, and answers replace.
+    """A SELECT of rows, and a worker's program for each row. inputs: columns that it gets, and that answers replace.
 
-    program: None where it is asked nothing. rows: how many go at a time. stage: the name under which the answers are
-    put beside the tables, "" for the rows themselves. kept: whether the worker says which rows are kept. texts: whether
-    there are texts or bytes among the columns.
+    program: None if no worker is needed. rows: number of rows at a time. stage: the name under which the answers are
+    put beside the tables, "" for the rows themselves. kept: whether the worker decides which rows are kept. texts:
+    whether there are texts or bytes among the columns.
     """
 
     sql: str
@@ -54,7 +54,7 @@ class Asking:
 def answered(
     cursor: duckdb.DuckDBPyConnection, stages: Sequence[Asking], asking: Asking, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, object]]]:
-    """Lends a cursor that reads the rows by their answered_sql, and the parameters of that."""
+    """Lends a cursor that reads the rows by their answered_sql, and the parameters of that SQL."""
     with ExitStack() as stack:
         for stage in stages:
             _put(cursor, stage, workers)
@@ -66,8 +66,8 @@ def answered(
         parts = _answers(cursor, asking, runner)
         first = next(parts)
         batches = (batch for part in chain([first], parts) for batch in part.to_batches())
-        found = pa.RecordBatchReader.from_batches(first.schema, batches)
-        yield stack.enter_context(reader.beside(cursor, RELATION, found)), {}
+        answers = pa.RecordBatchReader.from_batches(first.schema, batches)
+        yield stack.enter_context(reader.beside(cursor, RELATION, answers)), {}
 
 
 def _put(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Workers) -> None:
@@ -80,7 +80,7 @@ def _put(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Workers) -> 
 
 
 def _some(part: pa.Table) -> pa.ChunkedArray:
-    """Returns rows for which there is anything to say: flags that are true, values that are not NULL."""
+    """Returns a mask of the rows with an answer: a flag that is true, or a value that is not NULL."""
     chosen = None
     for name in part.column_names[1:]:
         column = part.column(name)
@@ -90,7 +90,7 @@ def _some(part: pa.Table) -> pa.ChunkedArray:
 
 
 def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) -> Iterator[pa.Table]:
-    """Yields tables of the other columns and the worker's, at least one; both sides compute at the same time."""
+    """Yields tables of the other columns and the worker's, at least one table. Both sides compute at the same time."""
     read = reader.text_batches if asking.texts else reader.batches
     batches = read(cursor, asking.sql, asking.parameters, asking.rows)
     empty = next(batches)
@@ -114,7 +114,7 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
 
 
 def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Returns the columns that a worker gets; a column of NULLs where it needs none, for the number of rows."""
+    """Returns the columns that a worker gets. If it needs none, a column of NULLs tells the number of rows."""
     if names:
         return table.select(list(names))
     return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})

@@ -1,8 +1,8 @@
-"""Looks at the very text that a worker will run as DuckDB itself reads it: one expression of one row, and no more.
+"""Check of the very text that a worker will run, as DuckDB itself reads it: one expression of one row, and no more.
 
-A worker holds a batch of rows, of several people. An aggregate, a window or a subquery would look at more than one of
-them, a sequence or a setting would remember. So whatever is not on these lists is refused, before the charge and
-again before it runs; nothing that read the statement before is believed.
+A worker holds a batch of rows, of several people. An aggregate, a window or a subquery would look at more than one row,
+and a sequence or a setting would remember rows. So everything that is not on these lists is refused, before the charge
+and again before it runs. No earlier reading of the statement is believed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dpduck.values.functions import ROW_LOCAL_FUNCTIONS
 CLASSES = frozenset(
     ("COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN", "TYPE")
 )
-FUNCTIONS = frozenset(one.name for one in ROW_LOCAL_FUNCTIONS if one.row_local)
+FUNCTIONS = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if function.row_local)
 TUPLES = ("row", "struct_pack")
-TEXTS = frozenset(one.name for one in ROW_LOCAL_FUNCTIONS if one.makes_text)
-"""Functions that make a text; a CAST may make one, too."""
+TEXTS = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if function.makes_text)
+"""Functions that make a text. A CAST may make one, too."""
 
 
 @lru_cache(maxsize=4096)
 def require_row_local(sql: str, columns: frozenset[str]) -> None:
-    """Refuses all but an expression over these columns. It is read in brackets, as it will stand there."""
+    """Refuses all but an expression over these columns. It is read in brackets, as it will stand in the program."""
     tree, plain = _read(f"SELECT ({sql})"), _read("SELECT 1")
     listed = tree.pop("select_list", ())
     if len(listed) != 1 or tree != {name: value for name, value in plain.items() if name != "select_list"}:
@@ -47,22 +47,22 @@ def require_row_local(sql: str, columns: frozenset[str]) -> None:
 def _compared_tuples(part: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the tuples that a comparison, BETWEEN or IN compares with tuples alone.
 
-    A text made of a tuple doubles its quotes, and a text beside a tuple is read as one: no rule of length holds.
+    A text made of a tuple doubles its quotes, and a text beside a tuple is read as a tuple: no rule of length holds.
     """
     sides = {"COMPARISON": ("left", "right"), "BETWEEN": ("input", "lower", "upper")}.get(part.get("class", ""), ())
-    beside = part["children"] if part.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN") else [part[one] for one in sides]
-    return beside if all(one.get("function_name") in TUPLES for one in beside) else []
+    beside = part["children"] if part.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN") else [part[arg] for arg in sides]
+    return beside if all(arg.get("function_name") in TUPLES for arg in beside) else []
 
 
 def _whole_characters(call: dict[str, Any]) -> bool:
-    """Tells whether a pattern is a literal that takes no character apart.
+    """Tells whether a pattern is a literal that splits no character.
 
-    \\C is one byte. What DuckDB 1.5 makes of half a character is no text: it hands it on, but makes it NULL once a row
-    has raised, because it then computes row by row.
+    \\C matches one byte. DuckDB 1.5 makes an invalid text of half a character. It hands that on, but makes it NULL once
+    a row has raised, because it then computes row by row.
     """
-    arguments = call.get("children") or [one["expression"] for one in call.get("arguments", ())]
+    arguments = call.get("children") or [argument["expression"] for argument in call.get("arguments", ())]
     pattern = arguments[1] if len(arguments) > 1 else {}
-    text = pattern.get("value", pattern.get("literal", {}))  # of DuckDB 1.5, of 2.0
+    text = pattern.get("value", pattern.get("literal", {}))  # in DuckDB 1.5, in 2.0
     text = text.get("value", text.get("text"))
     return isinstance(text, str) and "\\C" not in text
 
@@ -98,7 +98,7 @@ def dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def refused(what: str) -> Refusal:
-    """Returns the refusal of what DuckDB reads."""
+    """Returns the refusal of a construct that DuckDB reads in a statement."""
     return Refusal(
         f"DuckDB reads {what} in this statement, which is not on the list of deterministic row functions",
         accepted="arithmetic, comparison, CASE, CAST, text and date functions over columns",
@@ -108,14 +108,14 @@ def refused(what: str) -> Refusal:
 def _read(sql: str) -> dict[str, Any]:
     with _parser().cursor() as cursor:
         row = cursor.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone()
-    found: dict[str, Any] = json.loads(row[0]) if row is not None else {"error": True}
-    if found.get("error") or len(found["statements"]) != 1:
+    result: dict[str, Any] = json.loads(row[0]) if row is not None else {"error": True}
+    if result.get("error") or len(result["statements"]) != 1:
         raise refused("this SQL")
-    node: dict[str, Any] = found["statements"][0]["node"]
+    node: dict[str, Any] = result["statements"][0]["node"]
     return node
 
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
-    """Returns an empty database of its own, which parses and runs nothing else."""
+    """Opens an empty database of its own, which parses and runs nothing else."""
     return duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})

@@ -1,7 +1,7 @@
-"""Divides what is asked of a row: stored columns are read by the database, all else is computed by a worker.
+"""Division of a row's expressions: the database reads stored columns, and a worker computes all else.
 
 The worker gets the columns that its expressions read, and nothing else of a row: not its unit, not its order. It
-gives flags, numbers of steps, places and bytes, one of each for every row, NULL where it could not compute them.
+returns flags, numbers of steps, places and bytes, one of each for every row. They are NULL if it cannot compute them.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
 """With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
 
 LONGEST_TEXT = 65_535
-"""Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
+"""Rows with a longer text among the values that are read, or as their unit, contribute nothing."""
 
 LONGEST_REPEATED = 256
-"""Bytes of a text that rows are grouped by and that stands beside more of them than it is stored with: one that is
-made of a row, or that a private join puts beside any number of others."""
+"""Most bytes of a text that rows are grouped by, if it stands beside more rows than it is stored with. Such a text is
+made of a row, or a private join puts it beside any number of others."""
 
 MADE_AT_ONCE = 4096 * (LONGEST_TEXT + 1)
-"""Bytes of texts that a worker may make of a batch."""
+"""Most bytes of texts that a worker may make of a batch."""
 
 LONGEST_KEY = 4096
-"""No longer text is equal to a public table's key: what is looked up of all rows is kept in the database's process."""
+"""Most bytes of a text that may equal a public table's key: the database's process keeps texts that rows look up."""
 
 GROWTH, LITERALS = 64, 1 << 16
-"""A text that is made is at most so many times as long as the longest of its row, and longer by so much: what
-language/rows/functions.py refuses beyond. Were it wrong, the worker's limits would still hold."""
+"""A made text has at most GROWTH times the bytes of the longest text of its row, plus LITERALS:
+language/rows/functions.py refuses more. Were it wrong, the worker's limits would still hold."""
 
 SHORTEST_BOUND = 1024
-"""Programs that could not read texts of so many bytes are refused."""
+"""Programs are refused if they could not read texts of this many bytes."""
 
 _MADE: Mapping[str, str] = {"flag": "BOOLEAN", "integer": "BIGINT", "bytes": "BLOB"}
-"""Types of what a worker makes, by the kind of an output."""
+"""Types of a worker's results, by the kind of an output."""
 
 
 @dataclass(frozen=True)
 class Output:
     """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that travels.
 
-    value: what is computed of the row. then_sql: what is made of it, with {} for the value; '' for the value as is.
+    value: the expression that is computed of the row. then_sql: SQL with {} for its value, '' for the value itself.
     """
 
     kind: str
@@ -70,7 +70,8 @@ class Output:
 class Division:
     """The outputs that the worker computes, by the name of their column, and the conditions that it decides.
 
-    copies: rows that joins make of one. keys: texts that rows are grouped by. looked_up: bytes of a text among keys.
+    copies: number of rows that joins make of one. keys: number of texts that rows are grouped by. looked_up: most bytes
+    of a text that is looked up in public keys.
     """
 
     outputs: Mapping[str, Output]
@@ -87,32 +88,32 @@ class Division:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Returns the stored columns that are read for it."""
+        """Returns the stored columns that the worker needs."""
         return columns_of(self._expressions())
 
     def inputs(self, names: Names = stored_name) -> dict[str, str]:
-        """Returns columns to read, by name; each of a type that goes through Arrow unchanged, or as a text."""
+        """Returns columns to read, by name. Each has a type that goes through Arrow unchanged, or is read as a text."""
         return {f"dpduck_x_{number}": _sent(column, names) for number, column in enumerate(self.columns)}
 
     def guards(self) -> list[str]:
-        """Returns conditions that leave out rows whose texts are too long."""
+        """Returns conditions that leave out rows with texts that are too long."""
         texts = [_sent(column) for column in self._texts()]
         return [f"{text} IS NULL OR strlen({text}) <= {self.longest_text}" for text in texts]
 
     @property
     def longest_text(self) -> int:
-        """Returns bytes that a text of a row may have, so that what is made of the row stays below `row_texts`."""
+        """Returns the most bytes of a text of a row with which the texts made of the row stay below `row_texts`."""
         return min(self.longest_read, self._longest_of_made())
 
     @property
     def longest_read(self) -> int:
-        """Returns bytes that each text may have which is read of a row, or which it is grouped by."""
+        """Returns the most bytes of each text that is read from a row, or that the row is grouped by."""
         read = len(self._texts()) + self.keys - sum(output.kind == "bytes" for output in self.outputs.values())
         return longest_read(max(read, self.keys), self.copies)
 
     @property
     def longest_made(self) -> int:
-        """Returns bytes that a text may have that is made of a row, and that it is grouped by."""
+        """Returns the most bytes of a text that is made of a row, and that the row is grouped by."""
         return min(self.longest_read, longest_repeated(self.copies))
 
     def _longest_of_made(self) -> int:
@@ -122,27 +123,27 @@ class Division:
         return [column for column in self.columns if not sql_type(column.type_name).has_fixed_size]
 
     def _texts_made(self) -> int:
-        return sum(texts_made(one.sql) for one in self._expressions())
+        return sum(texts_made(expression.sql) for expression in self._expressions())
 
     def _expressions(self) -> Iterator[Expression]:
         return chain(self.conditions, (output.value for output in self.outputs.values()))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """Returns the question to the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
+        """Builds the question to the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
 
-        So many rows go at a time that neither their texts nor those that are made of them fill the memory.
+        A batch has few enough rows that neither their texts nor made texts fill the memory.
         """
         if not self.needed:
             return Asking(sql, parameters=dict(parameters), stage=stage)
         texts = other_texts or bool(self._texts())
         kinds = [output.kind for output in self.outputs.values()]
-        made = kinds.count("bytes") * self.longest_made + kinds.count("VARCHAR") * LONGEST_KEY
-        rows = min(BATCH_TEXTS if texts else BATCH_ROWS, MADE_AT_ONCE // max(1, made))
-        kept = bool(self.conditions)
-        return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, kept, dict(parameters), texts)
+        text_bytes = kinds.count("bytes") * self.longest_made + kinds.count("VARCHAR") * LONGEST_KEY
+        rows = min(BATCH_TEXTS if texts else BATCH_ROWS, MADE_AT_ONCE // max(1, text_bytes))
+        filtered = bool(self.conditions)
+        return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, filtered, dict(parameters), texts)
 
     def program(self) -> Program:
-        """Returns the program that answers a batch of the inputs; Refusal if an expression is not of a row alone."""
+        """Writes the program that answers a batch of the inputs. Refuses an expression that is not of a row alone."""
         if self.longest_read < SHORTEST_READ:
             raise Refusal(
                 f"joins make up to {self.copies} rows of one, of each of which many texts are held",
@@ -158,8 +159,8 @@ class Division:
         restored = [_restored(x, column.type_name) for column, x in columns.items()]
         values, results = [], []
         if self.conditions:
-            kept = " AND ".join(_asked(one, columns) for one in self.conditions)
-            values.append(f"coalesce(({kept}), FALSE) AS {KEEP}")
+            condition = " AND ".join(_asked(expression, columns) for expression in self.conditions)
+            values.append(f"coalesce(({condition}), FALSE) AS {KEEP}")
             results.append(KEEP)
         for name, output in self.outputs.items():
             values.append(f"{_asked(output.value, columns)} AS {name}")
@@ -174,15 +175,15 @@ class Division:
 
 
 def _asked(expression: Expression, columns: Mapping[Column, str]) -> str:
-    """Returns what the worker computes for an expression: looked at as it was written, and again as it will run.
+    """Writes an expression as the worker computes it. It is checked as it was written, and again as it will run.
 
-    TRY is around all of it: where a row of a vector raises, each of them is computed by itself, as if it were alone.
+    TRY is around the whole expression: if a row of a vector raises, each row is computed by itself, as if alone.
     """
-    known = frozenset(columns.values())
+    names = frozenset(columns.values())
     written = expression.write(columns.__getitem__)
-    require_row_local(written, known)
+    require_row_local(written, names)
     sql = with_results_of_their_own(with_whole_conditions(f"try({written})"))
-    require_row_local(sql, known)
+    require_row_local(sql, names)
     return sql
 
 
@@ -199,28 +200,28 @@ def _sent(column: Column, names: Names = stored_name) -> str:
 
 
 def longest_read(texts: int, copies: int) -> int:
-    """Returns bytes that each of so many texts of a row may have, where joins make so many rows of one.
+    """Returns the most bytes of each of `texts` texts of a row, if joins make `copies` rows of one.
 
-    All together a row's have LONGEST_TEXT, and those of all its copies REPEATED times that: the database's process
-    holds them for some thousand rows at a time, and for all of a unit's rows where they are grouped by them. With 20
-    columns, 625 rows of each row, or a key 40,000 times in a sort, the texts of one person filled its memory.
+    All texts of a row together may have LONGEST_TEXT, and those of all its copies REPEATED times that. The database's
+    process holds them for some thousand rows at a time, and for all rows of a unit that are grouped by them. With 20
+    columns, 625 copies of each row, or a key 40,000 times in a sort, the texts of one person filled its memory.
     """
     return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
 
 
 def longest_repeated(copies: int) -> int:
-    """Returns bytes of a text that is put beside so many copies of a row, or beside any number of others."""
+    """Returns the most bytes of a text that is put beside `copies` copies of a row, or beside any number of others."""
     return max(SHORTEST_READ, LONGEST_REPEATED * REPEATED // max(REPEATED, copies))
 
 
 def longest_lookup(copies: int, repeated: bool) -> int:
-    """Returns bytes of a text that is looked up of each row. repeated: whether one may stand beside any number."""
+    """Returns the most bytes of a text that each row looks up. repeated: whether a row may be beside many others."""
     longest = LONGEST_KEY * REPEATED // max(REPEATED, copies)
     return max(SHORTEST_READ, min(longest, LONGEST_REPEATED) if repeated else longest)
 
 
 def _restored(x: str, type_name: str) -> str:
-    """Returns a column as the worker's expressions see it."""
+    """Writes a column as the worker's expressions see it."""
     kind = sql_type(type_name)
     if kind.is_float:
         return f"{without_sign(x, type_name)} AS {x}"
@@ -228,27 +229,27 @@ def _restored(x: str, type_name: str) -> str:
 
 
 def _result(name: str, output: Output, longest: int, looked_up: int) -> str:
-    made = output.then_sql.replace("{}", name) if output.then_sql else name
+    value = output.then_sql.replace("{}", name) if output.then_sql else name
     if output.kind == "flag":
-        return f"coalesce(CAST({made} AS BOOLEAN), FALSE)"
+        return f"coalesce(CAST({value} AS BOOLEAN), FALSE)"
     if output.kind == "integer":
-        return f"CAST({made} AS BIGINT)"
+        return f"CAST({value} AS BIGINT)"
     if output.kind == "VARCHAR":
-        return f"CASE WHEN strlen({made}) <= {looked_up} THEN {made} END"
+        return f"CASE WHEN strlen({value}) <= {looked_up} THEN {value} END"
     if output.kind == "bytes":
-        return f"CASE WHEN strlen({made}) <= {longest} THEN encode({made}) END"
-    return made
+        return f"CASE WHEN strlen({value}) <= {longest} THEN encode({value}) END"
+    return value
 
 
 def _arrow_type(kind: str) -> pa.DataType:
-    made = sql_type(_MADE.get(kind, kind))
-    if made.is_decimal:
-        return pa.decimal128(made.digits, made.scale)
-    return pa.type_for_alias(made.arrow)
+    column_type = sql_type(_MADE.get(kind, kind))
+    if column_type.is_decimal:
+        return pa.decimal128(column_type.digits, column_type.scale)
+    return pa.type_for_alias(column_type.arrow)
 
 
 def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
-    """Returns what is asked of a single table beforehand, as a stage of `answered`. looked_up: as of a Division."""
+    """Returns the question to a single table beforehand, as a stage of `answered`. looked_up: as in Division."""
     outputs = {name: Output("flag", condition) for condition, name in stage.flags.items()}
     for (value, type_name), name in stage.values.items():
         tried = _tried(value, type_name)
@@ -269,15 +270,15 @@ def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Aski
 
 
 def _tried(value: Expression, type_name: str) -> Written:
-    """Returns a value cast to a type, NULL where that is not possible."""
+    """Writes a value cast to a type, NULL if that is not possible."""
     pieces = value.pieces if isinstance(value, Own) else value.columns
     return Written(("try(try_cast(", *pieces, f" AS {type_name}))"))
 
 
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
-    """Refuses what says something of a row of NULLs where an outer join puts one: it is read from rows that are there.
+    """Refuses an expression with a value for NULLs where an outer join adds NULLs: only stored rows have answers.
 
-    A public fact: it follows from the expression alone.
+    This is a public fact: it follows from the expression alone.
     """
     types = (sql_type(column.type_name) for column in division.columns)
     columns = {
@@ -294,7 +295,7 @@ def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) 
         )
 
 
-# SQL whose COALESCE never stands directly under TRY, where DuckDB writes beside the result.
+# SQL with no COALESCE directly under TRY, where DuckDB writes beside the result.
 #
 # After a row has raised, DuckDB computes the rows under TRY one by one, each into a result with room for one
 # value. COALESCE writes a value at the row's own position instead of the first: up to 2,047 places behind the
@@ -307,27 +308,27 @@ _OPENED, _CLOSED = "greatest(", ")"
 
 
 def with_results_of_their_own(sql: str) -> str:
-    """Returns the SQL with one more call around what TRY is over, wherever there is a COALESCE inside.
+    """Puts one more call around the argument of TRY, wherever there is a COALESCE inside.
 
     >>> with_results_of_their_own("SELECT try(coalesce(a, b)), try(a)")
     'SELECT try(greatest(coalesce(a, b))), try(a)'
     """
     open_calls: list[tuple[str, int, list[bool]]] = []
     inserted: list[tuple[int, str]] = []
-    for found in _WORDS.finditer(sql):
-        text = found.group()
+    for match in _WORDS.finditer(sql):
+        text = match.group()
         if text in ("'", '"') or (text == ")" and not open_calls):
             raise InternalError("counting failed")
         if text == ")":
             name, start, holds = open_calls.pop()
             if name == "try" and holds[0]:
-                inserted += [(start, _OPENED), (found.start(), _CLOSED)]
+                inserted += [(start, _OPENED), (match.start(), _CLOSED)]
         elif text.endswith("("):
-            name = (found.group(1) or "").lower()
+            name = (match.group(1) or "").lower()
             if name in ("coalesce", "ifnull"):
                 for _, _, holds in open_calls:
                     holds[0] = True
-            open_calls.append((name, found.end(), [False]))
+            open_calls.append((name, match.end(), [False]))
     if open_calls:
         raise InternalError("counting failed")
     for place, text in sorted(inserted, reverse=True):
@@ -336,33 +337,32 @@ def with_results_of_their_own(sql: str) -> str:
 
 
 # Conditions of CASE as whole values. DuckDB evaluates AND and OR there in an order that it adapts to the rows it has
-# seen: a row that raises under TRY is evaluated alone, which counts as often as many rows, and after some twenty such
+# seen: a row that raises under TRY is evaluated alone, which counts as much as many rows, and after some twenty such
 # turns the other operand comes first, for all rows that follow. Inside a call both operands are evaluated, always.
 
 _CASES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?:CASE|WHEN|THEN|END)\b""", re.IGNORECASE)
 
 
 def with_whole_conditions(sql: str) -> str:
-    """Returns the SQL with one call around each condition of a CASE, so that no row changes how another one is
-    evaluated.
+    """Puts one call around each condition of a CASE, so that no row changes how another one is evaluated.
 
     >>> with_whole_conditions("CASE WHEN a AND b THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END")
     "CASE WHEN greatest( a AND b ) THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END"
     """
     inserted: list[tuple[int, str]] = []
     searched: list[bool] = []
-    words = [found for found in _CASES.finditer(sql) if found.group()[0] not in "'\""]
-    for number, found in enumerate(words):
-        word = found.group().upper()
+    words = [match for match in _CASES.finditer(sql) if match.group()[0] not in "'\""]
+    for number, match in enumerate(words):
+        word = match.group().upper()
         if word == "CASE":
-            following = words[number + 1] if number + 1 < len(words) else found
-            searched.append(following.group().upper() == "WHEN" and not sql[found.end() : following.start()].strip())
+            following = words[number + 1] if number + 1 < len(words) else match
+            searched.append(following.group().upper() == "WHEN" and not sql[match.end() : following.start()].strip())
         elif not searched:
             raise InternalError("counting failed")
         elif word == "END":
             searched.pop()
         elif searched[-1]:
-            inserted.append((found.end(), " greatest(") if word == "WHEN" else (found.start(), ") "))
+            inserted.append((match.end(), " greatest(") if word == "WHEN" else (match.start(), ") "))
     if searched:
         raise InternalError("counting failed")
     for place, text in sorted(inserted, reverse=True):

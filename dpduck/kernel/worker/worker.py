@@ -1,18 +1,18 @@
-"""Computes what an analyst wrote over batches of rows, in a process that holds nothing else.
+"""Worker: computes an analyst's expressions over batches of rows, in a process that holds nothing else.
 
-This file is run by its path and imports nothing of dpduck, so that an engine's worker can be sent it as it is. The
-process has no environment, no file but its two pipes, and no way to open another one or a socket; its DuckDB reaches
+This file is run by its path and imports nothing of dpduck, so that an engine's worker can be sent it unchanged. The
+process has no environment, no file but its two pipes, and no way to open another file or a socket. Its DuckDB reaches
 nothing outside itself. Whatever an expression does here, raise, crash, allocate or never return, is one answer to the
 process that asked: this batch failed. That process halves the batch (see workers).
 
-Frames on both pipes: one byte that says what follows, eight bytes of length, the bytes. P: a program as JSON; B: a
-batch as an Arrow stream; R: its result; F: it failed, in DuckDB's words where the program says that its rows are made
-up; r and f: the same, and nothing more is to be asked of this process; S: the process is ready.
+Frames on both pipes: one byte for the kind, eight bytes of length, the bytes. P: a program as JSON. B: a batch as an
+Arrow stream. R: its result. F: it failed, in DuckDB's words if the program says that its rows are made up. r and f: the
+same, and nothing more is to be asked of this process. S: the process is ready.
 
-The operating system ends the process where a batch uses more of the processor than it may (ITIMER_PROF), and refuses it
-memory beyond a limit (RLIMIT_AS). Time in which the machine gives it none does not count: that is no reason to leave a
-row out. What a row may use alone is a multiple of what a batch may use (allowed, SHARE): whoever is beside a row, what
-passes among others passes alone.
+The operating system ends the process if a batch uses more of the processor than it may (ITIMER_PROF). It refuses the
+process memory beyond a limit (RLIMIT_AS). Time without a processor does not count: it is no reason to leave a row out.
+A row alone may use a multiple of a batch's allowance (allowed, SHARE). So a row that passes among others passes alone,
+whoever is beside it.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ VECTOR = 2048
 """Rows that DuckDB computes together."""
 
 SHARE = 6
-"""A batch may take a sixth of the memory that is left at the start, so a row that is alone has five times that: it is
-computed twice, and DuckDB doubles its blocks for texts."""
+"""A batch may take a sixth of the memory that is left at the start. A row that is alone has at least five times that,
+whatever was left behind before. It is computed twice, and DuckDB doubles its blocks for texts."""
 
 PLANNING = 5
-"""Seconds of the processor that planning may take in a rehearsal: they are set aside from what rows may use."""
+"""Seconds of the processor that planning may take in a rehearsal. They are set aside from the seconds of rows."""
 
 COUNTED = "/proc/self/statm"
 HEAD = struct.Struct("<cQ")
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
-"""After these DuckDB is as it was; any other exception ends the process."""
+"""Errors that leave DuckDB as it was. Any other exception ends the process."""
 
 PASSES = ("expression_rewriter",)
-"""DuckDB's optimizer passes that stay on: constants are folded. All others are off, known or not: some compute an
+"""DuckDB's optimizer passes that stay on: constants are folded. All others are off, known or not. Some compute an
 expression elsewhere than it was written, or read statistics of the batch."""
 
 CONFIG: dict[str, Any] = {
@@ -68,10 +68,10 @@ CONFIG: dict[str, Any] = {
 def evaluate(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object], batch: pa.Table
 ) -> pa.Table:
-    """Runs a program over a batch: one row for each row, in their order.
+    """Runs a program over a batch. The result has one row for each row, in their order.
 
-    A row that would be a vector by itself is put there twice: DuckDB 2.0 takes the result of COALESCE over one row for
-    a constant, and where that is NULL leaves out arguments that raise. It would then matter how many others there are.
+    A row that would be a vector by itself is put there twice. DuckDB 2.0 takes the result of COALESCE over one row for
+    a constant, and if that is NULL leaves out arguments that raise. It would then matter how many others there are.
     """
     rows = batch.num_rows
     if any(part.num_rows % VECTOR == 1 for part in batch.to_batches()):
@@ -79,16 +79,16 @@ def evaluate(
         batch = pa.concat_tables([batch, *again]).combine_chunks()
     connection.register(BATCH, batch)
     try:
-        found: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
+        result: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
     finally:
         connection.unregister(BATCH)
-    if found.num_rows != batch.num_rows:
+    if result.num_rows != batch.num_rows:
         raise ValueError("a program answers every row once")
-    return found.slice(0, rows)
+    return result.slice(0, rows)
 
 
 def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
-    """Returns a DuckDB in memory that reaches nothing outside itself, and whose settings stay as they are."""
+    """Opens a DuckDB in memory that reaches nothing outside itself. Its settings stay as they are."""
     limits: dict[str, Any] = {"threads": threads, "memory_limit": f"{memory >> 20}MiB"}
     connection = duckdb.connect(":memory:", config=CONFIG | limits)
     connection.execute("SET TimeZone = 'UTC'")
@@ -99,25 +99,25 @@ def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
 
 
 class Room:
-    """Keeps one piece of memory for frame after frame: new memory costs more than the bytes that are put there."""
+    """Reusable frame buffer: reallocating costs more than copying."""
 
     def __init__(self) -> None:
         self._memory = pa.allocate_buffer(0)
 
     def of(self, count: int) -> memoryview:
-        """Returns memory for so many bytes; what was there before is written over."""
+        """Returns memory for `count` bytes. Its previous content is written over."""
         if self._memory.size < count:
             self._memory = pa.allocate_buffer(count)
         return memoryview(self._memory)[:count]
 
     def stream(self, table: pa.Table) -> memoryview:
-        """Returns a table as an Arrow stream, in chunks that threads can share."""
+        """Writes a table as an Arrow stream, in chunks that threads can share. Returns its memory."""
         counter = pa.MockOutputStream()
         write_stream(counter, table)
-        found = self.of(counter.size())
+        view = self.of(counter.size())
         with pa.FixedSizeBufferWriter(self._memory) as sink:
             write_stream(sink, table)
-        return found
+        return view
 
 
 def write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
@@ -127,7 +127,7 @@ def write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
 
 
 def read_exactly(view: memoryview) -> None:
-    """Fills memory from standard input; ends the process where nothing is left."""
+    """Fills memory from standard input. Ends the process if nothing is left."""
     filled = 0
     while filled < len(view):
         read = os.readv(0, [view[filled:]])
@@ -145,10 +145,10 @@ def write_frame(kind: bytes, body: bytes | memoryview) -> None:
 
 
 class Memory:
-    """The address space that a batch may have: for one row all that is given, for more a SHARE of it.
+    """Address space that a batch may have: all of the grant for one row, 1/SHARE for more rows.
 
-    Given is so much beside what a process maps when it has started, which grows with the machine's processors, or less
-    where whoever started it limited its address space or its data (a vault does).
+    The grant is `room` beside the space that a process maps at its start, which grows with the machine's processors. It
+    is less if a parent limited the process's address space or its data (a vault does).
     """
 
     def __init__(self, room: int) -> None:
@@ -159,15 +159,15 @@ class Memory:
         self.allow(2)
 
     def allow(self, rows: int) -> None:
-        """Sets the limit for so many rows; the operating system may raise it again up to the most."""
+        """Sets the limit for a batch of `rows` rows. The operating system may raise it again up to the most."""
         resource.setrlimit(resource.RLIMIT_AS, (self._most if rows == 1 else self._shared, self._most))
 
     def outgrown(self) -> bool:
-        """Tells whether a row that was alone left more behind than a batch may use, which would be at hand for it."""
+        """Tells whether a single row left more memory behind than a batch may use. Later batches could use it."""
         return self._used()[0] > self._shared
 
     def _used(self) -> tuple[int, int]:
-        """Returns bytes of address space, and those of the process's own data."""
+        """Returns bytes of address space, and bytes of the process's own data."""
         if self._counted is None:  # a system that counts none limits none either
             return 2 << 30, 2 << 30
         pages = os.pread(self._counted, 128, 0).split()
@@ -175,29 +175,29 @@ class Memory:
 
 
 def granted(kind: int) -> int:
-    """Returns bytes that the operating system grants."""
+    """Returns the bytes that the operating system grants."""
     soft, _ = resource.getrlimit(kind)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def seal() -> None:
-    """Takes away core files, and any further file or socket."""
+    """Forbids core files, and any further file or socket."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 def allowed(seconds: float, rows: int, planning: float) -> float:
-    """Tells how much of the processor's time a batch may use, where one row may use so many seconds.
+    """Returns the processor seconds that a batch may use, if one row may use `seconds`.
 
-    planning: what it took over no rows; a batch has as much again, since no two times are alike. A row that is alone
-        is computed twice (evaluate), perhaps in a process that has to ask for memory first: it has more of all that.
+    planning: seconds of planning over no rows. A batch has as much again, since no two times are alike. A row that is
+    alone is computed twice (evaluate), perhaps in a process that has to ask for memory first. So it has more of both.
     """
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
 
 class _NoPandas(MetaPathFinder):
-    """Finds no pandas, installed or not."""
+    """Import finder that finds no pandas, installed or not."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":
@@ -205,16 +205,16 @@ class _NoPandas(MetaPathFinder):
 
 
 def do_without_pandas() -> None:
-    """Keeps DuckDB from importing pandas, as it does where a parameter is bound: 0.3 s and 90 MB in every process."""
+    """Keeps DuckDB from importing pandas as it does for a bound parameter: 0.3 s and 90 MB in every process."""
     sys.meta_path.insert(0, _NoPandas())
 
 
 def serve(threads: int, memory: int, space: int, least: int) -> None:
-    """Answers frames until standard input ends; whatever is not an ordinary failure of an expression ends it, too.
+    """Answers frames until standard input ends. Any failure but an ordinary one of an expression ends it, too.
 
-    memory: what DuckDB may use. space: what may be mapped beside what is at the start. least: what it has of that.
+    memory: bytes for DuckDB. space: bytes to map beside those at the start. least: bytes of `space` that it must have.
     """
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # what a parent ignores or blocks is inherited
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # signals that a parent ignores or blocks are inherited
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
     connection = opened(threads, memory)
     warm = pa.table({"x": pa.array(["1"], pa.large_string())})
@@ -239,22 +239,22 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
             continue
         try:
             batch = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-            if empty < 0 or not batch.num_rows:  # what planning takes is no row's
-                room.allow(1)  # planning needs what it needs, whatever the rows are
+            if empty < 0 or not batch.num_rows:  # the time of planning is no row's
+                room.allow(1)  # planning needs its memory, whatever the rows are
                 empty = -time.process_time()
-                found = evaluate(connection, sql, parameters, batch.slice(0, 0))
+                result = evaluate(connection, sql, parameters, batch.slice(0, 0))
                 empty += time.process_time()
                 if tells and (empty > PLANNING or room.outgrown()):  # rehearsed, hence the same for all rows
                     raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds, or much memory")
             if batch.num_rows:
                 room.allow(batch.num_rows)
                 signal.setitimer(signal.ITIMER_PROF, allowed(seconds, batch.num_rows, empty))
-                found = evaluate(connection, sql, parameters, batch)
-            said, answer = b"R", answered.stream(found)
+                result = evaluate(connection, sql, parameters, batch)
+            status, answer = b"R", answered.stream(result)
         except ORDINARY as error:
-            said, answer = b"F", memoryview(str(error).encode() if tells else b"")
+            status, answer = b"F", memoryview(str(error).encode() if tells else b"")
         signal.setitimer(signal.ITIMER_PROF, 0)
-        write_frame(said.lower() if room.outgrown() else said, answer)
+        write_frame(status.lower() if room.outgrown() else status, answer)
         room.allow(2)
 
 

@@ -1,7 +1,7 @@
-"""Runs programs over batches in worker processes; a batch that fails is halved, down to the row that is left out.
+"""Worker processes that run programs over batches. A batch that fails is halved, down to the row that is left out.
 
-What a row becomes is what the program makes of it alone. Whether a batch raises, crashes its process, fills its memory
-or never ends, the other rows of the batch are computed without it, and the statement goes on: only time differs.
+A row's result is the program's result for that row alone. If a batch raises, crashes its process, fills its memory or
+never ends, its other rows are computed without the row at fault. The statement goes on: only time differs.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from dpduck.values.errors import InternalError
 
 COMMAND = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
 MEMORY = 3 << 30
-"""What DuckDB may use in a worker."""
+"""Bytes that DuckDB may use in a worker."""
 
 ROOM = 9 << 28
-"""What the operating system lets a worker map beside its libraries and threads."""
+"""Bytes that the operating system lets a worker map beside its libraries and threads."""
 
 MAPPED, DATA = (2 << 30, 64 << 20), (5 << 28, 32 << 20)
-"""What a worker has when it has started, and for each processor: address space, and data of its own. At most."""
+"""Most bytes of a worker that has just started, and most for each processor: of address space, and of its own data."""
 
 TEXTS = 18
-"""All texts that are made of one row may have this part of ROOM, 128 MiB: no row comes near the limits of memory then,
-where it could matter what was computed in a process before."""
+"""All texts that are made of one row may have 1/TEXTS of ROOM, 128 MiB: no row comes near the limits of memory then,
+where earlier computations in a process could matter."""
 
 ROW_SECONDS = 1.0
-"""How much of the processor one row may use; a row that uses more contributes nothing. The worker's system ends it."""
+"""Processor seconds for one row, besides a margin (worker.allowed). A row that uses more contributes nothing."""
 
 PATIENCE = 300.0
-"""Seconds after which a process is given up that neither reads nor says anything: nothing allowed in it sleeps."""
+"""Seconds after which a process that neither reads nor says anything is given up: nothing allowed in it sleeps."""
 
 LEAST_ROWS = 4096
-"""Batches are made no smaller than this beforehand, however slow the ones before were."""
+"""Batches up to this size are not halved in advance, however slow the ones before were."""
 
 MOST_IDLE = 2
 
 
 @dataclass(frozen=True)
 class Program:
-    """SQL over the table BATCH that answers each row once. schema: of its answer, which is NULL for a row left out.
+    """SQL over the table BATCH that answers each row once. schema: schema of the answer, NULL for a row left out.
 
-    tells: whether DuckDB's words are wanted where it fails: they may quote rows, which then are made up.
+    tells: whether DuckDB's error texts are wanted. They may quote rows, which then are made up.
     """
 
     sql: str
@@ -65,7 +65,7 @@ class Program:
 
 
 def least_room() -> int:
-    """Returns what a worker surely has of ROOM by the limits of this process, and its own; it ends if it has less."""
+    """Returns the bytes of ROOM that a worker surely has by its own limits and this process's. With fewer it ends."""
     processors = os.cpu_count() or 1
     kinds = {resource.RLIMIT_AS: MAPPED, resource.RLIMIT_DATA: DATA}
     left = (granted(kind) - started - each * processors for kind, (started, each) in kinds.items())
@@ -73,16 +73,16 @@ def least_room() -> int:
 
 
 def row_texts() -> int:
-    """Returns bytes that all texts made of one row may have."""
+    """Returns the most bytes of all texts that are made of one row."""
     return least_room() // TEXTS
 
 
 class WorkerFailed(Exception):
-    """The process is gone or was ended."""
+    """Failure of a process that is gone or was ended."""
 
 
 class Worker:
-    """One process; it is ended whenever anything but a plain answer comes of it."""
+    """One process. It is ended whenever it gives anything but a plain answer."""
 
     def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
         arguments = map(str, (os.cpu_count() or 1, MEMORY, ROOM, least_room()))
@@ -100,7 +100,7 @@ class Worker:
         self.said, self.spent = "", False
 
     def prepare(self, program: Program) -> None:
-        """Sends a program, where it is not the last one."""
+        """Sends a program, unless it is the last one."""
         if not self._ready:
             if self._frame()[0] != b"S":
                 raise WorkerFailed
@@ -111,11 +111,11 @@ class Worker:
             self._program = program
 
     def send(self, batch: pa.Table) -> None:
-        """Sends a batch; its answer is waited for by `receive`."""
+        """Sends a batch. `receive` waits for its answer."""
         self._write(b"B", self._room.stream(batch))
 
     def receive(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
-        """Returns the answer to the last batch; None where it failed and the process lives on, or is spent."""
+        """Returns the answer to the last batch. None if it failed and the process lives on, or is spent."""
         kind, body = self._frame()
         self.spent, kind = kind.islower(), kind.upper()
         if kind == b"F":
@@ -124,15 +124,15 @@ class Worker:
         if kind != b"R":
             raise WorkerFailed
         try:
-            found = pa.ipc.open_stream(body).read_all()
+            answer = pa.ipc.open_stream(body).read_all()
         except pa.ArrowException:
             raise WorkerFailed from None
-        if found.num_rows != batch.num_rows or found.schema.remove_metadata() != schema:
+        if answer.num_rows != batch.num_rows or answer.schema.remove_metadata() != schema:
             raise WorkerFailed
-        return found
+        return answer
 
     def end(self) -> bool:
-        """Ends the process; whether it had been ended for using too much of the processor."""
+        """Ends the process. Tells whether it had been ended for using too much of the processor."""
         self._process.kill()
         slow = self._process.wait() == -signal.SIGPROF
         for pipe in filter(None, (self._process.stdin, self._process.stdout)):
@@ -162,8 +162,8 @@ class Worker:
         return kind, self._read(length)
 
     def _read(self, count: int) -> pa.Buffer:
-        found = pa.allocate_buffer(count)
-        view, filled = memoryview(found), 0
+        buffer = pa.allocate_buffer(count)
+        view, filled = memoryview(buffer), 0
         while filled < count:
             try:
                 read = os.readv(self._output, [view[filled:]])
@@ -173,7 +173,7 @@ class Worker:
             if not read:
                 raise WorkerFailed
             filled += read
-        return found
+        return buffer
 
     def _wait(self, descriptor: int, event: int) -> None:
         poll = select.poll()
@@ -186,10 +186,10 @@ class Workers:
     """Worker processes of one database, started when they are first needed and kept warm."""
 
     complaints: list[str] | None = None
-    """Where failures are noted instead of passed over: over rows that are made up."""
+    """Failures that are noted instead of passed over, for rows that are made up. None passes over failures."""
 
     def __init__(self, command: tuple[str, ...] = COMMAND, idle: int = MOST_IDLE) -> None:
-        """idle: how many are kept of those that nobody uses."""
+        """Starts no process yet. idle: the most processes that are kept while nobody uses them."""
         self._command, self._most_idle = command, idle
         self._idle: list[Worker] = []
         self._clean: list[Worker] = []
@@ -198,14 +198,14 @@ class Workers:
         weakref.finalize(self, _end_all, self._idle, self._clean)
 
     def start(self) -> None:
-        """Starts a process for private rows where none is idle, without waiting for it."""
+        """Starts a process for private rows if none is idle, without waiting for it."""
         with self._lock:
             if not self._idle and not self._closed:
                 self._idle.append(Worker(self._command))
 
     @contextmanager
     def runner(self, program: Program) -> Iterator[Runner]:
-        """Runs one program; the process behind it is kept for the next one if it is sound."""
+        """Lends a runner of one program. Its process is kept for the next one if it is sound."""
         runner = Runner(self, program)
         try:
             yield runner
@@ -215,7 +215,7 @@ class Workers:
         runner.release()
 
     def take(self, clean: bool = False) -> Worker:
-        """Returns an idle process or a new one. clean: one that never computed a private row."""
+        """Returns an idle process or a new one. clean: whether it must never have computed a private row."""
         with self._lock:
             idle = self._clean if clean else self._idle
             while idle:
@@ -226,7 +226,7 @@ class Workers:
         return Worker(self._command)
 
     def give_back(self, worker: Worker, clean: bool = False) -> None:
-        """Keeps a sound process, or ends it where enough are idle."""
+        """Keeps a sound process, or ends it if enough are idle."""
         with self._lock:
             idle = self._clean if clean else self._idle
             if len(idle) < self._most_idle and not self._closed:
@@ -248,10 +248,10 @@ def _end_all(*pools: list[Worker]) -> None:
 
 
 class StrictWorkers(Workers):
-    """Processes for rows that are made up: a batch that fails ends the job, and what DuckDB says is kept.
+    """Processes for rows that are made up: a batch that fails ends the job, and DuckDB's error text is kept.
 
-    They never computed a private row, or how much of their memory is taken would depend on those: what a rehearsal says
-    is free.
+    They never computed a private row. Otherwise their used memory would depend on such rows, and so would a rehearsal,
+    which costs no budget.
     """
 
     complaints: list[str]
@@ -261,7 +261,7 @@ class StrictWorkers(Workers):
         self.complaints = []
 
     def take(self, clean: bool = True) -> Worker:
-        self._pool.start()  # which is wanted next
+        self._pool.start()  # for private rows, which are next
         return self._pool.take(clean)
 
     def give_back(self, worker: Worker, clean: bool = True) -> None:
@@ -269,7 +269,7 @@ class StrictWorkers(Workers):
 
 
 class Runner:
-    """One program over batch after batch: `begin` the next one while the answer of the last one is used."""
+    """One program over batch after batch: `begin` the next one while the last answer is used."""
 
     def __init__(self, workers: Workers, program: Program) -> None:
         self._workers = workers
@@ -279,7 +279,7 @@ class Runner:
         self._most = sys.maxsize
 
     def begin(self, batch: pa.Table) -> None:
-        """Sends a batch, unless it will be halved anyway; a failure shows when its answer is asked for."""
+        """Sends a batch, unless it will be halved anyway. A failure shows when its answer is asked for."""
         self._sent = None
         if batch.num_rows > self._most:
             return
@@ -291,28 +291,28 @@ class Runner:
 
     def finish(self, batch: pa.Table) -> pa.Table:
         """Returns the answer to the batch that was begun last, NULL for rows that cannot be computed."""
-        found = self._received(batch)
-        if found is None and batch.num_rows == 1 and self._worker is None:
-            # the process is gone, perhaps for what an earlier row did: a row is given up by a fresh one alone
+        answer = self._received(batch)
+        if answer is None and batch.num_rows == 1 and self._worker is None:
+            # the process is gone, perhaps because of an earlier row: only a fresh process gives up a row
             self.begin(batch)
-            found = self._received(batch)
-        return found if found is not None else self._halved(batch)
+            answer = self._received(batch)
+        return answer if answer is not None else self._halved(batch)
 
     def check(self, batch: pa.Table) -> pa.Table:
-        """Answers a batch without rows; a program that fails on it is a defect, of which no row is the reason.
+        """Answers a batch without rows. A program that fails on it is a defect, and no row is the reason.
 
-        It is asked each time, since it measures what planning takes now: on a busy machine a measure of before is too
-        small, and a rehearsal failed of which no row was the reason.
+        It is asked each time, since it measures the present time of planning. On a busy machine an earlier measure can
+        be too small: rehearsals failed, and no row was the reason.
         """
         self.begin(batch)
-        found = self._received(batch)
-        if found is not None and not batch.num_rows:
-            return found
+        answer = self._received(batch)
+        if answer is not None and not batch.num_rows:
+            return answer
         self._complain()
         raise InternalError("a worker does not run this program")
 
     def compute(self, batch: pa.Table) -> pa.Table:
-        """Returns both at once."""
+        """Begins and finishes a batch."""
         self.begin(batch)
         return self.finish(batch)
 
@@ -325,7 +325,7 @@ class Runner:
         return pa.concat_tables([self.compute(batch.slice(0, middle)), self.compute(batch.slice(middle))])
 
     def _complain(self) -> bool:
-        """Keeps what DuckDB said of rows that are made up; False where they are not."""
+        """Keeps DuckDB's error text on rows that are made up. Returns False if they are not."""
         if self._workers.complaints is None:
             return False
         self._workers.complaints.append("" if self._worker is None else self._worker.said)
@@ -336,17 +336,17 @@ class Runner:
         if self._worker is None or not was_sent:
             return None
         try:
-            found = self._worker.receive(batch, self._program.schema)
+            answer = self._worker.receive(batch, self._program.schema)
             if self._worker.spent:
                 self.abandon()
-            return found
+            return answer
         except WorkerFailed:
             if self.abandon():
                 self._most = max(LEAST_ROWS, batch.num_rows // 2)
             return None
 
     def _current(self) -> Worker:
-        """Returns the process, with the program; a new one is tried twice before it counts as the machine's failure."""
+        """Returns the process, with the program. A new one is tried twice before it counts as the machine's failure."""
         for _ in range(3):
             self._worker = worker = self._worker or self._workers.take()
             try:
@@ -357,7 +357,7 @@ class Runner:
         raise InternalError("a worker process could not be started")
 
     def release(self) -> None:
-        """Gives the process back; one that still computes is ended."""
+        """Gives the process back. One that still computes is ended."""
         if self._sent is not None:
             self.abandon()
         if self._worker is not None:
@@ -365,6 +365,6 @@ class Runner:
             self._workers.give_back(worker)
 
     def abandon(self) -> bool:
-        """Ends the process; whether it was slow."""
+        """Ends the process. Tells whether it was slow."""
         worker, self._worker = self._worker, None
         return worker is not None and worker.end()

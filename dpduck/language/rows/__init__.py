@@ -1,1 +1,1 @@
-"""The rows boundary: what may run over one private row, and what one unit can add."""
+"""Rows boundary: the expressions that may run over one private row, and the bound on one unit's contribution."""

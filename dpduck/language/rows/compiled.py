@@ -1,6 +1,6 @@
-"""Compiles canonical SQL of a row into the kernel's expressions.
+"""Compiler from canonical SQL of a row to the kernel's expressions.
 
-What an expression's class refuses, and what this does not know, is a program: a worker evaluates it.
+SQL that an expression's class refuses, or that this compiler does not know, becomes a program: a worker evaluates it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 Columns = Mapping[str, Column]
-"""The columns that an expression may read, by their SQL."""
+"""Columns that an expression may read, by their SQL."""
 
 _ANY_TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\s*\.\s*"(?:[^"]|"")*")*)|(?P<other>[^'"]+)|(?P<odd>['"])""",
@@ -58,7 +58,7 @@ _SIGNS: Mapping[type[exp.Expr], str] = {
 }  # fmt: skip
 _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
-"""The parts of a comparison. One with another part is a program: a query behind IN, BETWEEN SYMMETRIC."""
+"""Parts of a compiled comparison. With other parts it is a program, such as IN (SELECT ..), BETWEEN SYMMETRIC."""
 
 
 def condition_of(text: str, columns: Columns) -> Expression:
@@ -102,17 +102,17 @@ def text_of(text: str, columns: Columns) -> Expression:
 
 
 def program_of(text: str, columns: Columns) -> Program:
-    """Returns an expression as a program of its text and of the columns in it."""
+    """Returns a program: the text of an expression, split at its columns."""
     return Program(_pieces(text, columns))
 
 
 def written(text: str) -> Program | None:
-    """Returns an expression of which no column is known yet, None for no text. A worker refuses it as it stands."""
+    """Returns a program with unresolved columns, None for an empty text. A worker refuses it in this form."""
     return Program((text,)) if text else None
 
 
 def _pieces(text: str, columns: Columns) -> tuple[str | Column, ...]:
-    """Splits SQL at its columns; literals are left alone."""
+    """Splits SQL at its columns. Text literals are never split."""
     pieces, left = list[str | Column](), ""
     for match in _ANY_TOKEN.finditer(text):
         column = columns.get(match[0]) if match["name"] else None
@@ -130,26 +130,26 @@ def _refused() -> NotPlain:
 
 @lru_cache(maxsize=4096)
 def _tree_of(text: str) -> exp.Expr:
-    """Returns the tree of a text, which nobody may change. Raises NotPlain where it is not one expression."""
+    """Parses one expression, else raises NotPlain. The tree is cached, so no caller may change it."""
     try:
-        found = parse(text, dialect=PrivateDuckDB)
+        trees = parse(text, dialect=PrivateDuckDB)
     except (SqlglotError, RecursionError):
         raise _refused() from None
-    if len(found) != 1 or found[0] is None:
+    if len(trees) != 1 or trees[0] is None:
         raise _refused()
-    return found[0]
+    return trees[0]
 
 
 def _cast(node: exp.Expr, type_name: str) -> exp.Expr:
-    """Returns the expression that is cast to a type. sqlglot's name of VARCHAR is TEXT."""
+    """Returns the operand of a cast to this type. Refuses other nodes. sqlglot's name of VARCHAR is TEXT."""
     if type(node) is not exp.Cast or node.to.sql(dialect="duckdb") != type_name:
         raise _refused()
-    found: exp.Expr = node.this
-    return found
+    operand: exp.Expr = node.this
+    return operand
 
 
 class _Compiler:
-    """Compiles trees over columns. A node of another class than those below is refused."""
+    """Compiler of trees over columns. It refuses a node of any class that its methods do not name."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -189,7 +189,7 @@ class _Compiler:
         raise _refused()
 
     def double(self, node: exp.Expr) -> Double:
-        """Compiles a DOUBLE, inside of TRY or not."""
+        """Compiles a cast to DOUBLE, with or without TRY around it."""
         inside = _cast(node.this if isinstance(node, exp.Try) else node, "DOUBLE")
         column = self._column(inside)
         if column is None or sql_type(column.type_name).is_decimal:
@@ -212,21 +212,21 @@ class _Compiler:
         return LiteralNumber(literal_of(node))
 
     def _case(self, node: exp.Case) -> Number:
-        conditions = tuple(self.condition(one.this) for one in node.args["ifs"])
-        written = [*(one.args["true"] for one in node.args["ifs"]), node.args.get("default")]
-        values = tuple(self._number(one) for one in written if one is not None)
+        conditions = tuple(self.condition(part.this) for part in node.args["ifs"])
+        written = [*(part.args["true"] for part in node.args["ifs"]), node.args.get("default")]
+        values = tuple(self._number(part) for part in written if part is not None)
         choice = Choice(conditions, values)
         return _clamped(choice) or choice
 
     def _column(self, node: exp.Expr) -> Column | None:
-        """Returns a column, in brackets or not, or None."""
+        """Returns a column, with or without brackets around it. Returns None for other nodes."""
         node = node.unnest()
         if not isinstance(node, exp.Column) or not all(part.args.get("quoted") for part in node.parts):
             return None
         return self._columns.get(".".join(quote_identifier(part.name) for part in node.parts))
 
     def stored(self, node: exp.Expr) -> Column:
-        """Returns a column, in brackets or not. Refuses all else."""
+        """Returns a column, with or without brackets around it. Refuses other nodes."""
         column = self._column(node)
         if column is None:
             raise _refused()
@@ -238,7 +238,7 @@ class _Compiler:
 
 
 def literal_of(node: exp.Expr) -> Literal:
-    """Compiles a text, a number, a boolean, DATE or TIMESTAMP. A sign stands before numbers alone."""
+    """Compiles a text, a number, a boolean, DATE or TIMESTAMP. Only a number may have a sign."""
     sign = "-" if isinstance(node, exp.Neg) else ""
     inside: exp.Expr = node.this if sign else node
     if isinstance(inside, exp.Boolean):
@@ -252,13 +252,13 @@ def literal_of(node: exp.Expr) -> Literal:
 
 
 def _clamped(choice: Choice) -> Clamped | None:
-    """Returns a CASE that cuts a column to two constants as a clamped column. Any other CASE gives None."""
-    column, conditions = choice.values[-1], [one for one in choice.conditions if isinstance(one, Comparison)]
-    ends = [one.other for one in conditions if isinstance(one.other, Literal)]
+    """Compiles a CASE that clamps a column between two constants. Returns None for any other CASE."""
+    column, conditions = choice.values[-1], [test for test in choice.conditions if isinstance(test, Comparison)]
+    ends = [test.other for test in conditions if isinstance(test.other, Literal)]
     if not isinstance(column, StoredNumber) or len(ends) != 2:
         return None
     try:
-        found = Clamped(column, *ends)
+        clamped = Clamped(column, *ends)
     except NotPlain:
         return None
-    return found if found.case == choice else None
+    return clamped if clamped.case == choice else None

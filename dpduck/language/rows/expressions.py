@@ -1,4 +1,4 @@
-"""Row expressions made unable to raise: what a private row holds must never decide whether a query fails."""
+"""SQL of row expressions that cannot raise: the content of a private row must never decide whether a query fails."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ BOOLEAN = (
     *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
     exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
 )  # fmt: skip
-"""Nodes that are of BOOLEAN type whatever is in them."""
+"""Nodes of BOOLEAN type, whatever their operands are."""
 
 
 def sql_of(expression: exp.Expr) -> str:
-    """Returns canonical DuckDB SQL of an expression, comments dropped."""
+    """Writes an expression as canonical DuckDB SQL, without comments."""
     try:
         return expression.sql(
             dialect=PrivateDuckDB,
@@ -40,10 +40,10 @@ def sql_of(expression: exp.Expr) -> str:
 
 
 def safe_sql(expression: exp.Expr, types: Mapping[str, str]) -> str:
-    """Returns SQL of the condition that yields NULL where it would have raised, its cast to BOOLEAN included.
+    """Writes a condition that yields NULL in place of an error. This includes an error in its cast to BOOLEAN.
 
-    types: DuckDB type of each column, by the SQL of the column. Shapes that cannot raise stay as they are, since DuckDB
-    can push them down; everything else is wrapped in TRY, which the binder refuses around volatile functions.
+    types: DuckDB's type of each column, by the column's SQL. A conjunct that cannot raise stays unchanged, so that
+    DuckDB can push it down. Every other conjunct is wrapped in TRY, which the binder refuses around volatile functions.
     """
     conjuncts = list(expression.flatten()) if isinstance(expression, exp.And) else [expression]
     return " AND ".join(_safe_conjunct(part, types) for part in conjuncts)
@@ -57,7 +57,7 @@ def _safe_conjunct(part: exp.Expr, types: Mapping[str, str]) -> str:
 
 
 def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Tells whether the node is a condition, of BOOLEAN type, over columns and literals that are what they must be."""
+    """Tells whether a node is a BOOLEAN condition over columns and literals of types that compare without an error."""
     if isinstance(node, exp.Boolean):
         return True
     if isinstance(node, exp.Column):
@@ -82,20 +82,20 @@ def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
 
 
 def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Tells whether DuckDB compares the column with the literal without a cast that could fail, of either of them."""
+    """Tells whether DuckDB compares the column and the literal without a cast of either side that could fail."""
     if not isinstance(column, exp.Column) or isinstance(literal, exp.Boolean):
         return False
     type_name = types.get(sql_of(column), "")
     number = literal.this if isinstance(literal, exp.Neg) else literal
     if sql_type(type_name).is_float and isinstance(number, exp.Literal) and not number.is_string:
-        return len(number.name) <= LONGEST_NUMBER  # one with an exponent, too, which the kernel leaves to a worker
+        return len(number.name) <= LONGEST_NUMBER  # also with an exponent, which the kernel leaves to a worker
     try:
         return literal_of(literal).is_like(type_name)
     except NotPlain:
         return False
 
 
-# Words of a statement that are written into SQL as they stand must be words, whatever the parser took them for.
+# Words that are copied from a statement into SQL must be plain words, whatever the parser took them for.
 
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -108,7 +108,7 @@ _OF_CONSTANTS = (exp.In, exp.Values, exp.Tuple, exp.Array)
 
 
 def check_atoms(tree: exp.Expr) -> None:
-    """Refuses a long list, and an atom that is not a plain word, number, listed type, quoted name or quoted text."""
+    """Refuses a long list, and an atom that is no plain word, number, allowed type, quoted name or quoted text."""
     for node in tree.walk():
         if any(isinstance(value, list) and len(value) > MOST_LISTED for value in node.args.values()):
             _check_lists(node)
@@ -129,14 +129,14 @@ def check_atoms(tree: exp.Expr) -> None:
 
 
 def _check_lists(node: exp.Expr) -> None:
-    """Refuses a list of too many parts, which are planned one by one; constants of IN, VALUES and the like are not."""
+    """Refuses a list with too many parts that are planned one by one. Constants in IN, VALUES, .. do not count."""
     most = MOST_SETS if isinstance(node, exp.GroupingSets) else MOST_LISTED
     for listed in node.args.values():
         if not isinstance(listed, list) or len(listed) <= most:
             continue
         planned = listed
         if isinstance(node, _OF_CONSTANTS):
-            planned = [one for one in listed if isinstance(one, exp.Expr) and one.find(exp.Column) is not None]
+            planned = [part for part in listed if isinstance(part, exp.Expr) and part.find(exp.Column) is not None]
         if len(planned) > most:
             raise refusal(node, f"a list of {len(planned)} parts", f"at most {most}, or constants in x IN (1, 2, ..)")
 

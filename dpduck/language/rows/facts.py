@@ -1,4 +1,4 @@
-"""What a statement may be checked against: schemas, policies and declared public tables, never a private row."""
+"""Public facts that statements are checked against: schemas, policies and public tables, never a private row."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Image:
 
 
 class PublicFacts(Protocol):
-    """Answers from catalogs, policies, declared public tables and a data-free sandbox."""
+    """Source of public facts: catalogs, policies, declared public tables and a sandbox without data."""
 
     def resolve(self, name: TableName) -> TableName | None:
-        """Returns the three-part name of a table or view, None where there is none."""
+        """Returns the three-part name of a table or view, None if there is no such table."""
 
     def known_names(self) -> tuple[str, ...]:
-        """Lists the names of tables that whoever asks may know of: under a policy, or public."""
+        """Lists the table names that the asking user may know: tables with a policy, and public tables."""
 
     def is_view(self, table: TableName) -> bool:
         """Tells whether a resolved name is a view."""
@@ -74,47 +74,45 @@ class PublicFacts(Protocol):
         """Returns a digest of a declared public table's content."""
 
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
-        """Returns distinct values of a public column in order, as text, None last if there is a NULL."""
+        """Returns the distinct values of a public column in order, as text. None is last if there is a NULL."""
 
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
-        """Returns the most rows of a public table that share one non-NULL value of these columns; 0 where it is empty.
+        """Returns the most rows of a public table with one non-NULL value of these columns, 0 for an empty table.
 
-        distinct: columns whose distinct combinations are the rows; none for the table's own rows.
+        distinct: columns with distinct combinations that count as the rows. Empty means the table's own rows.
         """
 
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         """Returns the columns of each PRIMARY KEY and UNIQUE constraint of a resolved table, the primary key first."""
 
     def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
-        """Returns the column types of a SELECT bound over empty copies of the tables; Refusal where DuckDB does not
-        bind it.
-        """
+        """Returns the columns of a SELECT, bound over empty copies of the tables. Refuses SQL that does not bind."""
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
-        """Binds row_sql over empty copies of the tables and runs once_sql over one row of NULLs in each of them.
+        """Binds row_sql over empty copies of the tables, and runs once_sql over one row of NULLs in each copy.
 
-        Refusal where DuckDB complains, or where its own parse of row_sql holds what is not on the list of functions.
+        Raises Refusal if DuckDB complains, or if its own parse of row_sql has a node or function that is not allowed.
         """
 
     def has_collations(self, table: TableName) -> bool:
-        """Tells whether some column of a resolved table compares its texts by rules of its own."""
+        """Tells whether a column of a resolved table has a COLLATION, which compares its texts by other rules."""
 
     def numbers_rows(self, table: TableName) -> bool:
-        """Tells whether rowid identifies the rows of a resolved table. In PostgreSQL it is NULL in each row."""
+        """Tells whether rowid identifies the rows of a resolved table. In PostgreSQL rowid is NULL in each row."""
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
-        """Returns the image of an expression over the public domains of the columns it uses."""
+        """Evaluates an expression over the public domains of the columns that it uses."""
 
     def shadowed_functions(self) -> frozenset[str]:
         """Lists the built-in functions that a user's macro or function hides."""
 
 
-# An owner's policy once it has been checked: what is public about a table and what is protected.
+# Checked policies of owners: the public facts of a table, and its protected unit.
 
 
 @dataclass(frozen=True)
 class Clamp:
-    """Bounds of a summed column, and the step that makes its sums integers; decimal texts."""
+    """Bounds of a summed column, and the step that makes its sums integers. All are decimal texts."""
 
     column: str
     low: str
@@ -124,10 +122,10 @@ class Clamp:
 
 @dataclass(frozen=True)
 class Policy:
-    """The policy of one table.
+    """Policy of one table.
 
-    revision: counts every change of the policy. epoch: moves only by NEW EPOCH; both are part of a release's key.
-    max_epsilon, min_epsilon: what one statement may cost at most, and must cost at least.
+    revision: the count of its changes. epoch: a number that only NEW EPOCH changes. Both are part of a release's key.
+    max_epsilon, min_epsilon: the highest and the lowest price of one statement.
     """
 
     table: TableName
@@ -142,19 +140,19 @@ class Policy:
     min_epsilon: Fraction | None = None
 
     def domain(self, column: str) -> Domain | None:
-        """Returns the domain of a column, by DuckDB's case-insensitive names."""
+        """Returns the domain of a column. Names are compared without case, as in DuckDB."""
         return next((domain for name, domain in self.domains if fold(name) == fold(column)), None)
 
     def clamp(self, column: str) -> Clamp | None:
-        """Returns the clamp of a column, named as in `domain`."""
+        """Returns the clamp of a column. Names are compared as in `domain`."""
         return next((clamp for clamp in self.clamps if fold(clamp.column) == fold(column)), None)
 
 
 @dataclass(frozen=True)
 class PrivateTable:
-    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key.
+    """Private table of a request, with its policy's revision and epoch. unique: columns that are each a key.
 
-    hidden: whether it is read for nothing but the privacy unit of another table's rows.
+    hidden: whether the table is read only for the privacy unit of another table's rows.
     """
 
     table: TableName
@@ -179,17 +177,16 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that a request reads, the unit of each row, and the public facts behind both.
+    """Rows that a request reads, the unit of each row, and the public facts behind both.
 
     from_sql, filters, content_sql: proven SQL over the row source (see kernel.counting.jobs).
     unit_bound: the most rows of one privacy unit in the row source after bounding.
-    reads: every private table that is read, where there is more than `table` or a key is relied on.
-    shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
-        collation.
-    source: the same as the kernel has it.
-    periods: where units are by period, the column that says of which one a row is, and those that are read.
-    cell_key: columns of a key of the table by which a unit has one row in a cell at most, () for none.
-    unit: the privacy unit of a row; None for PRIVACY UNIT ROW. columns: those of the row source, by their SQL.
+    reads: every private table that is read, with the keys that the request relies on.
+    shapes: the columns of each table (proof that conditions cannot raise), and whether some text has a collation.
+    source: the row source as a kernel node.
+    periods: if units are by period, the column that gives a row's period, and the run of periods that is read.
+    cell_key: columns of a key of the table by which a unit has at most one row in a cell, () for none.
+    unit: the privacy unit of a row, None for PRIVACY UNIT ROW. columns: columns of the row source, by their SQL.
     """
 
     table: TableName
@@ -212,13 +209,13 @@ class Rows:
 
     @property
     def unit_sql(self) -> str | None:
-        """Writes the privacy unit of a row, without its period; None for PRIVACY UNIT ROW."""
+        """Writes the privacy unit of a row without its period, None for PRIVACY UNIT ROW."""
         unit = person_of(self.unit)
         return None if unit is None else unit.sql
 
     @property
     def unit_text(self) -> str:
-        """Tells whose rows are protected, and how many count, to explain it; by period, the periods that are read."""
+        """Describes the privacy unit, its most counted rows and, for units by period, the charged periods."""
         unit = "row" if self.unit_sql is None else f"{self.unit_key}, at most {self.max_rows} rows"
         if self.periods is None:
             return unit

@@ -1,4 +1,4 @@
-"""What a statement asks of the rows of one privacy unit: aggregates and windows, as frozen features.
+"""Features of one privacy unit's rows: aggregates and windows of a statement, as frozen values.
 
 Trusted code writes the SQL that runs (kernel/rows/features.py). The SQL here says the same for DuckDB's binder and
 for digests.
@@ -43,10 +43,10 @@ _BESIDE: Mapping[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
 
 @dataclass(frozen=True)
 class Made:
-    """A column that is made of a unit's rows. feature: None of a count of rows that meet the condition.
+    """Column computed from one unit's rows. feature: None for a count of the rows that meet `condition`.
 
-    sql: the same, for DuckDB's binder. counts: whether it is a number of rows. domain, clamp: of its values. written:
-    all that runs over a row.
+    sql: the column for DuckDB's binder. counts: whether it is a number of rows. domain, clamp: public facts about its
+    values. written: every expression of the statement that runs over a row.
     """
 
     sql: str
@@ -60,38 +60,38 @@ class Made:
 
 
 def is_made(node: exp.Expr) -> bool:
-    """Tells whether an expression is one aggregate of rows."""
+    """Tells whether an expression is one aggregate of rows, with or without FILTER."""
     return isinstance(node, (exp.AggFunc, exp.Filter, exp.IgnoreNulls))
 
 
 class FeatureReader:
-    """Reads aggregates and windows over the rows of a source; they are over its base columns."""
+    """Reader of aggregates and windows over the rows of a source. Their operands are base columns."""
 
     def __init__(self, source: RowSource, facts: PublicFacts) -> None:
         self._source, self._facts, self._types, self._columns = source, facts, source.types, source.columns
 
     def made(self, node: exp.Expr) -> Made:
-        """Returns an aggregate over the rows of a unit."""
-        node, kept = _unfiltered(node)
+        """Reads an aggregate over the rows of a unit."""
+        node, filters = _unfiltered(node)
         if isinstance(node, (exp.Count, exp.CountIf)):
-            return self._count(node, kept)
+            return self._count(node, filters)
         form = _OF_VALUE.get(type(node))
         if form is not None:
-            return self._of_value(form, node, kept)
+            return self._of_value(form, node, filters)
         if isinstance(node, (exp.First, exp.Last)):
-            return self._first(node, kept)
+            return self._first(node, filters)
         if isinstance(node, (exp.ArgMin, exp.ArgMax)) and not node.args.get("count"):
             place = exp.Ordered(this=node.expression.copy(), desc=isinstance(node, exp.ArgMax), nulls_first=False)
-            there = exp.and_(_is_there(node.this), _is_there(node.expression), *kept)
+            there = exp.and_(_is_there(node.this), _is_there(node.expression), *filters)
             return self._chosen(node, [place], [there])
         if isinstance(node, exp.AnyValue):
-            return self._chosen(node, [], [exp.and_(_is_there(node.this), *kept)])
+            return self._chosen(node, [], [exp.and_(_is_there(node.this), *filters)])
         raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
 
     def window(self, node: exp.Expr) -> Made:
-        """Returns a window over the rows of the row's unit."""
+        """Reads a window over the rows of each row's own unit."""
         other = {part for part, value in node.args.items() if value} - {"this", "partition_by", "order", "over"}
-        function, kept = _unfiltered(node.this)
+        function, filters = _unfiltered(node.this)
         if other or isinstance(function, exp.IgnoreNulls):
             raise refusal(node, "this form of a window is refused over private rows", WINDOWS)
         order = node.args.get("order")
@@ -100,33 +100,33 @@ class FeatureReader:
         unit = person_of(self._source.unit)
         over = f" OVER (PARTITION BY {'' if unit is None else unit.sql}{by})"
         form = None if any(function.args.values()) else _NUMBERED.get(type(function))
-        if form is not None and not kept and (places or form == "row_number"):
+        if form is not None and not filters and (places or form == "row_number"):
             feature = Feature(form, "", order=places)
             return Made(f"{form}(){over}", "BIGINT", feature, counts=True, written=written)
-        if isinstance(function, (exp.FirstValue, *_BESIDE)) and not kept and places:
+        if isinstance(function, (exp.FirstValue, *_BESIDE)) and not filters and places:
             return self._beside(function, places, over, written)
         if isinstance(function, (exp.Count, exp.CountIf)):
-            found = self._count(function, kept)
-            feature = Feature("count", "", condition=self._compiled(found.condition), order=places)
+            column = self._count(function, filters)
+            feature = Feature("count", "", condition=self._compiled(column.condition), order=places)
         elif type(function) in _OF_VALUE:
-            found = self._of_value(_OF_VALUE[type(function)], function, kept)
-            feature = replace(found.feature or Feature("", ""), order=places)
+            column = self._of_value(_OF_VALUE[type(function)], function, filters)
+            feature = replace(column.feature or Feature("", ""), order=places)
         else:
             raise refusal(node, "this window is refused over private rows", WINDOWS)
-        if feature.form == "distinct" or (found.feature is not None and found.feature.form == "distinct"):
+        if feature.form == "distinct" or (column.feature is not None and column.feature.form == "distinct"):
             raise refusal(function, "DISTINCT in a window is refused over private rows", WINDOWS)
-        return replace(found, sql=f"{found.sql}{over}", feature=feature, written=(*found.written, *written))
+        return replace(column, sql=f"{column.sql}{over}", feature=feature, written=(*column.written, *written))
 
-    def _count(self, node: exp.Expr, kept: list[exp.Expr]) -> Made:
+    def _count(self, node: exp.Expr, filters: list[exp.Expr]) -> Made:
         inside = node.this
         if node.expressions or (isinstance(inside, exp.Distinct) and len(inside.expressions) != 1):
             raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
         if isinstance(inside, exp.Distinct):
             operand, value = self._operand(inside.expressions[0])
-            condition = self._condition(kept)
+            condition = self._condition(filters)
             sql = f"count(DISTINCT {_where(condition, operand)})"
             feature = Feature("distinct", "", operand, self._compiled(condition))
-            return Made(sql, "BIGINT", feature, counts=True, written=(value, *kept))
+            return Made(sql, "BIGINT", feature, counts=True, written=(value, *filters))
         if inside is None or isinstance(inside, (exp.Star, exp.Literal)):
             counted: list[exp.Expr] = []
             asked = counted
@@ -135,21 +135,21 @@ class FeatureReader:
             counted, asked = [inside], [inside if isinstance(node, exp.CountIf) else _is_there(inside)]
         if isinstance(node, exp.CountIf):
             self._condition(asked)
-        condition = self._condition(kept, asked)
+        condition = self._condition(filters, asked)
         sql = f"count(CASE WHEN {condition} THEN 1 END)" if condition else "count(*)"
-        return Made(sql, "BIGINT", condition=condition, counts=True, written=(*counted, *kept))
+        return Made(sql, "BIGINT", condition=condition, counts=True, written=(*counted, *filters))
 
-    def _of_value(self, form: str, node: exp.Expr, kept: list[exp.Expr]) -> Made:
+    def _of_value(self, form: str, node: exp.Expr, filters: list[exp.Expr]) -> Made:
         if node.expressions or isinstance(node.this, exp.Distinct):
             raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
         operand, value = self._operand(node.this)
         type_name = self._type_of(form, operand, node)
-        condition = self._condition(kept)
+        condition = self._condition(filters)
         sql = f"{_WRITTEN.get(form, form)}({_where(condition, operand)})"
-        made = Made(sql, type_name, Feature(form, "", operand, self._compiled(condition)), written=(value, *kept))
+        column = Made(sql, type_name, Feature(form, "", operand, self._compiled(condition)), written=(value, *filters))
         if form in ("min", "max"):
-            return self._with_domain(made, value)
-        return replace(made, domain=_TRUTH) if form in ("any", "all") else made
+            return self._with_domain(column, value)
+        return replace(column, domain=_TRUTH) if form in ("any", "all") else column
 
     def _type_of(self, form: str, operand: RowValue, place: exp.Expr) -> str:
         kind = operand.type_name
@@ -168,30 +168,30 @@ class FeatureReader:
         added = sql_type(kind)
         return decimal_name(38, added.scale) if added.is_decimal else "HUGEINT"
 
-    def _first(self, node: exp.Expr, kept: list[exp.Expr]) -> Made:
+    def _first(self, node: exp.Expr, filters: list[exp.Expr]) -> Made:
         order = node.this
         if not isinstance(order, exp.Order):
             raise refusal(node, "first without ORDER BY is refused", "first(x ORDER BY admitted), any_value(x)")
-        places = [one.copy() for one in order.expressions]
+        places = [place.copy() for place in order.expressions]
         if isinstance(node, exp.Last):
-            for one in places:
-                one.set("nulls_first", not one.args.get("nulls_first"))
-                one.set("desc", not one.args.get("desc"))
-        return self._chosen(order, places, kept)
+            for place in places:
+                place.set("nulls_first", not place.args.get("nulls_first"))
+                place.set("desc", not place.args.get("desc"))
+        return self._chosen(order, places, filters)
 
-    def _chosen(self, node: exp.Expr, ordered: list[exp.Expr], kept: list[exp.Expr]) -> Made:
-        """Returns the value of the first row in an order."""
+    def _chosen(self, node: exp.Expr, ordered: list[exp.Expr], filters: list[exp.Expr]) -> Made:
+        """Reads the value of the first row in an order."""
         operand, value = self._operand(node.this)
         places, written = self._places(ordered)
-        condition = self._condition(kept)
+        condition = self._condition(filters)
         by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
         sql = f"first({_operand_sql(operand)}{by})" + (f" FILTER (WHERE {condition})" if condition else "")
         feature = Feature("first", "", operand, self._compiled(condition), places)
-        made = Made(sql, operand.type_name, feature, written=(value, *written, *kept))
-        return self._with_domain(made, value)
+        column = Made(sql, operand.type_name, feature, written=(value, *written, *filters))
+        return self._with_domain(column, value)
 
     def _beside(self, node: exp.Expr, places: tuple[OrderItem, ...], over: str, written: tuple[exp.Expr, ...]) -> Made:
-        """Returns the value of another row of the unit."""
+        """Reads the value of another row of the unit: lag, lead or first_value."""
         form, distance = _BESIDE.get(type(node), "first"), node.args.get("offset")
         most = 1 if distance is None else int(distance.name[:9]) if _is_number(distance) else MOST_DISTANCE + 1
         if node.args.get("default") is not None or most > MOST_DISTANCE:
@@ -202,28 +202,28 @@ class FeatureReader:
         feature = Feature(form, "", operand, order=places, distance=most)
         return self._with_domain(Made(sql, operand.type_name, feature, written=(value, *written)), value)
 
-    def _with_domain(self, made: Made, value: exp.Expr) -> Made:
-        """Returns what is one of the values of a column with what is public about these."""
+    def _with_domain(self, column: Made, value: exp.Expr) -> Made:
+        """Adds the public domain and clamp of the column that the values come from."""
         node = value.unnest()
         if self._source.owner(node) is None:
-            return replace(made, domain=_TRUTH) if made.type_name == "BOOLEAN" else made
+            return replace(column, domain=_TRUTH) if column.type_name == "BOOLEAN" else column
         domain = self._source.domain(node)
-        if domain is not None and made.feature is not None and made.feature.form in ("lag", "lead"):
-            domain = replace(domain, with_null=True)  # of the first row, or the last
-        return replace(made, domain=domain, clamp=self._source.clamp(node))
+        if domain is not None and column.feature is not None and column.feature.form in ("lag", "lead"):
+            domain = replace(domain, with_null=True)  # the first row, or the last, has no neighbour
+        return replace(column, domain=domain, clamp=self._source.clamp(node))
 
     def _places(self, ordered: list[exp.Expr]) -> tuple[tuple[OrderItem, ...], tuple[exp.Expr, ...]]:
-        found, written = list[OrderItem](), list[exp.Expr]()
-        for one in ordered:
-            if not isinstance(one, exp.Ordered) or one.args.get("with_fill"):
-                raise refusal(one, "this order is refused", "ORDER BY columns, ASC or DESC, NULLS FIRST or LAST")
-            operand, value = self._operand(one.this)
+        places, written = list[OrderItem](), list[exp.Expr]()
+        for item in ordered:
+            if not isinstance(item, exp.Ordered) or item.args.get("with_fill"):
+                raise refusal(item, "this order is refused", "ORDER BY columns, ASC or DESC, NULLS FIRST or LAST")
+            operand, value = self._operand(item.this)
             written.append(value)
-            found.append(OrderItem(operand, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
-        return tuple(found), tuple(written)
+            places.append(OrderItem(operand, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
+        return tuple(places), tuple(written)
 
     def _operand(self, value: exp.Expr) -> tuple[RowValue, exp.Expr]:
-        """Returns a value of a row, with its type."""
+        """Reads a value of a row, with its type."""
         node = value.unnest()
         if isinstance(node, exp.Column):
             operand = RowValue(self._columns[stored_sql(node)], self._types[sql_of(node)])
@@ -246,14 +246,14 @@ class FeatureReader:
         if kind == "VARCHAR" and any(self._facts.has_collations(table) for table in self._source.every_table):
             raise refusal(place, "a COLLATION makes texts equal that are different", "a table without COLLATE")
 
-    def _condition(self, kept: list[exp.Expr], asked: list[exp.Expr] | None = None) -> str:
-        """Returns the condition of the rows that take part, "" for all."""
-        for one in kept:
-            check_row_local(one)
-            kind = bound_type(one, self._source, self._facts)
+    def _condition(self, filters: list[exp.Expr], asked: list[exp.Expr] | None = None) -> str:
+        """Writes the condition on the rows that take part, "" for all rows."""
+        for node in filters:
+            check_row_local(node)
+            kind = bound_type(node, self._source, self._facts)
             if kind not in ("BOOLEAN", '"NULL"', "NULL"):
-                raise refusal(one, f"a condition is {kind}", "a condition such as sex = 'F', which is true or false")
-        both = [*(asked or []), *kept]
+                raise refusal(node, f"a condition is {kind}", "a condition such as sex = 'F', which is true or false")
+        both = [*(asked or []), *filters]
         return safe_sql(exp.and_(*both) if len(both) > 1 else both[0], self._types) if both else ""
 
     def _compiled(self, condition: str) -> Expression | None:
@@ -264,13 +264,13 @@ _TRUTH = ValueDomain("BOOLEAN", ("false", "true"), with_null=True)
 
 
 def _unfiltered(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
-    """Returns an aggregate without its FILTER, and the condition of that."""
-    kept = list[exp.Expr]()
+    """Splits an aggregate from its FILTER. Returns the aggregate and a list of the condition, empty without FILTER."""
+    filters = list[exp.Expr]()
     if isinstance(node, exp.Filter):
-        kept, node = [node.expression.this], node.this
+        filters, node = [node.expression.this], node.this
     if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
         node = node.this
-    return node, kept
+    return node, filters
 
 
 def _is_there(value: exp.Expr) -> exp.Expr:

@@ -1,7 +1,7 @@
-"""What may be computed row by row: deterministic, row-local functions without side effects.
+"""Allowlist of row functions: deterministic, row-local, without side effects.
 
-An allowlist over the parsed tree: a node of any other class is refused by name, so a function that nobody has looked
-at is never run over private rows.
+The list covers the parsed tree. A node of any other class is refused by name, so that a function without a review
+never runs over private rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPERATOR_NAMES: Mapping[type[exp.Expr], str] = {
     exp.BitwiseOr: "|", exp.BitwiseXor: "xor", exp.BitwiseNot: "~", exp.BitwiseLeftShift: "<<",
     exp.BitwiseRightShift: ">>",
 }  # fmt: skip
-"""The functions in DuckDB's own parse of an operator; "" for operators that DuckDB does not parse as functions."""
+"""Functions in DuckDB's own parse of an operator, "" for operators that DuckDB does not parse as functions."""
 
 FUNCTION_NAMES: Mapping[type[exp.Expr], str] = {
     exp.Abs: "abs", exp.Ceil: "ceil", exp.Floor: "floor", exp.Round: "round", exp.Trunc: "trunc", exp.Sign: "sign",
@@ -50,7 +50,7 @@ FUNCTION_NAMES: Mapping[type[exp.Expr], str] = {
     exp.Monthname: "monthname", exp.Dayname: "dayname", exp.DayOfWeekIso: "isodow", exp.LastDay: "last_day",
     exp.DateFromParts: "make_date", exp.DateAdd: "+",
 }  # fmt: skip
-"""The names of functions in DuckDB, for which sqlglot has a class; "" for what DuckDB parses as an operator or cast."""
+"""DuckDB's names of functions with a class in sqlglot, "" if DuckDB parses the call as an operator or a cast."""
 
 _NAMES = (
     "isfinite isnan isinf even gcd lcm strip_accents prefix suffix contains hour minute second dayofweek isodow "
@@ -59,17 +59,17 @@ _NAMES = (
 )
 """Functions that sqlglot may leave without a class."""
 
-_ALLOWED = frozenset(one.name for one in ROW_LOCAL_FUNCTIONS if one.row_local)
+_ALLOWED = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if function.row_local)
 
 
 def _row_local(names: Mapping[type[exp.Expr], str]) -> tuple[type[exp.Expr], ...]:
-    """Returns the classes of row-local functions, by the table that trusted code reads, too."""
+    """Returns the classes of row-local functions, by the table that trusted code reads as well."""
     return tuple(kind for kind, written in names.items() if _ALLOWED.issuperset(written.split()))
 
 
 OPERATORS, FUNCTIONS = _row_local(OPERATOR_NAMES), _row_local(FUNCTION_NAMES)
 NAMED_FUNCTIONS = _ALLOWED.intersection(_NAMES.split()) | {"ifnull", "try"}
-"""The last two are words of DuckDB's grammar, and no functions of its catalog."""
+"""The last two are words of DuckDB's grammar, not functions of its catalog."""
 
 VOLATILE = frozenset(
     ("random", "uuid", "nextval", "currval", "now", "current_timestamp", "write_log", "sleep_ms", "getvariable",
@@ -80,7 +80,7 @@ OFTEN_MEANT = (
     "var_samp", "quantile_cont", "approx_quantiles", "upper", "lower", "length", "substring", "coalesce", "round",
     "replace", "dp_stderr", "dp_interval_low", "dp_interval_high", *sorted(NAMED_FUNCTIONS),
 )  # fmt: skip
-"""Functions that one may have meant by a name that nobody knows."""
+"""Functions that a user may have meant by an unknown name."""
 _CAST_NAMES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
     "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "CHAR", "DATE", "TIMESTAMP", "TIMESTAMPNTZ", "DATETIME", "TIME",
@@ -120,11 +120,11 @@ _SPECIFIC: tuple[tuple[type[exp.Expr], str, str], ...] = (
 
 
 def check_row_local(expression: exp.Expr) -> None:
-    """Refuses the first node of the expression that is not on the list."""
+    """Refuses an expression that is too large, has costly arguments, or has a node that is not on the list."""
     check_size(expression)
     for node in expression.walk(bfs=False):
         check_arguments(node)
-        # DuckDB makes texts of a tuple, in which quotes become two characters in each cast, and reads texts as tuples
+        # DuckDB casts tuples to texts and texts to tuples. Each cast to a text doubles the quotes in it.
         beside = node.parent.iter_expressions() if isinstance(node.parent, exp.Predicate) else [None]
         if isinstance(node, exp.Tuple) and not all(isinstance(part, exp.Tuple) for part in beside):
             raise refusal(node, "a tuple is refused where it is not compared with tuples", "(ward, sex) IN ((1, 'F'))")
@@ -138,7 +138,7 @@ def check_row_local(expression: exp.Expr) -> None:
 
 
 def refuse_subqueries(expression: exp.Expr) -> None:
-    """Refuses a query inside an expression before its columns are looked for."""
+    """Refuses a query inside an expression. Callers check this before they resolve its columns."""
     for node in expression.walk(bfs=False):
         _check_in(node)
         if isinstance(node, (exp.Exists, exp.Subquery, exp.Query)):
@@ -174,11 +174,9 @@ def _function_name(node: exp.Expr) -> str:
     return type(node).__name__.upper()
 
 
-# What a row function may be given, so that no private row decides how long a query takes or which error it
-# raises.
+# Limits on the arguments of row functions, so that no private row decides the time or the error of a query.
 #
-# Patterns and specifiers that were read from a row would decide that: they are literals. What they may cost
-# is below.
+# A pattern or a specifier from a row would decide that, so both must be literals. Their cost is bounded below.
 
 _LITERAL_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Replace: ("expression", "replacement"),
@@ -202,7 +200,7 @@ _NAMED_TEMPORAL = _SPECIFIED | {"decade", "century", "weekday"}
 
 
 def check_arguments(node: exp.Expr) -> None:
-    """Refuses a function or operator whose arguments could make a row expensive."""
+    """Refuses a function or operator with arguments that could make a row expensive."""
     if isinstance(node, (*MATCHES, *REGULAR)):
         _require_literal(node, node.args.get("expression"), "the pattern")
         check_pattern(node)
@@ -220,22 +218,23 @@ def check_arguments(node: exp.Expr) -> None:
 
 
 def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
-    """Returns what functions of dates are applied to: for an INTERVAL or a TIME some of them raise what TRY does not
-    catch.
+    """Lists the arguments of date functions.
+
+    For an INTERVAL or a TIME some of these functions raise an error that TRY does not catch.
     """
-    found: list[exp.Expr] = []
+    arguments: list[exp.Expr] = []
     for node in expression.walk():
         if isinstance(node, exp.Extract):
-            found.append(node.expression)
+            arguments.append(node.expression)
         elif isinstance(node, _TEMPORAL):
-            found += [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expr)]
+            arguments += [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expr)]
         elif isinstance(node, exp.Anonymous) and _named(node) in _NAMED_TEMPORAL:
-            found += [part for part in node.expressions if not isinstance(part, exp.Literal)]
-    return found
+            arguments += [part for part in node.expressions if not isinstance(part, exp.Literal)]
+    return arguments
 
 
 def _check_part(node: exp.Expr, part: exp.Expr | None) -> None:
-    """Other parts exist that DuckDB refuses for some types, but only when it meets a row."""
+    """Refuses unlisted parts of a date. DuckDB refuses other parts for some types, but only when it meets a row."""
     name = part.name.lower() if isinstance(part, (exp.Var, exp.Literal, exp.Column)) else ""
     if name not in DATE_PARTS and name.removesuffix("s") not in DATE_PARTS:
         raise refusal(node, "this part of a date is not on the list", ", ".join(sorted(DATE_PARTS)))
@@ -247,9 +246,9 @@ def _require_literal(node: exp.Expr, part: exp.Expr | None, what: str) -> None:
 
 
 def _check_escape(node: exp.Escape) -> None:
-    """DuckDB raises what TRY does not catch where a text is matched up to an escape with nothing behind it.
+    """Refuses an ESCAPE for which DuckDB can raise an error that TRY does not catch.
 
-    So it does for each row with a text where the escape is longer than one byte.
+    DuckDB raises if a text matches up to an escape at the pattern's end. A multi-byte ESCAPE raises for each text.
     """
     escape, matched = node.expression, node.this
     if not isinstance(escape, exp.Literal) or not escape.is_string or len(escape.name) != 1:
@@ -265,29 +264,29 @@ def _check_escape(node: exp.Escape) -> None:
         raise refusal(node, "the pattern ends with its ESCAPE", "a character behind it, or the escape twice")
 
 
-# What one row may cost: how long a text may become, and how long it takes to look for something in it.
+# Cost of one row: bounds on the length of a text, and on the time of a search in it.
 #
-# Without bounds one row, chosen by CASE, is read from the time or the memory that a statement takes. A text is at most
-# a times as long as the longest text of its row, and b bytes longer: literals are counted in b. Looking for a
-# pattern of m characters takes a fixed number of passes over it: LIKE with _ or ESCAPE, ILIKE and GLOB try every place
-# for each wildcard but a last one, so that they may have one; a regular expression has m states, once its repetitions
-# are written out.
+# Without bounds, the time or the memory of a statement reveals one row, chosen by CASE. A text is at most a times as
+# long as the longest text of its row, and b bytes longer. Literals are counted in b. A search for a pattern of m
+# characters takes a fixed number of passes over the text. LIKE with _ or ESCAPE, ILIKE and GLOB try every place for
+# each wildcard that is not at the end, so only one such wildcard is allowed. A regular expression has m states, once
+# its repetitions are written out.
 
 
 MAX_GROWTH = 64
 MAX_NODES = 20_000
 MAX_BUILT = 1 << 16
-"""Bytes that literals may add to a text."""
+"""Most bytes that literals may add to a text."""
 
 MAX_STATES = 10_000
-"""States of a regular expression, characters of another pattern."""
+"""Most states of a regular expression, or characters of another pattern."""
 
 MAX_STEPS = 1 << 20
-"""Bytes that literals add to a text, times those of what is looked for in it."""
+"""Largest product of the bytes that literals add to a text and the size of the sought pattern."""
 
-_SPECIFIER = 32  # characters that two of a format may become
+_SPECIFIER = 32  # characters that a specifier of two characters may become
 _REPEATED = re.compile(r"\{(\d+)(?:,(\d*))?\}")
-_CLASS = 10  # states of a class of characters; of those of Unicode
+_CLASS = 10  # states of a character class, and below of a Unicode class
 _UNICODE_CLASS = 300
 
 MATCHES = (exp.Like, exp.ILike, exp.Glob)
@@ -301,7 +300,7 @@ Length = tuple[int, int]
 
 
 def check_size(expression: exp.Expr) -> None:
-    """Refuses an expression of too many parts, or one that makes texts too long or takes too long to search them."""
+    """Refuses an expression that has too many parts, makes texts too long, or takes too long to search them."""
     if sum(1 for _ in expression.walk()) > MAX_NODES:
         raise refusal(expression, "the expression is too long", f"at most {MAX_NODES} parts")
     times, more = length_of(expression)
@@ -316,7 +315,7 @@ def check_size(expression: exp.Expr) -> None:
 
 
 def check_pattern(node: exp.Expr) -> None:
-    """Refuses a pattern that takes more than a few passes over a text, or parts of characters out of it."""
+    """Refuses a pattern that takes more than a few passes over a text, or that takes characters apart."""
     pattern = node.args["expression"].name
     if isinstance(node, MATCHES):
         _check_wildcards(node, pattern)
@@ -328,7 +327,7 @@ def check_pattern(node: exp.Expr) -> None:
 
 
 def _check_wildcards(node: exp.Expr, pattern: str) -> None:
-    """DuckDB matches % alone in linear time; with _, ESCAPE, ILIKE or GLOB it tries every way to split the text."""
+    """Refuses several wildcards with _, ESCAPE, ILIKE or GLOB: DuckDB tries each split. LIKE with % alone is linear."""
     if isinstance(node, exp.Like) and "_" not in pattern and not isinstance(node.parent, exp.Escape):
         return
     wildcard = "*" if isinstance(node, exp.Glob) else "%"
@@ -341,18 +340,18 @@ def _check_wildcards(node: exp.Expr, pattern: str) -> None:
 
 
 def length_of(node: exp.Expr) -> Length:
-    """a and b: the text is at most a times as long as the longest of the row's columns, and b bytes more."""
+    """Returns a and b: the text is at most a times as long as the longest column of the row, and b bytes more."""
     if isinstance(node, exp.Column):
         return 1, 0
     if isinstance(node, exp.Literal):
         return 0, _bytes(node)
     parts = list(node.flatten() if isinstance(node, exp.Connector) else node.iter_expressions())
     inner = [length_of(part) for part in parts]
-    times, more = max((one for one, _ in inner), default=0), max((one for _, one in inner), default=0)
+    times, more = max((size for size, _ in inner), default=0), max((size for _, size in inner), default=0)
     if isinstance(node, _SEARCHES) or (isinstance(node, exp.Anonymous) and _named(node) == "contains"):
-        _check_steps(node, {id(part): one for part, (_, one) in zip(parts, inner, strict=True)})
+        _check_steps(node, {id(part): size for part, (_, size) in zip(parts, inner, strict=True)})
     if isinstance(node, (exp.DPipe, exp.Concat)):
-        return sum(one for one, _ in inner), sum(one for _, one in inner)
+        return sum(size for size, _ in inner), sum(size for _, size in inner)
     if isinstance(node, exp.Replace):
         added, removed = _bytes(node.args.get("replacement")), _bytes(node.args.get("expression"))
         factor = max(1, ceil(added / max(1, removed)))
@@ -366,7 +365,7 @@ def length_of(node: exp.Expr) -> Length:
 
 
 def _check_steps(node: exp.Expr, more: Mapping[int, int]) -> None:
-    """Refuses to look for something long in a text that literals make long. more: b of each part, by its identity."""
+    """Refuses a search for a long pattern in a text that literals make long. more: b of each part, by its identity."""
     within, sought = node.this, node.args.get(_SOUGHT.get(type(node), "expression"))
     if isinstance(node, exp.Anonymous):
         within, sought = [*node.expressions, None, None][:2]
@@ -381,7 +380,7 @@ def _bytes(literal: object) -> int:
 
 
 def _states(pattern: str) -> int:
-    """States of a regular expression with its repetitions written out, roughly."""
+    """Estimates the states of a regular expression with its repetitions written out."""
     totals, last, place = [0], [0], 0
     while place < len(pattern):
         sign = pattern[place]

@@ -1,4 +1,4 @@
-"""A join of private rows with a declared public table, along equal keys, so that its multiplication is public."""
+"""Joins of private rows with a declared public table along equal keys, so that the multiplication is public."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 
 @dataclass(frozen=True)
 class PublicJoin:
-    """stored: the table as the kernel has it, with the alias p1, p2, ... columns: those that are shown.
+    """Join with a public table. stored: the table as a kernel node, with the alias p1, p2, ...
 
-    kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left; rows of the public table alone have no
-    privacy unit and are never counted. pairs: (expression over private rows, public column) that must be equal.
+    columns: the visible columns. kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left. Public
+    rows alone have no privacy unit and are never counted. pairs: private expressions and their equal public columns.
     multiplicity: the most rows of the public table for one key, at least 1.
     """
 
@@ -38,40 +38,40 @@ class PublicJoin:
 
     @property
     def alias(self) -> str:
-        """Returns its name in the row source."""
+        """Returns the alias of the public table in the row source."""
         return self.stored.alias
 
     @property
     def outer(self) -> bool:
-        """Tells whether private rows stay without a public row."""
+        """Tells whether private rows without a public row stay."""
         return self.kind == LEFT
 
     def own_name(self, column: str) -> str:
-        """Returns the name that a column shown has in the table itself."""
+        """Returns the name of a visible column in the table itself."""
         return next((own for shown, own in self.stored.selected if fold(shown) == fold(column)), column)
 
 
 def read_join(
     join: exp.Join, public: PublicTable, scope: Scope, number: int, private_on_right: bool, facts: PublicFacts
 ) -> tuple[Scope, PublicJoin]:
-    """Returns the scope after a join with a public table, and the join itself."""
+    """Reads a join with a public table. Returns the scope after the join, and the join."""
     kind = _kind(join, private_on_right)
     alias, columns = f"p{number}", public.columns
     relation = Relation(public.shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
     pairs = _pairs(join, scope, relation, alias)
     numbered = not public.names and numbers_rows(public.table, columns, facts)
     stored = Stored(public.table.sql, alias, numbered, public.names, public.distinct)
-    found = PublicJoin(public.table, stored, columns, kind, pairs, 1)
+    public_join = PublicJoin(public.table, stored, columns, kind, pairs, 1)
     if kind in (INNER, LEFT):
-        keys = [found.own_name(column) for _, column in pairs]
+        keys = [public_join.own_name(column) for _, column in pairs]
         distinct = [own for _, own in public.names] if public.distinct else []
-        found = replace(found, multiplicity=max(1, facts.multiplicity(public.table, keys, distinct)))
+        public_join = replace(public_join, multiplicity=max(1, facts.multiplicity(public.table, keys, distinct)))
     merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
-    return _scope_after(scope, relation, kind, merged, _keeps_public(join, private_on_right)), found
+    return _scope_after(scope, relation, kind, merged, _keeps_public(join, private_on_right)), public_join
 
 
 def _scope_after(scope: Scope, relation: Relation, kind: str, merged: frozenset[str], keeps_public: bool) -> Scope:
-    """Takes a column of USING from the private side; from the public one where only that is kept: it has them all."""
+    """Builds the scope after a join. A USING column is private, or public if only the public side keeps all rows."""
     if kind in (SEMI, ANTI):
         return scope
     if keeps_public:
@@ -85,7 +85,7 @@ def _keeps_public(join: exp.Join, private_on_right: bool) -> bool:
 
 
 def _kind(join: exp.Join, private_on_right: bool) -> str:
-    """Returns the join as it is for private rows: those of the public table alone are groups at most, never counted."""
+    """Returns the kind of join for private rows. Public rows alone become groups at most and are never counted."""
     side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
     position = position_of(join)
     accepted = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys"

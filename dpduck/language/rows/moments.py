@@ -1,7 +1,7 @@
-"""Columns that say of which period of a policy's PER a row is, and conditions that say so of two rows.
+"""Columns that give the period of a row, by a policy's PER, and conditions that two rows share a period.
 
-Nothing rests on it but the meaning of a statement: the kernel compares the periods of joined rows itself, and groups
-by them. A statement that does not say so would mean something else than what is answered, and is refused.
+Only the meaning of a statement rests on this module. The kernel itself compares the periods of joined rows, and groups
+by them. A statement that leaves periods out would have another meaning than its answer, and is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class Moment:
-    """A column that says of which period a row is. days: whether it holds whole days, so that all of one compare alike.
+    """Column that gives the period of a row. days: whether it holds whole days, so that moments of one day are equal.
 
     begins: whether it holds the first moment of a period.
     """
@@ -35,10 +35,10 @@ class Moment:
 
 
 def moment_of(relation: PrivateRelation) -> Moment | None:
-    """Returns the column of a relation that says of which period a row is; None where it shows no such column."""
+    """Returns the moment column of a relation. None if it shows no such column, or if references lead to its unit."""
     period = relation.policy.unit.period
-    found = (one for one in relation.columns if period is not None and fold(one.name) == fold(period.column))
-    column = next(found, None)
+    matches = (item for item in relation.columns if period is not None and fold(item.name) == fold(period.column))
+    column = next(matches, None)
     if column is None or isinstance(relation.person, Referenced):
         return None
     begins = isinstance(relation.nested, Units) and not relation.nested.windowed
@@ -46,12 +46,12 @@ def moment_of(relation: PrivateRelation) -> Moment | None:
 
 
 def moments_of(relations: Iterable[PrivateRelation]) -> list[Moment]:
-    """Lists the columns of relations that say of which period a row is."""
-    return [one for one in map(moment_of, relations) if one is not None]
+    """Lists the moment columns of relations."""
+    return [moment for moment in map(moment_of, relations) if moment is not None]
 
 
 def truncated(node: exp.Expr) -> tuple[exp.Expr, str]:
-    """Returns an expression without the period that it is truncated to, and the word of that; "" for none."""
+    """Splits a truncation into its operand and the word of its period. The word is "" for any other expression."""
     node = node.unnest()
     if isinstance(node, exp.Cast) and node.args["to"].this is exp.DataType.Type.DATE:
         return node.this.unnest(), "DAY"
@@ -61,19 +61,19 @@ def truncated(node: exp.Expr) -> tuple[exp.Expr, str]:
 
 
 def says_one_period(condition: exp.Expr, ours: Sequence[Moment], theirs: Sequence[Moment], word: str) -> bool:
-    """Tells whether a condition holds only of two rows of one period: equal moments, or their equal days or periods."""
+    """Tells whether a condition holds only for two rows of one period: equal moments, days or periods."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ):
         return False
     sides = [_inner(side, word) for side in (node.left, node.right)]
     return any(
-        any(of.is_column(one) for of in ours) and any(of.is_column(other) for of in theirs)
-        for one, other in (sides, sides[::-1])
+        any(of.is_column(left) for of in ours) and any(of.is_column(right) for of in theirs)
+        for left, right in (sides, sides[::-1])
     )
 
 
 def is_exactly(condition: exp.Expr, ours: Sequence[Moment], theirs: Sequence[Moment], word: str) -> bool:
-    """Tells whether a condition says no more than that two rows are of one period."""
+    """Tells whether a condition says that two rows are of one period, and no more."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ) or not says_one_period(condition, ours, theirs, word):
         return False
@@ -81,12 +81,12 @@ def is_exactly(condition: exp.Expr, ours: Sequence[Moment], theirs: Sequence[Mom
 
 
 def names_period(node: exp.Expr, moments: Sequence[Moment], word: str) -> bool:
-    """Tells whether an expression is the period of a row: a moment that is truncated to it."""
+    """Tells whether an expression is the period of a row: a truncated moment, or a column of first moments."""
     inner, to = truncated(node)
     return any(of.is_column(inner) and (to == word or (of.begins and not to)) for of in moments)
 
 
 def _inner(node: exp.Expr, word: str) -> exp.Expr:
-    """Returns what is truncated to a day or a period of a word; anything else as it is."""
+    """Returns the operand of a truncation to a day or to this period. Any other expression stays."""
     inner, to = truncated(node)
     return inner if to in ("DAY", word) else node.unnest()

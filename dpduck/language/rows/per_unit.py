@@ -1,6 +1,6 @@
-"""Subqueries over the rows of each privacy unit by itself: one row of it, GROUP BY unit, or windows PARTITION BY unit.
+"""Subqueries over one privacy unit's rows at a time: one row by GROUP BY, or windows by PARTITION BY.
 
-What they make of a unit (features) depends on that unit's rows alone, so that removing another one changes nothing.
+The features of a unit depend on that unit's rows alone, so that the removal of another unit changes nothing.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ _LARGEST_COUNT = 10_000
 
 @dataclass(frozen=True)
 class _Output:
-    """A selected column: its SQL over the rows, and the public domain of its values.
+    """Selected column: its SQL over the rows, and the public domain of its values.
 
-    made: what it is made of; None for a column of the rows as it stands. begins: whether it is the period of all these
-    rows.
+    made: the feature behind it, None for a plain column of the rows. begins: whether it is the rows' common period.
     """
 
     column: Column
@@ -53,7 +52,7 @@ class _Output:
 
 
 def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
-    """Returns the rows of units as a relation; a unit is one row in it, made of its own rows alone."""
+    """Reads a GROUP BY of the unit as a relation with one row for each unit, from that unit's rows alone."""
     unit = _unit_column(query.args["group"], source)
     alias = f"r{next(reading.private)}"
     outputs, shown = _grouped(query, source, unit, FeatureReader(source, reading.facts), alias)
@@ -61,28 +60,28 @@ def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> Row
 
 
 def has_windows(query: exp.Select) -> bool:
-    """Tells whether a SELECT has windows among its columns, or in QUALIFY."""
-    return any(one.find(exp.Window) for one in (*query.expressions, query.args.get("qualify")) if one is not None)
+    """Tells whether a SELECT has windows in its columns or in QUALIFY."""
+    return any(node.find(exp.Window) for node in (*query.expressions, query.args.get("qualify")) if node is not None)
 
 
 def read_windowed(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
-    """Returns the rows with windows over the rows of their own unit beside them."""
+    """Reads rows with windows as a relation. Each row has features of its own unit's rows beside it."""
     alias = f"r{next(reading.private)}"
     windows = _Windows(source, FeatureReader(source, reading.facts), alias)
     shown = [(name, windows.over(expression)) for name, expression in selected_columns(query, source.scope)]
     qualify = query.args.get("qualify")
-    kept = None
+    condition = None
     if qualify is not None:
-        kept = windows.over(resolve(_without_aliases(qualify.this, query, source), source.scope)).unnest()
-    found = _relation(query, source, windows.outputs, shown, alias, windowed=True)
-    if kept is None:
-        return found
-    conjuncts = list(kept.flatten()) if isinstance(kept, exp.And) else [kept]
-    return replace(found, filters=tuple(conjuncts))
+        condition = windows.over(resolve(_without_aliases(qualify.this, query, source), source.scope)).unnest()
+    rows = _relation(query, source, windows.outputs, shown, alias, windowed=True)
+    if condition is None:
+        return rows
+    conjuncts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+    return replace(rows, filters=tuple(conjuncts))
 
 
 def selected_columns(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...]:
-    """Returns the names of selected columns, and what they are over the rows; * is all columns."""
+    """Returns the name and the resolved expression of each selected column. * stands for all columns."""
     columns: list[tuple[str, exp.Expr]] = []
     if not query.expressions:
         raise refusal(query, "nothing is selected", "* or a list of columns")
@@ -90,10 +89,10 @@ def selected_columns(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Ex
         star = item.this if isinstance(item, exp.Column) else item
         if isinstance(star, exp.Star) and not any(star.args.values()):
             table = item.table if isinstance(item, exp.Column) else ""
-            found = list(scope.columns(table))
-            if not found:
+            listed = list(scope.columns(table))
+            if not listed:
                 raise refusal(item, f"there is no table {table!r} in FROM", "a table of FROM before .*")
-            columns.extend(found)
+            columns.extend(listed)
         else:
             columns.append((item.alias_or_name or sql_of(item), resolve(item.unalias(), scope)))
     return tuple(columns)
@@ -139,32 +138,32 @@ def _relation(
         tuple(column.name for column in columns) if windowed else (UNIT_COLUMN,),
         source.reads,
     )
-    written = tuple(one for output in outputs if output.made is not None for one in output.made.written)
+    written = tuple(expression for output in outputs if output.made is not None for expression in output.made.written)
     branch = replace(source, counted=written)
     return RowSource(relation, (), Scope((Relation("", tuple(shown)),)), (), choices_of(relation), (branch,))
 
 
 def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
-    """Returns the period of a row, with the output that says of which one it is, "" for none."""
+    """Returns the period of a row with the name of the output that gives it, "" for none."""
     own = source.first.policy.unit.period
     moments = {base(of.alias, of.name) for of in _moments(source)}
-    shown = (one.column.name for one in outputs if one.begins or (one.made is None and one.sql in moments))
+    shown = (item.column.name for item in outputs if item.begins or (item.made is None and item.sql in moments))
     return None if own is None else replace(own, column=next(shown, ""))
 
 
 def _moments(source: RowSource) -> list[Moment]:
-    """Lists the columns that say of which period each row is, and are never NULL."""
+    """Lists the moment columns of the relations that are present in every row."""
     return moments_of(source.always_there)
 
 
 def _names_period(node: exp.Expr, source: RowSource) -> bool:
-    """Tells whether a resolved expression is the period of a row, where units are by periods."""
+    """Tells whether a resolved expression is the period of a row, if units are by period."""
     period = source.first.policy.unit.period
     return period is not None and names_period(node, _moments(source), period.word)
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Returns the nodes of a clause but for the period, which must be among them where rows have several."""
+    """Lists the nodes of a clause except its period. Refuses a clause without one if rows may be of several periods."""
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]
     if period is None or len(rest) < len(nodes) or is_one_period(source, period.word):
@@ -179,33 +178,33 @@ def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Exp
 
 
 def _most(source: RowSource) -> int:
-    """Returns the largest count that has a bin of its own: the rows of a unit that the source may have."""
+    """Returns the largest count with a bin of its own: the most rows of a unit in the source, within a limit."""
     return min(source.usual_rows, _LARGEST_COUNT)
 
 
 def _counts(source: RowSource) -> RangeDomain:
-    """Returns the domain of counts, 0 .. m; larger ones are in the last bin."""
+    """Returns the domain of counts, 0 .. m. Larger counts are in the last bin."""
     most = _most(source)
     return RangeDomain("BIGINT", tuple(map(str, range(most + 1))), str(most + 1), "1", "", 1, with_edges=True)
 
 
-def _made_output(name: str, made: Made, source: RowSource) -> _Output:
-    """Returns a column that is made of a unit's rows: what is one of their values has the domain of these."""
-    domain = _counts(source) if made.counts else made.domain
-    clamp = Clamp(name, "0", str(_most(source)), "1") if made.counts else made.clamp
+def _made_output(name: str, feature: Made, source: RowSource) -> _Output:
+    """Returns the output for a feature. Counts get their own domain and clamp, other features keep theirs."""
+    domain = _counts(source) if feature.counts else feature.domain
+    clamp = Clamp(name, "0", str(_most(source)), "1") if feature.counts else feature.clamp
     clamp = None if clamp is None else replace(clamp, column=name)
-    return _Output(Column(name, made.type_name), made.sql, domain, made, clamp)
+    return _Output(Column(name, feature.type_name), feature.sql, domain, feature, clamp)
 
 
 def _grouped(
     query: exp.Select, source: RowSource, unit: exp.Column | None, features: FeatureReader, alias: str
 ) -> tuple[list[_Output], list[tuple[str, exp.Expr]]]:
-    """Returns what is made of units, and the columns that are selected of it. unit: None where several hold it."""
+    """Reads the features of units, and the selected columns over them. unit: None if several columns hold it."""
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
     for name, expression in selected_columns(query, source.scope):
         if _names_period(expression, source):
-            made = features.made(exp.AnyValue(this=expression.copy()))
-            outputs.append(replace(_made_output(name, made, source), begins=True))
+            feature = features.made(exp.AnyValue(this=expression.copy()))
+            outputs.append(replace(_made_output(name, feature, source), begins=True))
         elif isinstance(expression, exp.Column):
             if unit is None or sql_of(expression) != sql_of(unit):
                 raise _not_the_unit(expression, unit)
@@ -227,14 +226,14 @@ def _over_features(
     alias: str,
     outputs: list[_Output],
 ) -> exp.Expr:
-    """Returns an expression over what is made of a unit, such as max(day) - min(day)."""
+    """Reads an expression over features such as max(day) - min(day). Adds the features to `outputs`."""
     tree = exp.Paren(this=expression.copy())
     parts, beside = _parts(tree, is_made)
     if not parts:
         raise refusal(expression, "this is refused in a subquery with a row for each privacy unit", _ACCEPTED)
     for node in parts:
-        made, name = features.made(node), f"dpduck_{len(outputs)}"
-        outputs.append(_made_output(name, made, source))
+        feature, name = features.made(node), f"dpduck_{len(outputs)}"
+        outputs.append(_made_output(name, feature, source))
         node.replace(base_column(alias, name))
     for column in beside:
         if unit is None or sql_of(column) != sql_of(unit):
@@ -254,23 +253,23 @@ def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
 
 
 def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[exp.Expr], list[exp.Column]]:
-    """Returns aggregates or windows, and the columns beside them."""
-    found = [node for node in tree.walk(prune=is_part) if is_part(node)]
-    inside = {id(column) for node in found for column in node.find_all(exp.Column)}
-    return found, [column for column in tree.find_all(exp.Column) if id(column) not in inside]
+    """Returns the aggregates or windows of a tree, and the columns beside them."""
+    parts = [node for node in tree.walk(prune=is_part) if is_part(node)]
+    inside = {id(column) for node in parts for column in node.find_all(exp.Column)}
+    return parts, [column for column in tree.find_all(exp.Column) if id(column) not in inside]
 
 
 def _taken_out(tree: exp.Paren) -> exp.Expr:
-    """Returns what brackets were put around, if it is of one row alone."""
-    found: exp.Expr = tree.this
-    if not isinstance(found, exp.Column):
-        check_row_local(found)
-    found.pop()
-    return found
+    """Takes an expression out of its brackets. Refuses an expression that is not row-local."""
+    expression: exp.Expr = tree.this
+    if not isinstance(expression, exp.Column):
+        check_row_local(expression)
+    expression.pop()
+    return expression
 
 
 class _Windows:
-    """Puts columns of a new relation in the place of windows, and of the columns beside them."""
+    """Rewriter that puts columns of a new relation in the place of windows, and of the columns beside them."""
 
     def __init__(self, source: RowSource, features: FeatureReader, alias: str) -> None:
         self.outputs: list[_Output] = []
@@ -279,7 +278,7 @@ class _Windows:
         self._made: dict[str, str] = {}
 
     def over(self, expression: exp.Expr) -> exp.Expr:
-        """Returns a resolved expression over the columns of the relation."""
+        """Rewrites a resolved expression over the columns of the new relation."""
         tree = exp.Paren(this=expression.copy())
         windows, beside = _parts(tree, lambda node: isinstance(node, exp.Window))
         for node in windows:
@@ -297,17 +296,17 @@ class _Windows:
                 if len(partition) != 1:
                     raise refusal(node, f"{what} is refused", _by(self._source, "PARTITION BY") or _PARTITION)
                 _require_unit(partition[0], self._source, what, _by(self._source, "PARTITION BY") or _PARTITION)
-            made, name = self._features.window(node), f"dpduck_{len(self.outputs)}"
-            self.outputs.append(_made_output(name, made, self._source))
+            feature, name = self._features.window(node), f"dpduck_{len(self.outputs)}"
+            self.outputs.append(_made_output(name, feature, self._source))
             self._made[text] = name
         return self._made[text]
 
     def _column(self, column: exp.Column) -> str:
         sql = stored_sql(column)
         if sql not in self._stored:
-            taken = [fold(one.column.name) for one in self.outputs]
-            known = fold(column.name) in taken or fold(column.name).startswith("dpduck_")
-            name = f"dpduck_{len(self.outputs)}" if known else column.name
+            taken = [fold(item.column.name) for item in self.outputs]
+            is_taken = fold(column.name) in taken or fold(column.name).startswith("dpduck_")
+            name = f"dpduck_{len(self.outputs)}" if is_taken else column.name
             clamp = self._source.clamp(column)
             output = _Output(Column(name, self._source.types[sql]), sql, self._source.domain(column))
             self.outputs.append(replace(output, clamp=None if clamp is None else replace(clamp, column=name)))
@@ -316,7 +315,7 @@ class _Windows:
 
 
 def _without_aliases(condition: exp.Expr, query: exp.Select, source: RowSource) -> exp.Expr:
-    """Returns the condition of QUALIFY with what its names of selected columns stand for."""
+    """Replaces the aliases of selected columns in the condition of QUALIFY by their expressions."""
     tree = exp.Paren(this=condition.copy())
     aliases = {fold(item.alias): item.unalias() for item in query.expressions if item.alias}
     for column in list(tree.find_all(exp.Column)):
@@ -326,7 +325,7 @@ def _without_aliases(condition: exp.Expr, query: exp.Select, source: RowSource) 
 
 
 def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
-    """Returns the column of GROUP BY, which holds the unit of every row; None where its columns hold it together."""
+    """Returns the unit's column in GROUP BY, None if several columns hold the unit together. Refuses other keys."""
     keys, what = group.expressions, "GROUP BY over private rows inside a subquery"
     accepted = _by(source, "GROUP BY") or _ACCEPTED
     other = {part for part, value in group.args.items() if value} - {"expressions"}
@@ -339,49 +338,49 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
 
 
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
-    """Tells whether these are the columns that hold the unit of every row together, each once; resolved."""
+    """Tells whether these resolved columns, each once, hold the unit of every row together."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
-    return any(written == sorted(column.quoted for column in one.parts) for one in source.together)
+    return any(written == sorted(column.quoted for column in unit.parts) for unit in source.together)
 
 
 def _by(source: RowSource, word: str) -> str:
-    """Returns what would be by the unit, where several columns hold it together; "" where one does."""
-    names = (", ".join(column.name for column in one.parts) for one in source.together)
+    """Returns the accepted clause if several columns hold the unit together, "" if one column does."""
+    names = (", ".join(column.name for column in unit.parts) for unit in source.together)
     return next((f"{word} {listed}, which hold the privacy unit together" for listed in names), "")
 
 
 def _require_unit(
     column: exp.Expr, source: RowSource, what: str, accepted: str, place: exp.Expr | None = None
 ) -> exp.Column:
-    """Returns a resolved column that holds the unit of every row; refused where it does not."""
-    node, held = column.unnest(), {one.quoted for one in source.persons if isinstance(one, RowColumn)}
-    if not isinstance(node, exp.Column) or sql_of(node) not in held:
+    """Returns a resolved column that holds the unit of every row. Refuses any other expression."""
+    node, columns = column.unnest(), {person.quoted for person in source.persons if isinstance(person, RowColumn)}
+    if not isinstance(node, exp.Column) or sql_of(node) not in columns:
         raise refusal(place or column, f"{what} is refused", accepted)
     return node
 
 
 def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tuple[tuple[str, str], ...]:
-    """Returns columns whose equal values prove one unit."""
+    """Returns the columns in which equal values prove one unit, each with the name of its link."""
     if not windowed:
-        return tuple((fold(one.column.name), source.policy.unit.key) for one in outputs if one.made is None)
-    shown = ((fold(one.column.name), source.columns[one.sql]) for one in outputs if one.made is None)
+        return tuple((fold(output.column.name), source.policy.unit.key) for output in outputs if output.made is None)
+    shown = ((fold(output.column.name), source.columns[output.sql]) for output in outputs if output.made is None)
     relations = ((name, column, source.relation(column.relation)) for name, column in shown)
     links = ((name, relation.link(column.name)) for name, column, relation in relations if relation is not None)
     return tuple((name, link) for name, link in links if link is not None)
 
 
 def _units(source: RowSource, selected: Sequence[_Output], alias: str, windowed: bool) -> tuple[Units, str]:
-    """Returns rows by unit as the kernel has them, and as SQL."""
-    named = [(one, quote_identifier(one.column.name)) for one in selected]
+    """Returns rows by unit as a kernel node, and as SQL."""
+    named = [(item, quote_identifier(item.column.name)) for item in selected]
     columns, unit, rows = source.columns, source.unit, compile_rows(source)
     if unit is None:
         raise InternalError("features of rows that are units")
-    outputs = tuple((columns[one.sql], name) for one, name in named if one.made is None)
-    written = ((one.made.condition, name) for one, name in named if one.made and one.made.feature is None)
+    outputs = tuple((columns[item.sql], name) for item, name in named if item.made is None)
+    written = ((item.made.condition, name) for item, name in named if item.made and item.made.feature is None)
     counts = tuple((condition_of(text, columns) if text else None, name) for text, name in written)
-    features = tuple(replace(one.made.feature, name=name) for one, name in named if one.made and one.made.feature)
+    features = tuple(replace(item.made.feature, name=name) for item, name in named if item.made and item.made.feature)
     person = (person_of(unit) or unit).sql
-    listed = ", ".join((*(f"{one.sql} AS {name}" for one, name in named), f"{person} AS {UNIT_COLUMN}"))
+    listed = ", ".join((*(f"{item.sql} AS {name}" for item, name in named), f"{person} AS {UNIT_COLUMN}"))
     where = " AND ".join((*rows.where, f"{person} IS NOT NULL"))
     grouping = "" if windowed else f" GROUP BY {person}"
     sql = f"(SELECT {listed} FROM {rows.from_sql} WHERE {where}{grouping})"

@@ -1,8 +1,8 @@
-"""Which periods of a policy's PER a statement may read, from its conditions and domains alone.
+"""Periods of a policy's PER that a statement may read: one run, found from its conditions and domains alone.
 
-The answer is a run of periods that no row outside of could have a part in what is asked: the smallest run that is
-found without looking at any row. What is not understood may be any period. Nothing rests on it but the answer: the
-kernel reads rows of that run alone (kernel/rows/placed.py), and the charge names it.
+No row outside this run can have a part in the answer. It is the smallest run that is found without reading any row.
+A condition that is not understood may hold in any period. Only the answer rests on this module: the kernel reads rows
+of that run alone (kernel/rows/placed.py), and the charge names it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOMENTS = (None, exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataT
 
 @dataclass(frozen=True)
 class Span:
-    """Moments from low to high, both included; none where low is after high."""
+    """Moments from low to high, both included. The span is empty if low is after high."""
 
     low: datetime = _FIRST
     high: datetime = _LAST
@@ -44,7 +44,7 @@ class Span:
         return Span(max(self.low, other.low), min(self.high, other.high))
 
     def both(self, other: Span) -> Span:
-        """Returns the shortest span that has both; one that has no moment adds none."""
+        """Returns the shortest span that covers both. An empty span adds nothing."""
         if self.low > self.high or other.low > other.high:
             return other if self.low > self.high else self
         return Span(min(self.low, other.low), max(self.high, other.high))
@@ -54,7 +54,7 @@ _ANY = Span()
 
 
 def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Period | None:
-    """Returns the period of the rows of a source; refused where a join does not say that its rows are of one period."""
+    """Returns the period of a source's rows. Refuses a join that does not say that its rows are of one period."""
     policies = [policy for policy in map(facts.policy, source.tables) if policy is not None]
     period = next((policy.unit.period for policy in policies if policy.unit.period is not None), None)
     if period is None:
@@ -69,7 +69,7 @@ def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr
 
 
 def _levels(source: RowSource) -> Iterator[RowSource]:
-    """Yields a source, and those inside of it."""
+    """Yields a source and all sources inside it."""
     yield source
     for branch in source.branches:
         yield from _levels(branch)
@@ -78,21 +78,21 @@ def _levels(source: RowSource) -> Iterator[RowSource]:
 
 
 def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
-    """Says why a join of private rows is not within one period, and what would be accepted; None where it is."""
+    """Says why a join of private rows is not within one period, and the accepted form. None if it is within one."""
     join, inner = source.joins[number], word.lower()
     if not isinstance(join, PrivateJoin):
         return None
-    before = [source.first, *(one for other in source.joins[:number] for one in _relations(other))]
+    before = [source.first, *(relation for other in source.joins[:number] for relation in _relations(other))]
     sides = before, list(join.source.relations)
     ours, theirs = map(moments_of, sides)
     if any(says_one_period(condition, ours, theirs, word) for condition in join.conditions):
         return None
-    hidden = next((side[0] for side, found in zip(sides, (ours, theirs), strict=True) if not found), None)
+    hidden = next((side[0] for side, moments in zip(sides, (ours, theirs), strict=True) if not moments), None)
     if hidden is not None:
         return _hidden(hidden, inner)
     within = " = ".join(
-        f"date_trunc('{inner}', {side[0].table.table}.{found[0].name})"
-        for side, found in zip(sides, (ours, theirs), strict=True)
+        f"date_trunc('{inner}', {side[0].table.table}.{moments[0].name})"
+        for side, moments in zip(sides, (ours, theirs), strict=True)
     )
     accepted = f"{join.kind} {join.source.table.table} ON .. AND {within}"
     return f"a join of private rows that is not within one {inner}", accepted
@@ -103,7 +103,7 @@ def _relations(join: object) -> tuple[PrivateRelation, ...]:
 
 
 def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
-    """Says that a joined subquery shows no column of its rows' period."""
+    """Says that a joined subquery shows no column of its rows' period, and the accepted form."""
     if isinstance(relation.nested, Units) and not relation.nested.windowed:
         what = f"a join with a row for each unit and {inner} that does not show the {inner}"
         return what, f"SELECT .., date_trunc('{inner}', ..) AS {inner} .. GROUP BY .., date_trunc('{inner}', ..) there"
@@ -111,7 +111,7 @@ def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
 
 
 def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> PeriodColumn | None:
-    """Returns a column that says of which period a row is, with the periods that conditions leave."""
+    """Returns a column that gives the period of a row, with the periods that conditions leave."""
     period = require_periods_alone(source, facts, place)
     if period is None:
         return None
@@ -121,43 +121,43 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
     else:
         sql, type_name = _shown(source.first) if moment_of(source.first) else _inside(source)
     span = span_of(source, period.word)
-    found = PeriodColumn(sql, type_name, every(period.word), tuple(shown))
-    return found if span == _ANY else replace(found, periods=_within(period.word, span))
+    column = PeriodColumn(sql, type_name, every(period.word), tuple(shown))
+    return column if span == _ANY else replace(column, periods=_within(period.word, span))
 
 
 def _shown(relation: PrivateRelation) -> tuple[str, str]:
-    """Returns the column of a relation that says of which period a row is, by its SQL and type."""
+    """Returns the SQL and the type of a relation's moment column, "" for both if it has none."""
     moment = moment_of(relation)
     return ("", "") if moment is None else (base(moment.alias, moment.name), relation.type_of(moment.name))
 
 
 def _inside(source: RowSource) -> tuple[str, str]:
-    """Returns the same of the first table inside."""
-    found = (_shown(relation) for level in _levels(source) for relation in level.relations if moment_of(relation))
-    return next(found, ("", ""))
+    """Returns the SQL and the type of the first moment column of an inner table, "" for both if there is none."""
+    columns = (_shown(relation) for level in _levels(source) for relation in level.relations if moment_of(relation))
+    return next(columns, ("", ""))
 
 
 def is_one_period(source: RowSource, word: str) -> bool:
-    """Tells whether the conditions of a source leave rows of one period."""
+    """Tells whether the conditions of a source leave only rows of one period."""
     span = span_of(source, word)
     return span != _ANY and (span.low > span.high or _within(word, span).count == 1)
 
 
 def span_of(source: RowSource, word: str) -> Span:
-    """Returns the moments of rows that can have a part in a source. Those of one row lie in one period."""
-    found = reduce(Span.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
+    """Returns the moments of rows that can have a part in a source. The moments of one row lie in one period."""
+    span = reduce(Span.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
     for join in source.joined:
-        found = _joined(found, span_of(join.source, word), join.kind)
+        span = _joined(span, span_of(join.source, word), join.kind)
     moments = _read_moments(source)
     for of in moments:
         own = reduce(Span.common, (_read(condition, of) for condition in source.filters), _ANY)
-        alone = len(moments) == 1 and found == _ANY
-        found = own if alone else _whole(found, word).common(_whole(own, word))
-    return found
+        alone = len(moments) == 1 and span == _ANY
+        span = own if alone else _whole(span, word).common(_whole(own, word))
+    return span
 
 
 def _joined(left: Span, right: Span, kind: str) -> Span:
-    """Returns the moments of the rows of a join, both sides of which are of one period."""
+    """Returns the moments of a join's rows. Both sides of a joined row are of one period."""
     if kind == "FULL JOIN":
         return left.both(right)
     if kind in ("JOIN", "SEMI JOIN"):
@@ -166,9 +166,9 @@ def _joined(left: Span, right: Span, kind: str) -> Span:
 
 
 def _read_moments(source: RowSource) -> list[Moment]:
-    """Lists columns of which conditions say of which period a row is.
+    """Lists the moment columns that conditions are read over.
 
-    Of tables that are joined by keys it is the first one's alone: what such a statement costs stays what it was.
+    If tables are joined by keys, only the first table's column counts, so that such a statement keeps its old price.
     """
     joins = [(number, join) for number, join in enumerate(source.joins) if isinstance(join, PrivateJoin)]
     nested = any(join.source.first.nested or join.source.joins or join.kind != "JOIN" for _, join in joins)
@@ -179,7 +179,7 @@ def _read_moments(source: RowSource) -> list[Moment]:
 
 
 def _whole(span: Span, word: str) -> Span:
-    """Returns the moments of all periods that a span has a moment of."""
+    """Extends a span to the moments of all periods that it touches."""
     if span == _ANY or span.low > span.high:
         return span
     low = number_of(word, span.low.date())
@@ -189,15 +189,15 @@ def _whole(span: Span, word: str) -> Span:
 def by_periods(
     rows: Rows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
 ) -> Rows:
-    """Returns the rows with the periods that WHERE leaves, without those that no code of a key has.
+    """Adds to the rows the periods that WHERE leaves, without periods that no code of a key covers.
 
-    Such rows are dropped from every grouping set. columns: those that keys depend on.
+    Rows of such periods are dropped from every grouping set. columns: the columns that keys depend on.
     """
     column = period_column(source, facts, place)
     if column is None:
         return rows
-    for one in columns:
-        span = _of_domain(one) if one.sql == column.sql else None
+    for key_column in columns:
+        span = _of_domain(key_column) if key_column.sql == column.sql else None
         if span is not None:
             common = column.periods.common(_within(column.periods.word, span))
             if common is None:
@@ -207,32 +207,32 @@ def by_periods(
 
 
 def within_one(rows: Rows, columns: Sequence[SourceColumn], codes: Sequence[int], sources: Sequence[int]) -> bool:
-    """Tells whether all rows that have one label of a key are of one period: then a person is one unit among them.
+    """Tells whether all rows with one label of a key are of one period: then a person is one unit among them.
 
-    codes: for each combination of its sources' codes the label's number, -1 for none; sources: positions in columns.
+    codes: the label's number for each combination of its sources' codes, -1 for none. sources: positions in columns.
     """
     column = rows.periods
     if column is None or column.periods.count == 1:
         return True
     if len(sources) != 1 or columns[sources[0]].sql != column.sql:
         return False
-    found: dict[int, set[int | None]] = {}
+    by_label: dict[int, set[int | None]] = {}
     for label, number in zip(codes, _numbers(columns[sources[0]].domain, column.periods.word), strict=True):
-        found.setdefault(label, set()).add(number)
-    return all(len(numbers) == 1 and None not in numbers for label, numbers in found.items() if label >= 0)
+        by_label.setdefault(label, set()).add(number)
+    return all(len(numbers) == 1 and None not in numbers for label, numbers in by_label.items() if label >= 0)
 
 
 def _numbers(domain: Domain, word: str) -> list[int | None]:
-    """Returns the number of the period that each code of a domain lies in; None where it is in several, or in none."""
+    """Returns the period's number for each code of a domain, None for a code of several periods or of none."""
     if isinstance(domain, RangeDomain):
         ends = [_moment(text) for text in (*domain.edges[1:], domain.upper)]
         spans = zip(map(_moment, domain.edges), (end and end - _TICK for end in ends), strict=True)
     else:
         spans = zip(map(_moment, domain.values), map(_moment, domain.values), strict=True)
-    one = [number_of(word, low.date()) if low and high and _same(word, low, high) else None for low, high in spans]
+    numbers = [number_of(word, low.date()) if low and high and _same(word, low, high) else None for low, high in spans]
     if isinstance(domain, RangeDomain) and domain.with_edges:
-        one[0] = one[-1] = None
-    return [*one, *([None] * (domain.size - len(one)))]
+        numbers[0] = numbers[-1] = None
+    return [*numbers, *([None] * (domain.size - len(numbers)))]
 
 
 def _same(word: str, low: datetime, high: datetime) -> bool:
@@ -254,22 +254,20 @@ def _empty() -> Refusal:
 
 
 def _of_domain(column: SourceColumn) -> Span | None:
-    """Returns the moments that a domain has codes for; None where others have one, too, or are in texts that are not
-    ours.
-    """
+    """Returns the moments that a domain has codes for. None if others have codes too, or if a value is no moment."""
     domain = column.domain
     if isinstance(domain, RangeDomain):
         low, high = _moment(domain.edges[0]), _moment(domain.upper)
         return None if domain.with_edges or low is None or high is None else Span(low, high - _TICK)
     moments = [_moment(text) for text in domain.values]
-    known = [moment for moment in moments if moment is not None]
-    if domain.other is not None or not known or len(known) < len(moments):
+    parsed = [moment for moment in moments if moment is not None]
+    if domain.other is not None or not parsed or len(parsed) < len(moments):
         return None
-    return Span(min(known), max(known))
+    return Span(min(parsed), max(parsed))
 
 
 def _moment(text: str) -> datetime | None:
-    """Returns a moment as DuckDB and Python read it alike."""
+    """Parses a moment that DuckDB and Python read alike, None for other texts."""
     if not (_DAY.fullmatch(text) or _MOMENT.fullmatch(text)):
         return None
     try:
@@ -278,7 +276,7 @@ def _moment(text: str) -> datetime | None:
         return None
 
 
-# Conditions over the column: what is not listed may hold at any moment.
+# Conditions over the column. A condition that is not listed may hold at any moment.
 
 
 def _read(node: exp.Expr, of: Moment) -> Span:
@@ -292,7 +290,7 @@ def _read(node: exp.Expr, of: Moment) -> Span:
         low = _compared(exp.GTE, node.this, node.args["low"], of)
         return low.common(_compared(exp.LTE, node.this, node.args["high"], of))
     if isinstance(node, exp.In) and node.expressions:
-        return reduce(Span.both, [_compared(exp.EQ, node.this, one, of) for one in node.expressions])
+        return reduce(Span.both, [_compared(exp.EQ, node.this, value, of) for value in node.expressions])
     if isinstance(node, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         kind: type[exp.Expr] = type(node)
         left, right = node.left, node.right
@@ -308,11 +306,11 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 def _column_in(node: exp.Expr, of: Moment) -> bool:
-    return any(of.is_column(one) for one in node.find_all(exp.Column))
+    return any(of.is_column(column) for column in node.find_all(exp.Column))
 
 
 def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: Moment) -> Span:
-    """Returns the moments of the column at which it, or what it is truncated to, compares so with a literal."""
+    """Returns the moments at which the column, or its truncation, may meet a comparison with a literal."""
     left = left.unnest()
     moment = _literal(right)
     if isinstance(left, exp.Year) and of.is_column(left.this.unnest()):
@@ -334,13 +332,13 @@ def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: Moment)
 
 
 def _span(kind: type[exp.Expr], moment: datetime, word: str) -> Span:
-    """Returns the moments that compare so with a moment, or of which the first one of their period of a word does."""
+    """Returns the moments that meet a comparison. With a word, the first moment of their period has to meet it."""
     if kind is exp.LT and moment == _FIRST:
         return Span(_LAST, _FIRST)
     if kind is exp.LT:
         moment -= _TICK
     last = _last(moment, word)
-    first = datetime.combine(moment.date(), time())  # a DATE is compared with the day of a text that has a time, too
+    first = datetime.combine(moment.date(), time())  # a DATE is compared with the day alone, also of a text with a time
     if kind is exp.EQ:
         return Span(first, last)
     if kind is exp.GTE or (kind is exp.GT and not word):
@@ -351,7 +349,7 @@ def _span(kind: type[exp.Expr], moment: datetime, word: str) -> Span:
 
 
 def _last(moment: datetime, word: str) -> datetime:
-    """Returns the last moment of the period that a moment lies in; of no word, the moment itself."""
+    """Returns the last moment of the period that a moment lies in, or the moment itself if the word is empty."""
     if not word:
         return moment
     number = number_of(word, moment.date())
@@ -361,7 +359,7 @@ def _last(moment: datetime, word: str) -> datetime:
 
 
 def _literal(node: exp.Expr) -> datetime | None:
-    """Returns the moment that a literal says: a text, DATE or TIMESTAMP; None for anything else."""
+    """Parses the moment of a literal: a text, DATE or TIMESTAMP. None for other literals."""
     node, kind = node.unnest(), None
     if isinstance(node, exp.Cast):
         kind, node = node.args["to"].this, node.this

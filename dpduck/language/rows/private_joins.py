@@ -1,4 +1,4 @@
-"""A join of private rows with private rows of the same unit, proven by equal values of linked columns."""
+"""Joins of private rows with private rows of the same unit, proven by equal values of linked columns."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _KINDS = {
 
 
 def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> RowSource:
-    """Joins both sides into one source; refuses where nothing proves that they are of one unit."""
+    """Joins both sides into one source. Refuses a join that does not prove that both rows are of one unit."""
     kind = _kind(join)
     _require_one_unit(left, right, join, facts)
     conditions = _conditions(join, left, right)
-    pairs = [pair for one in conditions if (pair := equal_columns(one, left, right)) is not None]
+    pairs = [pair for condition in conditions if (pair := equal_columns(condition, left, right)) is not None]
     equal = tuple(pair for pair in pairs if comparable(*_types(pair)))
     if not _are_of_one_unit(equal, left, right):
         linked = [_types(pair) for pair in pairs if _is_linked(pair)]
@@ -40,29 +40,29 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
             what = f"units of the types {' and '.join(linked[0])} are not compared"
             accepted = "one type in both tables, not FLOAT or DOUBLE"
         raise refusal(join.args.get("on") or join, what, accepted)
-    kept, moved, on = _placed_filters(kind, left, right, join)
+    left_where, right_where, on = _placed_filters(kind, left, right, join)
     merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
     units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
     inside, period = replace(right, filters=()), left.first.policy.unit.period
     private = PrivateJoin(kind, inside, (*conditions, *on), equal)
     if period is not None:
         ours, theirs = (moments_of(side.always_there) for side in (left, right))
-        within = tuple(one for one in conditions if is_exactly(one, ours, theirs, period.word))
+        within = tuple(condition for condition in conditions if is_exactly(condition, ours, theirs, period.word))
         private = replace(private, period=_same_period(left, right), within=within)
-    found = replace(left, joins=(*left.joins, private), scope=scope, filters=(*kept, *moved), units=units)
-    require_few_copies(found, join.this)
-    return found
+    source = replace(left, joins=(*left.joins, private), scope=scope, filters=(*left_where, *right_where), units=units)
+    require_few_copies(source, join.this)
+    return source
 
 
 def _kind(join: exp.Join) -> str:
     side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
     if kind == "CROSS" or not (join.args.get("on") or join.args.get("using") or method):
         raise Refusal("a cross join is refused", accepted=ACCEPTED, position=position_of(join))
-    found = _KINDS.get((side, "" if kind == "OUTER" else kind))
-    if method or found is None:
+    name = _KINDS.get((side, "" if kind == "OUTER" else kind))
+    if method or name is None:
         words = " ".join(word for word in (method, side, kind) if word)
         raise Refusal(f"{words} JOIN is refused", accepted=ACCEPTED, position=position_of(join))
-    return found
+    return name
 
 
 def _require_one_unit(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> None:
@@ -79,19 +79,19 @@ def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.
         resolved = resolve(join.args["on"], whole)
         check_row_local(resolved)
         return tuple(resolved.flatten()) if isinstance(resolved, exp.And) else (resolved,)
-    found = []
+    equalities = []
     for item in using:
         column = exp.column(exp.to_identifier(item.name))
         copy_position(item, column)
-        found.append(exp.EQ(this=resolve(column, left.scope), expression=resolve(column, right.scope)))
-        check_row_local(found[-1])
-    return tuple(found)
+        equalities.append(exp.EQ(this=resolve(column, left.scope), expression=resolve(column, right.scope)))
+        check_row_local(equalities[-1])
+    return tuple(equalities)
 
 
 def _are_of_one_unit(equal: tuple[Pair, ...], left: RowSource, right: RowSource) -> bool:
     """Tells whether equal columns prove that both sides are of one unit."""
-    said = set(map(_named, equal))
-    return any(map(_is_linked, equal)) or any(set(map(_named, parts)) <= said for parts in _together(left, right))
+    pairs = set(map(_named, equal))
+    return any(map(_is_linked, equal)) or any(set(map(_named, parts)) <= pairs for parts in _together(left, right))
 
 
 def _same_period(left: RowSource, right: RowSource) -> SamePeriod | None:
@@ -101,15 +101,15 @@ def _same_period(left: RowSource, right: RowSource) -> SamePeriod | None:
 
 
 def _types(pair: Pair) -> tuple[str, str]:
-    (one, name), (other, partner) = pair
-    return one.type_of(name), other.type_of(partner)
+    (left, name), (right, partner) = pair
+    return left.type_of(name), right.type_of(partner)
 
 
 def _is_linked(pair: Pair) -> bool:
-    """Tells whether equal values of two columns tell one unit."""
-    (one, name), (other, partner) = pair
-    link = one.link(name)
-    return link is not None and link == other.link(partner)
+    """Tells whether equal values of two columns prove one unit."""
+    (left, name), (right, partner) = pair
+    link = left.link(name)
+    return link is not None and link == right.link(partner)
 
 
 def _named(pair: Pair) -> tuple[tuple[str, str], ...]:
@@ -117,37 +117,37 @@ def _named(pair: Pair) -> tuple[tuple[str, str], ...]:
 
 
 def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
-    """Returns what would say together that rows are of one unit, which several columns of a table hold."""
-    held = [(one, other) for one in left.relations for other in right.relations]
+    """Lists groups of pairs that prove one unit together, for tables that hold it in several columns."""
+    candidates = [(ours, theirs) for ours in left.relations for theirs in right.relations]
     return [
-        [((one, column.name), (other, column.name)) for column in one.person.parts]
-        for one, other in held
-        if isinstance(one.person, Together) and isinstance(other.person, Together)
-        if [(part.name, part.type_name) for part in one.person.parts]
-        == [(part.name, part.type_name) for part in other.person.parts]
-        if one.policy.unit.key == other.policy.unit.key
-        if all(comparable(part.type_name, part.type_name) for part in one.person.parts)
+        [((ours, column.name), (theirs, column.name)) for column in ours.person.parts]
+        for ours, theirs in candidates
+        if isinstance(ours.person, Together) and isinstance(theirs.person, Together)
+        if [(part.name, part.type_name) for part in ours.person.parts]
+        == [(part.name, part.type_name) for part in theirs.person.parts]
+        if ours.policy.unit.key == theirs.policy.unit.key
+        if all(comparable(part.type_name, part.type_name) for part in ours.person.parts)
     ]
 
 
 def _links_of(left: RowSource, right: RowSource) -> str:
-    """Returns the equalities that would prove it, as far as the tables have any in common."""
-    found = [
-        f"{_shown(left, one, column)} = {_shown(right, other, partner)}"
-        for one in left.relations
-        for other in right.relations
-        for column, link in one.links
-        for partner, other_link in other.links
+    """Writes the equalities that would prove one unit, as far as both sides have linked columns in common."""
+    equalities = [
+        f"{_shown(left, ours, column)} = {_shown(right, theirs, partner)}"
+        for ours in left.relations
+        for theirs in right.relations
+        for column, link in ours.links
+        for partner, other_link in theirs.links
         if link == other_link
     ]
     for parts in _together(left, right):
-        pairs = ((_shown(left, *one), _shown(right, *other)) for one, other in parts)
-        found.append(" AND ".join(f"{one} = {other}" for one, other in pairs))
-    return "ON " + (" or ".join(dict.fromkeys(found)) or "columns that hold the privacy unit or refer to it")
+        pairs = ((_shown(left, *ours), _shown(right, *theirs)) for ours, theirs in parts)
+        equalities.append(" AND ".join(f"{ours} = {theirs}" for ours, theirs in pairs))
+    return "ON " + (" or ".join(dict.fromkeys(equalities)) or "columns that hold the privacy unit or refer to it")
 
 
 def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
-    """Returns a column as the statement may name it, by the table's own name where it is not in scope."""
+    """Returns the name of a column in the statement, under the table's own name if it is not in scope."""
     for shown in source.scope.relations:
         for name, expression in shown.columns:
             base = isinstance(expression, exp.Column) and expression.table == relation.alias
@@ -159,10 +159,9 @@ def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
 def _placed_filters(
     kind: str, left: RowSource, right: RowSource, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Returns conditions of the left side and of the right side that stay conditions of the row, and those that go to
-    ON.
+    """Returns the conditions of the left and of the right side that stay on the row, and those that move to ON.
 
-    A side that is kept without a partner keeps its conditions outside; the other side's hold before the join.
+    A side with rows that stay without a partner keeps its conditions outside. All others hold before the join.
     """
     if kind == "JOIN":
         return left.filters, right.filters, ()
@@ -180,7 +179,7 @@ def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tupl
         return right.units
     if kind != "FULL JOIN":
         return left.units
-    both = [one + other for one in left.units for other in right.units]
+    both = [ours + theirs for ours in left.units for theirs in right.units]
     direct = tuple(
         choice
         for choice in both
@@ -193,7 +192,7 @@ def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tupl
 
 
 def _scope(kind: str, left: RowSource, right: RowSource, merged: frozenset[str]) -> Scope:
-    """Takes a column of USING from the side that keeps all its rows; from neither under FULL JOIN."""
+    """Builds a join's scope. A USING column comes from the side that keeps all rows, in a FULL JOIN from neither."""
     if kind in ("SEMI JOIN", "ANTI JOIN"):
         return left.scope
     ours, theirs = left.scope.relations, right.scope.relations

@@ -1,4 +1,4 @@
-"""One reading of private rows: a table under a policy, what its rows' unit is, and which equal values prove it."""
+"""Private relations: tables under a policy, the unit of their rows, and the equal values that prove one unit."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from dpduck.values.sqltypes import sql_type
 PRIVATE_ALIAS = "r0"
 """Alias of the first private relation of a statement."""
 CLOSE = 0.75
-"""The least similarity (difflib's ratio, from 0 to 1) of a table's name that may have been meant."""
+"""Least similarity (difflib's ratio, from 0 to 1) of a table's name that a refusal suggests."""
 
 KNOWN_TABLE = "a table with a policy, or a declared public one"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one reading of a statement needs: public facts, visible CTEs, and numbers for aliases."""
+    """Context of one reading of a statement: public facts, visible CTEs, and numbers for aliases."""
 
     facts: PublicFacts
     common: CommonTables
@@ -44,9 +44,9 @@ class Reading:
 class PrivateRelation:
     """Private rows in FROM: a table, or a subquery that the kernel has a node for.
 
-    node: the same as the kernel has it. sql: what stands before AS. policy: whose domains and clamps hold for these
-    columns; of a union, all that its tables' policies have in common. unit: the privacy unit of a row, by periods
-    with its period, or None for PRIVACY UNIT ROW.
+    node: the relation as a kernel node. sql: its SQL before AS. policy: the policy with domains and clamps for these
+    columns. For a union it merges its tables' policies. unit: the privacy unit of a row, with its period
+    if units are by period, or None for PRIVACY UNIT ROW.
     links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
     row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
     keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
@@ -65,17 +65,17 @@ class PrivateRelation:
 
     @property
     def alias(self) -> str:
-        """Returns its name in the row source."""
+        """Returns the alias of the relation in the row source."""
         return self.node.alias
 
     @property
     def nested(self) -> Union | Units | None:
-        """Returns the subquery that it is, None for a stored table."""
+        """Returns the node of a subquery, None for a stored table."""
         return None if isinstance(self.node, Stored) else self.node
 
     @property
     def number(self) -> Numbered | None:
-        """Returns the number of the period of a stored row, None where units are for all time."""
+        """Returns the number of the period of a stored row. None for a subquery, or if units are for all time."""
         period, moment = self.policy.unit.period, self.node.moment if isinstance(self.node, Stored) else None
         return None if period is None or moment is None else Numbered(moment, period.word)
 
@@ -86,7 +86,7 @@ class PrivateRelation:
 
     @property
     def unit_column(self) -> str | None:
-        """Returns the name of its one column that holds the unit, None where there is no such column."""
+        """Returns the name of the one column that holds the unit, None if there is no such column."""
         return self.person.name if isinstance(self.person, RowColumn) else None
 
     def link(self, column: str) -> str | None:
@@ -94,16 +94,16 @@ class PrivateRelation:
         return next((link for name, link in self.links if name == fold(column)), None)
 
     def type_of(self, column: str) -> str:
-        """Returns DuckDB's type of a column, "" where there is none."""
+        """Returns DuckDB's type of a column, "" for an unknown column."""
         return next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
 
     def is_key(self, column: str) -> bool:
-        """Tells whether DuckDB keeps the values of a stored table's column apart."""
+        """Tells whether DuckDB keeps the values of a stored table's column unique."""
         own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
         return self.nested is None and fold(column) in map(fold, own)
 
     def domain(self, column: str) -> Domain | None:
-        """Returns the public domain of a column; refused where the column's type is one that may not convert since."""
+        """Returns the public domain of a column. Refuses a column that has changed to a type that may not convert."""
         domain = self.policy.domain(column)
         now = self.type_of(column)
         if domain is not None and now != domain.type_name and not sql_type(now).converts:
@@ -115,20 +115,20 @@ class PrivateRelation:
 
 
 def table_name(node: exp.Table) -> TableName:
-    """Returns the table as written."""
+    """Returns the name of a table as written."""
     return TableName(tuple(part.name for part in node.parts))
 
 
 def meant(name: TableName, facts: PublicFacts) -> str:
-    """Returns the table that may have been meant by a name without a schema, of those that whoever asks may know."""
+    """Suggests a table for a name without a schema, among the names that the asking user may know. "" for none."""
     near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
-    found = next((one for one in facts.known_names() if near and fold(one) == near[0]), "")
-    unlike = fold(found) != fold(name.table)  # a table with a policy may have been dropped
-    return f"{found} (did you mean that?), or " if found and unlike and len(name.parts) == 1 else ""
+    match = next((table for table in facts.known_names() if near and fold(table) == near[0]), "")
+    unlike = fold(match) != fold(name.table)  # a table with a policy may have been dropped
+    return f"{match} (did you mean that?), or " if match and unlike and len(name.parts) == 1 else ""
 
 
 def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
-    """Returns a table with a policy."""
+    """Reads a table with a policy. Refuses other tables."""
     facts, name = reading.facts, table_name(node)
     resolved = facts.resolve(name)
     if resolved is None:
@@ -149,14 +149,14 @@ def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
 
 
 def _namesake(table: TableName, facts: PublicFacts) -> str:
-    """Says where the store knows the name of a table that has no policy: after its database file was renamed."""
+    """Returns a hint if the store knows the table's name elsewhere, as after a rename of its database file. Else ""."""
     if facts.is_view(table) or fold(table.table) not in map(fold, facts.known_names()):
         return ""
     return ": the store knows a table of this name in another database or schema, as where a file was renamed"
 
 
 def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:
-    """Returns a table under its policy; refused where a reference no longer leads to a unit."""
+    """Returns a table under its policy. Refuses a policy with a reference that no longer leads to a unit."""
     facts = reading.facts
     require_plain_names(*resolved.parts, policy.unit.column or "")
     columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
@@ -179,19 +179,19 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
 
 
 def unit_beside(alias: str, type_name: str, policy: Policy) -> Expression:
-    """Returns the unit that stands beside the rows of a subquery, by periods with the number of its period."""
+    """Returns the unit column beside the rows of a subquery, with the period's number if units are by period."""
     unit = RowColumn(alias, UNIT_COLUMN, type_name)
     return unit if policy.unit.period is None else InPeriod(unit, RowColumn(alias, PERIOD_COLUMN, NUMBER_TYPE))
 
 
 def numbers_rows(table: TableName, columns: Sequence[Column], facts: PublicFacts) -> bool:
-    """Tells whether rowid is the number of a row, and no column has that name or one of dpduck's own."""
+    """Tells whether rowid numbers the rows, and no column has that name or one of dpduck's own names."""
     hidden = any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
     return not hidden and facts.numbers_rows(table)
 
 
 def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Returns a unit's own column, a column that refers to a parent, and columns that are keys of this table."""
+    """Returns the links of a table: its unit column or its reference to a parent, and its keys of one column."""
     links = [(fold(column), f"{policy.table}.{column}") for column in own_keys if "." not in column]
     reference = policy.unit.reference
     if reference is not None:
@@ -202,7 +202,7 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
 
 
 def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression | None, list[PrivateTable]]:
-    """Returns the unit of a table's rows as the last policy that its references lead to says it, and the tables there.
+    """Follows references to the policy that holds the unit. Returns the unit of a row, and the tables on the way.
 
     The nearest table is first.
     """
@@ -212,8 +212,8 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
         reference = current.unit.reference
         table = TableName(reference.parent)
         require_plain_names(reference.column, *reference.parent, reference.parent_column)
-        found = facts.policy(table)
-        if found is None or found.unit.key != policy.unit.key or any(table == parent.table for parent in parents):
+        target = facts.policy(table)
+        if target is None or target.unit.key != policy.unit.key or any(table == parent.table for parent in parents):
             raise Refusal(
                 f"the policy of {table} no longer says whose rows these are",
                 accepted=f"the policy of {policy.table} declared anew, after that of {table}",
@@ -223,9 +223,9 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
         start = _column(own, current.table, reference.column, facts)
         if steps:
             steps[-1] = replace(steps[-1], reference=start)
-        own, first, current = f"{alias}_{len(steps) + 1}", first or start, found
+        own, first, current = f"{alias}_{len(steps) + 1}", first or start, target
         steps.append(Step(table.sql, _column(own, table, reference.parent_column, facts)))
-        parents.append(PrivateTable(table, found.revision, found.epoch, (reference.parent_column,), hidden=True))
+        parents.append(PrivateTable(table, target.revision, target.epoch, (reference.parent_column,), hidden=True))
     if parents and not current.unit.own_columns:
         raise Refusal(
             f"the policy of {current.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
@@ -235,7 +235,7 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
 
 
 def _held(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | Together | None:
-    """Returns the unit of a table that holds it in its own columns, or None where rows are units."""
+    """Returns the unit that a table holds in its own columns, None if rows are units."""
     if policy.unit.column:
         require_plain_unit(policy.table, policy.unit.column, facts)
         return _column(alias, policy.table, policy.unit.column, facts)
@@ -244,7 +244,7 @@ def _held(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | Togethe
 
 
 def _column(alias: str, table: TableName, name: str, facts: PublicFacts) -> RowColumn:
-    """Returns a column of a table with its type, "" where it is gone."""
+    """Returns a column of a table with its type, "" if the column is gone."""
     return RowColumn(alias, name, _type_of(table, name, facts))
 
 
@@ -253,7 +253,7 @@ def _type_of(table: TableName, name: str, facts: PublicFacts) -> str:
 
 
 def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
-    """Refuses a parent whose key DuckDB does not keep unique: a row of another unit could claim the same key."""
+    """Refuses a parent with a COLLATION or a key that may repeat: a row of another unit could claim the same key."""
     if (column,) not in facts.unique_keys(table):
         raise Refusal(
             f"{table}.{column} is not a key: rows of two units could share one value",
@@ -265,9 +265,9 @@ def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
 
 
 def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> None:
-    """Refuses units of types in which one unit has several values that are equal, or counts as several.
+    """Refuses a unit of a type in which different values are equal, or in which one unit may count as several.
 
-    So it does texts under a COLLATION: rows of several units would be bounded as if they were one's.
+    It refuses texts under a COLLATION as well: rows of several units would be bounded as the rows of one unit.
     """
     type_name = _type_of(table, column, facts)
     if type_name and not sql_type(type_name).is_unit:
@@ -282,7 +282,7 @@ def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> Non
 
 
 def _number(alias: str, table: TableName, policy: Policy, facts: PublicFacts) -> Numbered | None:
-    """Returns the number of a row's period. Refuses a table in which the column of PER, or the unit, became another."""
+    """Returns the number of a row's period. Refuses a table if the column of PER, or of the unit, no longer fits."""
     period = policy.unit.period
     if period is None:
         return None
@@ -300,8 +300,8 @@ def _number(alias: str, table: TableName, policy: Policy, facts: PublicFacts) ->
 
 
 def required_together(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[Column, ...]:
-    """Returns columns that hold a unit together; refused where texts of their values do not tell these apart."""
-    stored, found = {fold(item.name): item for item in facts.columns(table)}, list[Column]()
+    """Returns the columns that hold a unit together. Refuses a column if texts do not tell its values apart."""
+    stored, columns = {fold(item.name): item for item in facts.columns(table)}, list[Column]()
     for name in names:
         column = stored.get(fold(name))
         if column is None or not sql_type(column.type_name).has_one_form:
@@ -312,14 +312,14 @@ def required_together(table: TableName, names: Sequence[str], facts: PublicFacts
                 "survey) MAX ROWS 4",
             )
         require_plain_unit(table, name, facts)
-        found.append(column)
-    return tuple(found)
+        columns.append(column)
+    return tuple(columns)
 
 
 def require_plain_reference(
     table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
 ) -> None:
-    """Refuses a reference that could equal two keys, or fail to be compared with them: a row would have two units."""
+    """Refuses a reference that could equal two keys or fail to compare with them: a row would have two units."""
     types = [_type_of(holder, name, facts) for holder, name in ((table, column), (parent, parent_column))]
     if not all(types) or not comparable(*types) or facts.has_collations(table):
         raise Refusal(
@@ -329,6 +329,6 @@ def require_plain_reference(
 
 
 def comparable(first: str, second: str) -> bool:
-    """Tells whether values of two types are compared without a cast that could fail, and equality is that of keys."""
-    one, other = sql_type(first), sql_type(second)
-    return (one == other and one.is_key) or (one.is_integer and other.is_integer)
+    """Tells whether values of two types compare by the equality of keys, and without a cast that could fail."""
+    left, right = sql_type(first), sql_type(second)
+    return (left == right and left.is_key) or (left.is_integer and right.is_integer)

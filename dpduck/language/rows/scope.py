@@ -1,4 +1,4 @@
-"""Which names a query may use, and what each of them is over the row source's own columns."""
+"""Names that a query may use, with the expression of each name over the row source's own columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SUBSTITUTED = 20_000
 class Relation:
     """A relation in FROM: its alias and its columns as expressions over base columns (r0."x", p1."y").
 
-    merged: folded names that a join USING has merged into a column of an earlier relation.
+    merged: folded names that a join USING has merged into a column of another relation.
     """
 
     alias: str
@@ -27,7 +27,7 @@ class Relation:
     merged: frozenset[str] = frozenset()
 
     def find(self, name: str) -> list[exp.Expr]:
-        """Returns the columns of this name, by DuckDB's case-insensitive names."""
+        """Returns the columns of this name. Names are compared without case, as in DuckDB."""
         return [expression for column, expression in self.columns if fold(column) == fold(name)]
 
     def renamed(self, names: Sequence[str], place: exp.Expr) -> Relation:
@@ -43,18 +43,18 @@ class Relation:
 
 @dataclass(frozen=True)
 class Scope:
-    """The relations that are visible at one place of the statement."""
+    """Relations that are visible at one place of the statement."""
 
     relations: tuple[Relation, ...]
 
     def columns(self, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
-        """Yields every column of every relation, or of one, as * lists them."""
+        """Yields the columns of every relation, or of one table, as * lists them."""
         for relation in self.relations:
             if not table or fold(relation.alias) == fold(table):
                 yield from (pair for pair in relation.columns if table or fold(pair[0]) not in relation.merged)
 
     def find(self, column: exp.Column) -> list[exp.Expr]:
-        """Finds the expressions that a column reference may stand for: one, unless it is unknown or ambiguous."""
+        """Returns the expressions that a column reference may stand for: one, unless it is unknown or ambiguous."""
         table, name = fold(column.table), fold(column.name)
         relations = [
             relation
@@ -69,23 +69,23 @@ class Scope:
         return names[0] if names else column.name
 
     def lookup(self, column: exp.Column) -> exp.Expr:
-        """Resolves a column reference; refuses one that is unknown or ambiguous."""
+        """Resolves a column reference. Refuses an unknown or ambiguous reference."""
         if column.args.get("db") or column.args.get("catalog"):
             raise self._refuse(column, "a column is named with at most its table")
         if column.table and not any(fold(relation.alias) == fold(column.table) for relation in self.relations):
             raise self._refuse(column, f"there is no table {column.table!r} in FROM")
-        found = self.find(column)
-        if not found and fold(column.name) == "rowid":
+        matches = self.find(column)
+        if not matches and fold(column.name) == "rowid":
             raise self._refuse(column, "rowid depends on other rows")
-        if not found:
+        if not matches:
             names = [name for name, _ in self.columns()]
             accepted = nearest(column.name, names) or "a column of FROM"
             if not column.table and isinstance(column.parent, (exp.EQ, exp.NEQ, exp.In)):
                 accepted += f"; or the text {quote_text(column.name[:60])} in single quotes"
             raise Refusal(f"there is no column {column.name!r}", accepted=accepted, position=position_of(column))
-        if len(found) > 1:
+        if len(matches) > 1:
             raise self._refuse(column, f"the column {column.name!r} is in more than one place")
-        return found[0]
+        return matches[0]
 
     def _refuse(self, column: exp.Column, what: str) -> Refusal:
         names = [name for name, _ in self.columns()]
@@ -95,16 +95,16 @@ class Scope:
 
 def resolve(expression: exp.Expr, scope: Scope) -> exp.Expr:
     """Returns a copy of the expression over base columns alone."""
-    # transform() visits what it has just put in, so columns are replaced from a list taken beforehand
+    # transform() visits its own replacements, so columns are replaced from a list made beforehand
     refuse_subqueries(expression)
     root = exp.Paren(this=expression.copy())
     size = 0
     for column in list(root.find_all(exp.Column)):
-        found = _replacement(column, scope)
-        size += 0 if isinstance(found, exp.Column) else sum(1 for _ in found.walk())
+        replacement = _replacement(column, scope)
+        size += 0 if isinstance(replacement, exp.Column) else sum(1 for _ in replacement.walk())
         if size > MAX_SUBSTITUTED:
             raise refusal(column, "the columns of the subqueries make this too long", "fewer levels of expressions")
-        column.replace(found)
+        column.replace(replacement)
     resolved = root.this
     if not isinstance(resolved, exp.Expr):
         raise Refusal("the expression is empty", accepted="an expression over columns")
@@ -112,11 +112,11 @@ def resolve(expression: exp.Expr, scope: Scope) -> exp.Expr:
 
 
 def _replacement(column: exp.Column, scope: Scope) -> exp.Expr:
-    found = scope.lookup(column).copy()
-    if not isinstance(found, exp.Column):
-        return exp.Paren(this=found)
-    copy_position(column, found)
-    return found
+    expression = scope.lookup(column).copy()
+    if not isinstance(expression, exp.Column):
+        return exp.Paren(this=expression)
+    copy_position(column, expression)
+    return expression
 
 
 def base_column(alias: str, name: str) -> exp.Column:

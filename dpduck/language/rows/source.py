@@ -1,4 +1,4 @@
-"""FROM and WHERE flattened: private tables of one privacy unit, joins with public ones, and conditions of the rows."""
+"""Reader of FROM and WHERE: private tables of one unit, joins with public tables, and conditions of the rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REFUSED_PARTS = {
 
 
 def read_row_source(select: exp.Select, facts: PublicFacts, common: CommonTables) -> RowSource:
-    """Returns the row source of a SELECT over private rows, its own CTEs included."""
+    """Reads the row source of a SELECT over private rows, with its own CTEs."""
     return _read_select(select, Reading(facts, common))
 
 
@@ -53,7 +53,7 @@ def _read_select(select: exp.Select, reading: Reading) -> RowSource:
     private = [not _reads_public_alone(node, reading.facts, reading.common) for node in nodes]
     if not any(private):
         raise _nothing_private(nodes[0])
-    start = private.index(True)  # 1 where FROM names a public table first: its join is then turned round
+    start = private.index(True)  # 1 if FROM names a public table first: the join is then turned round
     source = _read_relation(nodes[start], reading)
     for number, join in enumerate(joins, start=1):
         turned = number == start
@@ -66,7 +66,7 @@ def _read_select(select: exp.Select, reading: Reading) -> RowSource:
 
 
 def _common(node: exp.Expr, common: CommonTables) -> str | None:
-    """Returns the name, in lower case, of the CTE that a table in FROM stands for; None where it is no CTE."""
+    """Returns the folded name of the CTE that a table in FROM stands for, None for other relations."""
     if not isinstance(node, exp.Table) or len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return None
     name = fold(node.name)
@@ -74,7 +74,7 @@ def _common(node: exp.Expr, common: CommonTables) -> str | None:
 
 
 def _reads_public_alone(node: exp.Expr, facts: PublicFacts, common: CommonTables) -> bool:
-    """Tells whether a relation reads declared public tables only; unknown names fail closed later."""
+    """Tells whether a relation reads only declared public tables. Unknown names fail closed later."""
     name = _common(node, common)
     if name is not None:
         return not common[name].recursive and _reads_public_alone(common[name].query, facts, common[name].visible)
@@ -117,13 +117,13 @@ def _read_relation(node: exp.Expr, reading: Reading) -> RowSource:
 
 
 def _aliased(source: RowSource, alias: str, names: tuple[str, ...], place: exp.Expr) -> RowSource:
-    """Returns the source as one relation of this name, its first columns renamed."""
+    """Returns the source as one relation under this alias, with `names` for its first columns."""
     relation = Relation(alias, tuple(source.scope.columns())).renamed(names, place)
     return replace(source, scope=Scope((relation,)))
 
 
 def _read_subquery(query: exp.Expr, reading: Reading) -> RowSource:
-    """Returns a SELECT that filters and projects private rows, or a UNION ALL of such, as a nameless relation."""
+    """Reads a SELECT over private rows, or a UNION ALL of such SELECTs, as a relation without a name."""
     if isinstance(query, exp.SetOperation):
         return read_union(query, reading, _read_subquery)
     if isinstance(query, exp.Subquery):
@@ -169,29 +169,29 @@ def _project(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...
 
 
 def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: bool, reading: Reading) -> RowSource:
-    """Joins a public table. turned: the statement names it first, so that left and right change places."""
+    """Joins a public table. turned: whether the statement names it first, so that left and right change places."""
     table = read_public_table(other, reading.common, reading.facts)
     if any(reading.facts.has_collations(name) for name in (*source.tables, table.table)):
         raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
     scope, joined = read_join(join, table, source.scope, next(reading.public), turned, reading.facts)
-    found = replace(source, joins=(*source.joins, joined), scope=scope)
-    require_few_copies(found, join.this if isinstance(join.this, exp.Expr) else join)
-    return found
+    result = replace(source, joins=(*source.joins, joined), scope=scope)
+    require_few_copies(result, join.this if isinstance(join.this, exp.Expr) else join)
+    return result
 
 
 def _add_where(source: RowSource, select: exp.Select, reading: Reading) -> RowSource:
-    """Returns the conditions of WHERE; those that look into public tables are joins."""
+    """Adds the conditions of WHERE to a source. Conditions that look into public tables become joins."""
     where = select.args.get("where")
     if where is None:
         return source
     written = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
     plain = []
-    for number, one in enumerate(written, start=1):
-        join = as_join(one, number)
+    for number, conjunct in enumerate(written, start=1):
+        join = as_join(conjunct, number)
         if join is not None and _reads_public_alone(join.this, reading.facts, reading.common):
             source = _join_public(source, join, join.this, False, reading)
         else:
-            plain.append(one)
+            plain.append(conjunct)
     if not plain:
         return source
     condition = resolve(where.this if len(plain) == len(written) else exp.and_(*plain), source.scope)

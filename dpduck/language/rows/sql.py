@@ -1,4 +1,4 @@
-"""SQL of a row source: FROM with its joins, the privacy unit of a row, and what tells a unit's rows apart."""
+"""SQL of a row source: FROM with its joins, a row's privacy unit, and the columns that tell a unit's rows apart."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MAX_ROW_BOUND = 10**9
 
 
 def base(alias: str, name: str) -> str:
-    """Returns a column of the row source."""
+    """Writes the SQL of a column of the row source."""
     return f"{quote_identifier(alias)}.{quote_identifier(name)}"
 
 
 def stored_sql(node: exp.Expr) -> str:
-    """Returns a column of the row source, or a text, exactly: what the database reads itself."""
+    """Writes a column of the row source, or a text literal: SQL that the database reads itself."""
     if isinstance(node, exp.Column):
         return base(node.table, node.name)
     if not isinstance(node, exp.Literal) or not node.is_string:
@@ -45,9 +45,9 @@ def stored_sql(node: exp.Expr) -> str:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A row source as the kernel has it, and as SQL for digests and for DuckDB's binder.
+    """Row source as a kernel node, and as SQL for digests and for DuckDB's binder.
 
-    from_sql: what follows FROM, the hidden joins that find the unit included. filters: the conditions of its rows.
+    from_sql: SQL after FROM, with the hidden joins that find the unit. filters: the conditions of its rows.
     """
 
     source: Source
@@ -56,24 +56,24 @@ class Compiled:
 
     @property
     def where(self) -> list[str]:
-        """Returns the conditions of its rows, to be joined with others."""
+        """Returns the conditions of the rows in brackets, to be combined with other conditions."""
         return [f"({condition})" for condition in self.filters]
 
 
 def compile_rows(source: RowSource) -> Compiled:
-    """Returns a row source with its conditions."""
-    sql, found = _tree(source)
+    """Compiles a row source with its conditions."""
+    sql, node = _tree(source)
     filters = tuple(sorted({safe_sql(condition, source.types) for condition in source.filters}))
     conditions = tuple(condition_of(text, source.columns) for text in filters)
-    return Compiled(replace(found, filters=conditions), " ".join((sql, *_chain_sql(source.unit))), filters)
+    return Compiled(replace(node, filters=conditions), " ".join((sql, *_chain_sql(source.unit))), filters)
 
 
 def _tree(source: RowSource) -> tuple[str, Source]:
     parts, joins = [_named(source.first)], list[Join]()
     for number, join in enumerate(source.joins):
-        text, found = _public(join, source.columns) if isinstance(join, PublicJoin) else _private(source, number, join)
+        text, node = _public(join, source.columns) if isinstance(join, PublicJoin) else _private(source, number, join)
         parts.append(text)
-        joins.append(found)
+        joins.append(node)
     return " ".join(parts), Source(source.first.node, tuple(joins))
 
 
@@ -82,36 +82,36 @@ def _public(join: PublicJoin, columns: Mapping[str, RowColumn]) -> tuple[str, Jo
     pairs = [_pair(private, key, columns) for (private, _), key in zip(join.pairs, keys, strict=True)]
     on = " AND ".join(text for text, _ in pairs)
     copies = 0 if join.kind in (SEMI, ANTI) else join.multiplicity
-    found = Join(join.kind, Source(join.stored), tuple(pair for _, pair in pairs), copies, keys)
-    return f"{join.kind} {join.stored.sql} AS {quote_identifier(join.alias)} ON {on}", found
+    node = Join(join.kind, Source(join.stored), tuple(pair for _, pair in pairs), copies, keys)
+    return f"{join.kind} {join.stored.sql} AS {quote_identifier(join.alias)} ON {on}", node
 
 
 def _pair(private: exp.Expr, key: RowColumn, columns: Mapping[str, RowColumn]) -> tuple[str, Expression]:
-    """Returns an equality of a public column with a stored one as such, or with what an expression is cast to.
+    """Returns the equality of a public column with a private column, or with an expression cast to its type.
 
-    No private value makes it raise: TRY is outermost, as casts raise under TRY_CAST too.
+    No private value makes it raise: TRY is outermost, since casts raise under TRY_CAST too.
     """
     text = sql_of(private)
-    known = columns.get(stored_sql(private)) if isinstance(private, exp.Column) else None
-    same = known is not None and known.type_name == key.type_name
+    column = columns.get(stored_sql(private)) if isinstance(private, exp.Column) else None
+    same = column is not None and column.type_name == key.type_name
     sql = f"{text if same else f'try(try_cast({text} AS {key.type_name}))'} = {key.quoted}"
-    if known is not None and (same or comparable(known.type_name, key.type_name)):
-        return sql, condition_of(f"{known.quoted} = {key.quoted}", columns)
-    return sql, Lookup(program_of(text, columns) if known is None else known, key)
+    if column is not None and (same or comparable(column.type_name, key.type_name)):
+        return sql, condition_of(f"{column.quoted} = {key.quoted}", columns)
+    return sql, Lookup(program_of(text, columns) if column is None else column, key)
 
 
 def _private(source: RowSource, number: int, join: PrivateJoin) -> tuple[str, Join]:
     inner, right = _tree(join.source)
     texts = [_condition_sql(condition, source.types) for condition in join.conditions]
     sql = f"{join.kind} {f'({inner})' if join.source.joins else inner} ON {' AND '.join(texts)}"
-    said = (text for text, one in zip(texts, join.conditions, strict=True) if one not in join.within)
-    on = [*(condition_of(text, source.columns) for text in said), *([] if join.period is None else [join.period])]
+    remaining = (text for text, item in zip(texts, join.conditions, strict=True) if item not in join.within)
+    on = [*(condition_of(text, source.columns) for text in remaining), *([] if join.period is None else [join.period])]
     nested, several = join.source.first.nested, bool(join.source.joined)
     one_row = isinstance(nested, Units) and not nested.windowed
     if not source.multiplies(number) or (one_row and not several):
         return sql, Join(join.kind, right, tuple(on))
     cut = source.first if several else join.source.first
-    by = (base(one.alias, name) for pair in join.equal for one, name in pair if one.alias == cut.alias)
+    by = (base(item.alias, name) for pair in join.equal for item, name in pair if item.alias == cut.alias)
     keys = tuple(source.columns[name] for name in dict.fromkeys(by))
     content = tuple(source.columns[base(cut.alias, column.name)] for column in cut.columns)
     return sql, Join(join.kind, right, tuple(on), source.rows_for_a_key, keys, content, several)
@@ -122,12 +122,12 @@ def _named(relation: PrivateRelation) -> str:
 
 
 def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
-    """Returns a condition of ON: plain where it compares keys, so that DuckDB can hash them, and unable to raise."""
+    """Writes a condition of ON that cannot raise. An equality of keys stays plain, so that DuckDB can hash keys."""
     return " = ".join(compared_keys(condition, types)) or safe_sql(condition, types)
 
 
 def compared_keys(condition: exp.Expr, types: Mapping[str, str]) -> list[str]:
-    """Returns both columns of an equality of columns that are compared as keys. Another condition gives none."""
+    """Returns both columns of an equality that compares columns as keys, an empty list for other conditions."""
     node = condition.unnest()
     sides = [side.unnest() for side in (node.left, node.right)] if isinstance(node, exp.EQ) else []
     columns = [stored_sql(side) for side in sides if isinstance(side, exp.Column)]
@@ -135,12 +135,12 @@ def compared_keys(condition: exp.Expr, types: Mapping[str, str]) -> list[str]:
 
 
 def with_units_sql(relation: PrivateRelation) -> str:
-    """Returns a relation with the unit of each of its rows, which is NULL where there is no parent."""
+    """Writes a relation with the unit of each of its rows. The unit is NULL for a row without a parent."""
     return " ".join([_named(relation), *(f"LEFT {part}" for part in _chain_sql(relation.unit))])
 
 
 def _chain_sql(unit: Expression | None) -> list[str]:
-    """Returns the joins along the references of a unit. Rows without a parent belong to nobody."""
+    """Lists the joins along the references of a unit. Rows without a parent belong to nobody."""
     person, parts = person_of(unit), list[str]()
     if isinstance(person, Referenced):
         reference = person.reference
@@ -152,23 +152,23 @@ def _chain_sql(unit: Expression | None) -> list[str]:
 
 
 def _content(source: RowSource) -> list[str]:
-    """Returns columns that tell the rows of a unit apart; every one of them is the row's own content.
+    """Lists the columns that tell the rows of a unit apart. Each of the columns is the row's own content.
 
-    A public row that is the only one for its key adds nothing; nor does what a SEMI or ANTI JOIN only looks at.
+    A public row that is the only one for its key adds nothing. The table of a SEMI or ANTI JOIN adds nothing either.
     """
-    found = [base(source.first.alias, column) for column in source.first.row_key]
+    columns = [base(source.first.alias, column) for column in source.first.row_key]
     for join in source.joins:
         if join.kind in (SEMI, ANTI):
             continue
         if isinstance(join, PrivateJoin):
-            found += _content(join.source)
+            columns += _content(join.source)
         elif join.multiplicity > 1:
-            found += [base(join.alias, column.name) for column in join.columns]
-    return found
+            columns += [base(join.alias, column.name) for column in join.columns]
+    return columns
 
 
 def places_sql(source: RowSource) -> list[str]:
-    """Returns every relation by itself, under its alias."""
+    """Lists every relation by itself, under its alias."""
     named = [_named(relation) for relation in source.relations]
     return named + [f"{join.stored.sql} AS {quote_identifier(join.alias)}" for join in source.public_joins]
 
@@ -181,18 +181,18 @@ def bound_type(node: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
 
 
 def written_conditions(source: RowSource) -> list[exp.Expr]:
-    """Lists all that the statement lets run over rows while they are joined, filtered and counted for each unit."""
-    found = [*source.filters, *source.counted]
+    """Lists the statement's expressions that run over rows in joins, in filters and in counts for each unit."""
+    expressions = [*source.filters, *source.counted]
     for join in source.joins:
         if isinstance(join, PublicJoin):
-            found += [private for private, _ in join.pairs]
+            expressions += [private for private, _ in join.pairs]
         else:
-            found += [*join.conditions, *written_conditions(join.source)]
-    return found
+            expressions += [*join.conditions, *written_conditions(join.source)]
+    return expressions
 
 
 def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Rows:
-    """Describes the rows of a request, with at most `max_rows` of each unit."""
+    """Builds the Rows of a request, with at most `max_rows` rows of each unit."""
     policy, compiled = source.policy, compile_rows(source)
     unit_bound = max_rows if policy.unit.column is not None else source.copies
     if source.found > MOST_FOUND or source.leaves > MOST_BRANCHES:
@@ -203,9 +203,9 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
         raise refusal(
             place, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
         )
-    for one in (source, *source.all_branches):
-        if one.joins or isinstance(one.first.person, Referenced) or one.first.nested is not None:
-            require_free_names((column.name for column in one.columns.values()), place)
+    for branch in (source, *source.all_branches):
+        if branch.joins or isinstance(branch.first.person, Referenced) or branch.first.nested is not None:
+            require_free_names((column.name for column in branch.columns.values()), place)
     tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
     public = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
     return Rows(

@@ -1,7 +1,7 @@
-"""IN (SELECT ..), EXISTS and NOT EXISTS as conditions of WHERE, read as the SEMI and ANTI JOINs that say the same.
+"""Conditions IN (SELECT ..), EXISTS and NOT EXISTS of WHERE, read as the SEMI and ANTI JOINs that say the same.
 
-IN is TRUE exactly for the rows that a SEMI JOIN keeps, whatever is NULL, and WHERE keeps no others. NOT IN is none of
-the joins: one NULL among the values makes it TRUE for no row.
+IN is TRUE exactly for the rows that a SEMI JOIN keeps, also with NULLs, and WHERE keeps no other rows. NOT IN is
+neither join: one NULL among the values makes it TRUE for no row.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _SELECTED = {"expressions", "from_", "where"}
 
 
 def as_join(condition: exp.Expr, number: int) -> exp.Join | None:
-    """Returns the join with what a condition looks into; None for another condition. number: its place in WHERE."""
-    found = condition.unnest()
-    if isinstance(found, exp.In):
-        return _membership(found, f"dpduck_in_{number}")
-    negated = isinstance(found, exp.Not)
-    inside = found.this.unnest() if negated else found
+    """Rewrites a condition as a join with the table inside it. Returns None for others. number: its place in WHERE."""
+    node = condition.unnest()
+    if isinstance(node, exp.In):
+        return _membership(node, f"dpduck_in_{number}")
+    negated = isinstance(node, exp.Not)
+    inside = node.this.unnest() if negated else node
     return _existence(inside, "ANTI" if negated else "SEMI") if isinstance(inside, exp.Exists) else None
 
 
 def _membership(condition: exp.In, alias: str) -> exp.Join | None:
-    """value IN (SELECT column FROM ..)"""
+    """Rewrites value IN (SELECT column FROM ..) as a SEMI JOIN."""
     query = condition.args.get("query")
     select = query.this if isinstance(query, exp.Subquery) else None
     if not isinstance(select, exp.Select) or len(select.expressions) != 1 or isinstance(condition.this, exp.Tuple):
@@ -47,7 +47,7 @@ def _membership(condition: exp.In, alias: str) -> exp.Join | None:
 
 
 def _existence(condition: exp.Exists, kind: str) -> exp.Join | None:
-    """EXISTS (SELECT .. FROM table WHERE conditions)"""
+    """Rewrites EXISTS (SELECT .. FROM table WHERE conditions) as a join of this kind."""
     select = condition.this.unnest()
     if not isinstance(select, exp.Select) or {key for key, value in select.args.items() if value} != _SELECTED:
         return None
@@ -58,7 +58,7 @@ def _existence(condition: exp.Exists, kind: str) -> exp.Join | None:
 
 
 def _placed(join: exp.Join, condition: exp.Expr) -> exp.Join:
-    """Returns the join where the condition was written, for refusals that point at it."""
+    """Gives a join the position of its condition, for refusals that point at it."""
     for node in (join, join.this, join.args["on"]):
         copy_position(condition, node)
     return join
@@ -69,7 +69,7 @@ def _placed(join: exp.Join, condition: exp.Expr) -> exp.Join:
 
 @dataclass(frozen=True)
 class CommonTable:
-    """query: what the CTE selects. columns: names that replace its own. visible: CTEs that it may read itself."""
+    """A CTE. query: its query. columns: names that replace its own. visible: the CTEs that it may read itself."""
 
     query: exp.Expr
     columns: tuple[str, ...]
@@ -81,7 +81,7 @@ CommonTables = Mapping[str, CommonTable]
 
 
 def tables_of(with_: exp.Expr | None, outside: CommonTables, before: exp.Expr | None = None) -> CommonTables:
-    """Returns CTEs by folded name, with those outside; only those before a CTE of the same WITH if it is given."""
+    """Returns the CTEs of a WITH, and those outside, by folded name. before: the CTE to stop at, None for no stop."""
     if with_ is None:
         return outside
     visible = dict(outside)
@@ -96,7 +96,7 @@ def tables_of(with_: exp.Expr | None, outside: CommonTables, before: exp.Expr | 
 
 
 def tables_around(select: exp.Expr) -> CommonTables:
-    """Returns the CTEs of the queries around a SELECT that DuckDB would let it read."""
+    """Returns the CTEs of surrounding queries that DuckDB would let a SELECT read."""
     chain: list[exp.Expr] = [select]
     while chain[-1].parent is not None:
         chain.append(chain[-1].parent)
@@ -110,7 +110,7 @@ def tables_around(select: exp.Expr) -> CommonTables:
 
 
 def alias_columns(node: exp.Expr) -> tuple[str, ...]:
-    """Returns the names in AS t (a, b)."""
+    """Returns the column names in AS t (a, b)."""
     alias = node.args.get("alias")
     return tuple(column.name for column in alias.args.get("columns") or ()) if isinstance(alias, exp.TableAlias) else ()
 
@@ -130,7 +130,7 @@ class PublicTable:
 
 
 def read_public_table(node: exp.Expr, common: CommonTables, facts: PublicFacts) -> PublicTable:
-    """Returns a public table by its name, or SELECT [DISTINCT] of columns FROM one in a subquery or a CTE."""
+    """Reads a public table by its name, or by SELECT [DISTINCT] of columns FROM one in a subquery or a CTE."""
     if not isinstance(node, exp.Table):
         return _read_selection(node.this, node.alias, alias_columns(node), common, facts)
     if {key for key, value in node.args.items() if value} - {"this", "db", "catalog", "alias"} or alias_columns(node):
@@ -152,7 +152,7 @@ def read_public_table(node: exp.Expr, common: CommonTables, facts: PublicFacts) 
 def _read_selection(
     query: exp.Expr, shown: str, names: tuple[str, ...], common: CommonTables, facts: PublicFacts
 ) -> PublicTable:
-    """SELECT [DISTINCT] of plain columns FROM one public table."""
+    """Reads SELECT [DISTINCT] of plain columns FROM one public table."""
     given = {key for key, value in query.args.items() if value}
     distinct = query.args.get("distinct")
     from_ = query.args.get("from_")
@@ -180,7 +180,7 @@ def _read_selection(
 
 
 def _chosen(query: exp.Expr, inner: PublicTable) -> list[tuple[str, str]]:
-    """Returns names and columns of a select list of plain columns."""
+    """Returns the shown name and the own name of each column in a select list of plain columns."""
     chosen: list[tuple[str, str]] = []
     for item in query.expressions:
         column = item.unalias()
@@ -191,8 +191,8 @@ def _chosen(query: exp.Expr, inner: PublicTable) -> list[tuple[str, str]]:
         if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
             raise _refused_selection(item)
         relation = Relation(inner.shown, tuple((c.name, base_column("p", c.name)) for c in inner.columns))
-        found = resolve(column, Scope((relation,)))
-        chosen.append((item.alias_or_name or column.name, found.name))
+        base = resolve(column, Scope((relation,)))
+        chosen.append((item.alias_or_name or column.name, base.name))
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""The rows that a statement reads, as a frozen tree: private relations, their joins, and the conditions of a row."""
+"""Frozen tree of the rows that a statement reads: private relations, their joins, and the conditions of a row."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from dpduck.values.domain import Domain
 from dpduck.values.quoting import fold
 
 MOST_COPIES, MOST_COPIES_OF_MANY = 1000, 30
-"""Rows that joins with public tables may make of one, and where rows of a unit are joined with many of its rows: with
-two for a key, forty such joins made 2^40 of one person's."""
+"""Most rows that joins with public tables make of one row. The second bound is for rows that are joined with many rows
+of their unit: with two rows for a key, forty such joins made 2^40 rows of one person."""
 
 MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
-"""Rows for a key that one join may find of a unit, where it is by a key of neither side, and all such joins together:
-what is beyond is not read. With thirty such joins two rows of one person became 2^30. A served analyst could read from
-failures whether somebody's sixty visits met a condition."""
+"""Most rows of a unit that one join by a key of neither side finds for a key, and all such joins together. Further
+rows are not read. With thirty such joins two rows of one person became 2^30. A served analyst could read from failures
+whether somebody's sixty visits met a condition."""
 
 MOST_FOUND = 8 * MOST_OF_ALL
-"""What such joins may find inside of each other and in all tables of a UNION ALL, times the copies of public tables."""
+"""Most rows that such joins find, nested ones and all tables of a UNION ALL together, times the public copies."""
 
 MOST_BRANCHES = 64
-"""Tables of a UNION ALL, those inside of it included: by CTEs, each of the one before twice, they would be 2^k."""
+"""Most tables of a UNION ALL, nested ones included: k CTEs that each read the previous one twice would make 2^k."""
 
 MOST_NESTED = 10
-"""Subqueries by unit inside of each other. DuckDB plans ten of them in 0.2 s, sixteen in 3.7, twenty in minutes."""
+"""Deepest nesting of subqueries by unit. DuckDB plans ten levels in 0.2 s, sixteen in 3.7 s, twenty in minutes."""
 
 MOST_POWER = 11
-"""Tables whose rows of a unit may be joined each with each, so that each join finds two at least."""
+"""Most tables in joins of each row of a unit with each. With more, a join might find only one row for a key."""
 
 
 Pair = tuple[tuple[PrivateRelation, str], tuple[PrivateRelation, str]]
-"""A column of each side of a join, with the relation that it is of: the left one first."""
+"""A column of each side of a join, with its relation. The left side is first."""
 
 
 @dataclass(frozen=True)
 class PrivateJoin:
-    """A join of private rows with private rows of the same unit.
+    """Join of private rows with private rows of the same unit.
 
-    kind: INNER is JOIN; LEFT, RIGHT, FULL, SEMI or ANTI before it. source: what is joined; its own filters have been
-    moved, so it has none. conditions: all of ON; one of them at least proves that both sides are of one unit.
-    equal: stored columns that are compared as keys. period: where units are by periods, that both rows are of one.
-    within: conditions that say no more than that.
+    kind: JOIN for INNER, or LEFT, RIGHT, FULL, SEMI or ANTI JOIN. source: the joined rows, without filters: these have
+    been moved. conditions: all of ON. They prove that both sides are of one unit.
+    equal: stored columns that are compared as keys. period: if units are by period, the condition that both rows are of
+    one period. within: conditions that say no more than that.
     """
 
     kind: str
@@ -66,20 +66,20 @@ class PrivateJoin:
 
     @property
     def keyed(self) -> frozenset[str]:
-        """Returns the relations of which a key is compared with a column of the other side."""
-        return frozenset(one.alias for pair in self.equal for one, name in pair if one.is_key(name))
+        """Returns the relations with a key that is compared with a column of the other side."""
+        return frozenset(relation.alias for pair in self.equal for relation, name in pair if relation.is_key(name))
 
 
 @dataclass(frozen=True)
 class RowSource:
     """Private rows with their joins, scope and conditions (resolved, not yet made safe).
 
-    Of every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
-    its rows of this source and changes no other.
+    In every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
+    its rows of this source and changes no other row.
     units: choices of the unit of a row. The unit is the first column of a choice that is not NULL.
-    Rows that are units have no choices: None.
-    branches: the tables of a UNION ALL, where `first` is one, or the rows that `first` counts for each unit.
-    counted: what is counted of these rows for each unit, where they are such a branch.
+    Rows that are units have no choices: ().
+    branches: the tables of the UNION ALL in `first`, or the rows from which `first` makes features of each unit.
+    counted: the expressions that a feature evaluates over these rows, if they are such a branch.
     """
 
     first: PrivateRelation
@@ -92,32 +92,32 @@ class RowSource:
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row, by columns that hold it if there are any. Rows that are units give None.
+        """Returns the privacy unit of a row, by columns that hold it if there are any. None if rows are units.
 
-        By periods it has the period of the row.
+        A unit by period has the period of the row.
         """
-        direct = (one for one in self.units if not any(isinstance(person_of(unit), Referenced) for unit in one))
+        direct = (group for group in self.units if not any(isinstance(person_of(unit), Referenced) for unit in group))
         choice = next(direct, next(iter(self.units), ()))
         return first_of(choice) if choice else None
 
     @property
     def persons(self) -> list[Expression]:
-        """Lists what tells the unit of every row by itself, without its period."""
-        found = (person_of(choice[0]) for choice in self.units if len(choice) == 1)
-        return [one for one in found if one is not None]
+        """Lists the expressions that each give the unit of every row alone, without its period."""
+        candidates = (person_of(choice[0]) for choice in self.units if len(choice) == 1)
+        return [person for person in candidates if person is not None]
 
     @property
     def together(self) -> list[Together]:
         """Lists the columns that hold the unit of every row together."""
-        return [one for one in self.persons if isinstance(one, Together)]
+        return [person for person in self.persons if isinstance(person, Together)]
 
     @property
     def unit_columns(self) -> list[str]:
-        """Lists columns that a statement may name as its privacy_unit_column: those of the policies."""
+        """Lists the columns of policies that a statement may name as its privacy_unit_column."""
         unit = self.first.policy.unit
         own = unit.column if unit.reference is None else unit.reference.column
-        found = [name for branch in self.branches for name in branch.unit_columns] or ([own] if own else [])
-        return [*found, *(name for join in self.joined for name in join.source.unit_columns)]
+        names = [name for branch in self.branches for name in branch.unit_columns] or ([own] if own else [])
+        return [*names, *(name for join in self.joined for name in join.source.unit_columns)]
 
     @property
     def joined(self) -> list[PrivateJoin]:
@@ -126,24 +126,24 @@ class RowSource:
 
     @property
     def always_there(self) -> list[PrivateRelation]:
-        """Lists relations that have a row in each row: those that no outer join makes NULL."""
-        found = [self.first]
+        """Lists the relations that are present in every row: no outer join makes them NULL."""
+        relations = [self.first]
         for join in self.joined:
             if join.kind not in ("LEFT JOIN", SEMI, ANTI):
                 theirs = join.source.always_there
-                found = {"JOIN": [*found, *theirs], "RIGHT JOIN": theirs}.get(join.kind, [])
-        return found
+                relations = {"JOIN": [*relations, *theirs], "RIGHT JOIN": theirs}.get(join.kind, [])
+        return relations
 
     @property
     def table(self) -> TableName:
-        """Returns the first private table, under whose name the charge is booked."""
+        """Returns the first private table. The charge is booked under its name."""
         return self.first.table
 
     @property
     def policy(self) -> Policy:
-        """Returns the policy of the first relation, with the narrowest limits of a price of all that are joined."""
-        largest = [one for one in (relation.policy.max_epsilon for relation in self.relations) if one is not None]
-        smallest = [one for one in (relation.policy.min_epsilon for relation in self.relations) if one is not None]
+        """Returns the policy of the first relation, with the narrowest price limits of all joined relations."""
+        largest = [cost for cost in (relation.policy.max_epsilon for relation in self.relations) if cost is not None]
+        smallest = [cost for cost in (relation.policy.min_epsilon for relation in self.relations) if cost is not None]
         return replace(
             self.first.policy, max_epsilon=min(largest, default=None), min_epsilon=max(smallest, default=None)
         )
@@ -155,30 +155,30 @@ class RowSource:
 
     @property
     def public_joins(self) -> tuple[PublicJoin, ...]:
-        """Returns every join with a public table, those of joined sources included."""
-        found: list[PublicJoin] = []
+        """Returns every join with a public table, also in joined sources."""
+        joins: list[PublicJoin] = []
         for join in self.joins:
-            found += join.source.public_joins if isinstance(join, PrivateJoin) else (join,)
-        return tuple(found)
+            joins += join.source.public_joins if isinstance(join, PrivateJoin) else (join,)
+        return tuple(joins)
 
     @property
     def all_branches(self) -> tuple[RowSource, ...]:
-        """Returns the sources that subqueries with SQL of their own and joined relations were made of, theirs too."""
-        found: list[RowSource] = []
+        """Returns the branches of this source and of joined sources, with their own branches."""
+        branches: list[RowSource] = []
         for branch in self.branches:
-            found += (branch, *branch.all_branches)
+            branches += (branch, *branch.all_branches)
         for join in self.joined:
-            found += join.source.all_branches
-        return tuple(found)
+            branches += join.source.all_branches
+        return tuple(branches)
 
     @property
     def reads(self) -> tuple[PrivateTable, ...]:
         """Returns every private table that is read, once."""
-        found: dict[TableName, PrivateTable] = {}
+        tables: dict[TableName, PrivateTable] = {}
         for read in (read for relation in self.relations for read in relation.reads):
-            known = found.get(read.table)
-            found[read.table] = read if known is None else known.and_also(read)
-        return tuple(found.values())
+            earlier = tables.get(read.table)
+            tables[read.table] = read if earlier is None else earlier.and_also(read)
+        return tuple(tables.values())
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -187,7 +187,7 @@ class RowSource:
 
     @property
     def every_public_join(self) -> tuple[PublicJoin, ...]:
-        """Joins with public tables, those inside branches of a UNION ALL included."""
+        """Returns every join with a public table, also inside branches of a UNION ALL."""
         inside = (join for branch in self.all_branches for join in branch.public_joins)
         return (*self.public_joins, *inside)
 
@@ -198,15 +198,15 @@ class RowSource:
 
     @property
     def copies(self) -> int:
-        """Returns the most rows that joins with public tables make of one row, those inside of branches included."""
+        """Returns the most rows that joins with public tables make of one row, also inside branches."""
         inside = sum(branch.copies for branch in self.branches) or 1
         joined = (join.multiplicity if isinstance(join, PublicJoin) else join.source.copies for join in self.joins)
         return inside * prod(joined)
 
     @property
     def repeated(self) -> tuple[int, frozenset[str]]:
-        """Tells how the number of a unit's rows grows with that of its tables, as a power; relations each row of which
-        is there once at most. A join by a key of one side repeats no row of the other side.
+        """Returns the power to which joins raise the number of a unit's rows, and the relations that show each row once
+        at most. A join by a key of one side repeats no row of the other side.
         """
         inside = [branch.repeated[0] for branch in self.branches]
         power, once = max([1, *inside]), frozenset([self.first.alias])
@@ -225,17 +225,17 @@ class RowSource:
 
     @property
     def leaves(self) -> int:
-        """Returns tables that are read, of UNION ALL each as often as it is there."""
+        """Returns the number of tables that are read. A table of a UNION ALL counts at each of its places."""
         return (sum(branch.leaves for branch in self.branches) or 1) + sum(join.source.leaves for join in self.joined)
 
     @property
     def nested(self) -> int:
-        """Returns how many subqueries by unit are inside of each other at most."""
+        """Returns the depth of subqueries by unit inside each other."""
         own = max((branch.nested for branch in self.branches), default=0) + isinstance(self.first.nested, Units)
         return max(own, *(join.source.nested for join in self.joined), 0)
 
     def multiplies(self, number: int) -> bool:
-        """Tells whether that join of private rows is by a key of neither side, so that each row is joined with many."""
+        """Tells whether a join of private rows is by a key of neither side, so that a row may join many rows."""
         join = self.joins[number]
         if not isinstance(join, PrivateJoin) or join.kind in (SEMI, ANTI):
             return False
@@ -244,12 +244,12 @@ class RowSource:
 
     @property
     def rows_for_a_key(self) -> int:
-        """Returns the most rows that such a join finds: all of them together, those inside included, MOST_OF_ALL."""
+        """Returns the row limit for a key in a multiplying join. All such joins, also nested, share MOST_OF_ALL."""
         return self._found[0]
 
     @property
     def found(self) -> int:
-        """Returns the most rows that joins by a key of neither side make of one, those inside included."""
+        """Returns the most rows that joins by a key of neither side make of one row, also inside."""
         return self._found[1]
 
     @cached_property
@@ -261,20 +261,20 @@ class RowSource:
 
     @property
     def usual_rows(self) -> int:
-        """m where the statement does not say: the largest MAX ROWS of the relations."""
+        """Returns the default m of a statement: the largest MAX ROWS of the relations."""
         return max(self._row_bounds())
 
     @property
     def most_rows(self) -> int:
-        """Returns the largest m that may be asked for: a unit's rows within MAX ROWS, each joined with each."""
+        """Returns the largest m that a statement may ask for: a unit's rows within MAX ROWS, each joined with each."""
         return prod(self._row_bounds())
 
     def _row_bounds(self) -> list[int]:
-        """MAX ROWS of the relations whose rows are kept: those that SEMI and ANTI JOIN look at add none."""
-        found = [self.first.policy.unit.max_rows]
+        """Lists MAX ROWS of the relations that add rows. Tables behind SEMI and ANTI JOIN add none."""
+        bounds = [self.first.policy.unit.max_rows]
         for join in self.joined:
-            found += () if join.kind in (SEMI, ANTI) else join.source._row_bounds()
-        return found
+            bounds += () if join.kind in (SEMI, ANTI) else join.source._row_bounds()
+        return bounds
 
     def relation(self, alias: str) -> PrivateRelation | None:
         """Returns the private relation of an alias."""
@@ -285,7 +285,7 @@ class RowSource:
         return next(join for join in self.public_joins if join.alias == alias)
 
     def owner(self, node: exp.Expr) -> PrivateRelation | None:
-        """Returns the private relation of a column. A public column gives None, and so does anything else."""
+        """Returns the private relation of a column, None for a public column and for other expressions."""
         return self.relation(node.table) if isinstance(node, exp.Column) else None
 
     def domain(self, node: exp.Expr) -> Domain | None:
@@ -299,7 +299,7 @@ class RowSource:
         return None if relation is None else relation.policy.clamp(node.name)
 
     def link(self, node: exp.Expr) -> str | None:
-        """Returns the name under which equal values of a column tell one unit, or None where they do not."""
+        """Returns the name under which equal values of a column prove one unit, None if they do not."""
         relation = self.owner(node)
         return None if relation is None else relation.link(node.name)
 
@@ -308,8 +308,8 @@ class RowSource:
         """Returns the columns of every relation, public ones included, by their SQL."""
         named = [(relation.alias, relation.columns) for relation in self.relations]
         named += [(join.alias, join.columns) for join in self.public_joins]
-        found = (Column(alias, column.name, column.type_name) for alias, columns in named for column in columns)
-        return {column.quoted: column for column in found}
+        row_columns = (Column(alias, column.name, column.type_name) for alias, columns in named for column in columns)
+        return {column.quoted: column for column in row_columns}
 
     @cached_property
     def types(self) -> Mapping[str, str]:
@@ -318,15 +318,15 @@ class RowSource:
 
 
 def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pair | None:
-    """Returns the columns of two sides that a condition says are equal. Another condition gives None."""
+    """Returns the columns of two sides that a condition equates, None for other conditions."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ):
         return None
     sides = (node.left.unnest(), node.right.unnest())
-    for one, other in (sides, sides[::-1]):
-        ours, theirs = left.owner(one), right.owner(other)
+    for our_side, their_side in (sides, sides[::-1]):
+        ours, theirs = left.owner(our_side), right.owner(their_side)
         if ours is not None and theirs is not None:
-            return (ours, one.name), (theirs, other.name)
+            return (ours, our_side.name), (theirs, their_side.name)
     return None
 
 
@@ -345,7 +345,7 @@ def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], w
 
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
-    """Refuses joins that could make so many rows of one unit's few, or of one row, that it decides what fails."""
+    """Refuses joins that could multiply a unit's few rows, or one row, so much that they decide which query fails."""
     last = source.joins[-1]
     joined = isinstance(last, PrivateJoin) and last.source.joined and len(source.joined) > 1
     if joined and source.multiplies(len(source.joins) - 1):
@@ -377,25 +377,25 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
 
 
 def require_free_names(names: Iterable[str], place: exp.Expr) -> None:
-    """Refuses names of columns that dpduck adds beside those of a statement."""
+    """Refuses column names that are reserved for the columns that dpduck adds to a statement."""
     taken = next((name for name in names if is_reserved(name)), None)
     if taken is not None:
         raise refusal(place, f"{taken!r} is a name of dpduck's own", "another name for the column")
 
 
 def is_reserved(name: str) -> bool:
-    """Tells whether a name is dpduck's own. What a subquery makes of units is called dpduck_0, and so on."""
+    """Tells whether a name begins with dpduck_ and is not one that dpduck gives to a column (dpduck_0, ..)."""
     rest = fold(name).removeprefix("dpduck_")
-    made = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP)
-    return rest != fold(name) and not made
+    is_added = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP)
+    return rest != fold(name) and not is_added
 
 
 def of_relation(relation: PrivateRelation) -> RowSource:
-    """Returns a relation alone."""
+    """Returns the row source of one relation alone."""
     columns = tuple((column.name, base_column(relation.alias, column.name)) for column in relation.columns)
     return RowSource(relation, (), Scope((Relation("", columns),)), (), choices_of(relation))
 
 
 def choices_of(relation: PrivateRelation) -> tuple[tuple[Expression, ...], ...]:
-    """Returns the one choice of the unit of a relation's rows, or none where rows are units."""
+    """Returns the one choice of the unit for a relation's rows, () if rows are units."""
     return () if relation.unit is None else ((relation.unit,),)

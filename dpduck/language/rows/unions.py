@@ -25,14 +25,14 @@ from dpduck.values.privacy import PrivacyUnit
 from dpduck.values.quoting import fold, quote_identifier
 
 LONGEST_TEXTS = 512
-"""Bytes of the constant texts of one SELECT of a UNION ALL."""
+"""Most bytes of all constant texts in one SELECT of a UNION ALL."""
 
 _ACCEPTED = "UNION ALL of SELECTs over tables with one privacy unit"
 ReadBranch = Callable[[exp.Expr, Reading], RowSource]
 
 
 def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranch) -> RowSource:
-    """Returns the source of a UNION ALL; the rows of a unit in it are its rows in all branches."""
+    """Reads the source of a UNION ALL. The rows of a unit in it are the unit's rows in all branches."""
     nodes = _branches(query)
     branches = [read_branch(node, Reading(reading.facts, reading.common)) for node in nodes]
     require_one_unit(branches, nodes, "UNION ALL of it", "policies with PRIVACY UNIT column")
@@ -42,11 +42,11 @@ def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranc
     most = sum(branch.usual_rows for branch in branches)
     unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, most, period=_period(shown, columns))
     reads = tuple(dict.fromkeys(read for branch in branches for read in branch.reads))
-    policy, made = _policy(shown, columns, unit), [_branch(branch, columns) for branch in branches]
+    policy, pairs = _policy(shown, columns, unit), [_branch(branch, columns) for branch in branches]
     relation = PrivateRelation(
-        Union(tuple(branch for branch, _ in made), alias),
+        Union(tuple(branch for branch, _ in pairs), alias),
         first.table,
-        "(" + " UNION ALL ".join(sql for _, sql in made) + ")",
+        "(" + " UNION ALL ".join(sql for _, sql in pairs) + ")",
         policy,
         (*columns, Column(UNIT_COLUMN, kind)),
         unit_beside(alias, kind, policy),
@@ -70,24 +70,24 @@ def _branches(query: exp.Expr) -> list[exp.Expr]:
 
 
 Shown = list[tuple[RowSource, exp.Expr]]
-"""A column as each branch shows it."""
+"""A column of a UNION ALL: each branch, with its expression for the column."""
 
 
 def _shown(branches: Sequence[RowSource]) -> list[Shown]:
     """Lists the columns of a UNION ALL."""
-    outputs = ([(branch, one.unnest()) for _, one in branch.scope.columns()] for branch in branches)
+    outputs = ([(branch, expression.unnest()) for _, expression in branch.scope.columns()] for branch in branches)
     return [list(column) for column in zip(*outputs, strict=True)]
 
 
 def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[Column, ...]:
-    """Returns the names of the first branch; every branch has the same number of columns, of the same types."""
+    """Returns the columns under the first branch's names. Branches must agree in the number and types of columns."""
     columns: list[Column] = []
     for branch, node in zip(branches, nodes, strict=True):
         outputs = list(branch.scope.columns())
-        found = [Column(name, _type(expression, branch.types, node)) for name, expression in outputs]
+        own = [Column(name, _type(expression, branch.types, node)) for name, expression in outputs]
         _require_short_texts([expression.unnest() for _, expression in outputs], node)
-        columns = columns or found
-        if [column.type_name for column in found] != [column.type_name for column in columns]:
+        columns = columns or own
+        if [column.type_name for column in own] != [column.type_name for column in columns]:
             raise refusal(node, "the columns of UNION ALL differ in number or type", "the same types in every branch")
     require_free_names((column.name for column in columns), nodes[0])
     names = [fold(column.name) for column in columns]
@@ -98,8 +98,8 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
 
 
 def _require_short_texts(outputs: Sequence[exp.Expr], node: exp.Expr) -> None:
-    """Refuses long constants: they are held beside each row of a person, where a joined UNION ALL is cut."""
-    texts = [one.name.encode("utf-8", "surrogatepass") for one in outputs if isinstance(one, exp.Literal)]
+    """Refuses long constants: if a joined UNION ALL is cut, they stand beside each row of a person."""
+    texts = [output.name.encode("utf-8", "surrogatepass") for output in outputs if isinstance(output, exp.Literal)]
     if sum(map(len, texts)) > LONGEST_TEXTS:
         raise refusal(node, "the texts inside UNION ALL are too long", f"at most {LONGEST_TEXTS} bytes together")
 
@@ -114,7 +114,7 @@ def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str
 
 
 def _branch(branch: RowSource, columns: Sequence[Column]) -> tuple[Branch, str]:
-    """Returns a SELECT as the kernel has it, and as SQL."""
+    """Returns a SELECT as a kernel node, and as SQL."""
     rows, unit, outputs, listed = compile_rows(branch), branch.unit, list[tuple[Expression, str]](), list[str]()
     for (_, expression), column in zip(branch.scope.columns(), columns, strict=True):
         node, name = expression.unnest(), quote_identifier(column.name)
@@ -130,76 +130,76 @@ def _branch(branch: RowSource, columns: Sequence[Column]) -> tuple[Branch, str]:
 
 
 def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
-    """Returns the type of the first branch's unit; those of the others compare with it as keys do."""
-    found = [unit_type(branch.units[0][0]) for branch in branches]
-    if not all(comparable(found[0], other) for other in found):
+    """Returns the type of the first branch's unit. Units of other branches must compare with it as keys do."""
+    types = [unit_type(branch.units[0][0]) for branch in branches]
+    if not all(comparable(types[0], other) for other in types):
         raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
-    return found[0]
+    return types[0]
 
 
 def _period(shown: Sequence[Shown], columns: Sequence[Column]) -> Period | None:
-    """Returns the period of a row, with the column that says of which one it is in every table, "" for none."""
+    """Returns the period of a row, with the column that gives it in every table, "" for none."""
     branches = [branch for branch, _ in shown[0]]
     own = branches[0].first.policy.unit.period
     if own is None:
         return None
     moments = [moments_of(branch.always_there) for branch in branches]
     for column, name in zip(shown, columns, strict=True):
-        if all(any(of.is_column(one) for of in found) for (_, one), found in zip(column, moments, strict=True)):
+        if all(any(of.is_column(node) for of in group) for (_, node), group in zip(column, moments, strict=True)):
             return replace(own, column=name.name)
     return replace(own, column="")
 
 
 def _links(shown: Sequence[Shown], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
-    """Returns columns that are linked alike in every branch."""
-    found = []
+    """Returns the columns that have the same link in every branch, each with its link."""
+    pairs = []
     for column, name in zip(shown, columns, strict=True):
-        links = {branch.link(one) for branch, one in column}
+        links = {branch.link(node) for branch, node in column}
         link = links.pop()
         if not links and link is not None:
-            found.append((fold(name.name), link))
-    return tuple(found)
+            pairs.append((fold(name.name), link))
+    return tuple(pairs)
 
 
 def _policy(shown: Sequence[Shown], columns: Sequence[Column], unit: PrivacyUnit) -> Policy:
-    """Merges what the policies of all branches say of the columns."""
+    """Merges the policies of all branches into one policy for the columns of the union."""
     domains = [(name.name, _domain(column)) for column, name in zip(shown, columns, strict=True)]
     clamps = [_clamp(column, name.name) for column, name in zip(shown, columns, strict=True)]
     policies = [branch.policy for branch, _ in shown[0]]
     expected = [policy.expect_rows for policy in policies]
-    known = [number for number in expected if number is not None]
+    counts = [number for number in expected if number is not None]
     return replace(
         policies[0],
         unit=unit,
         domains=tuple((name, domain) for name, domain in domains if domain is not None),
         clamps=tuple(clamp for clamp in clamps if clamp is not None),
-        max_epsilon=min((one.max_epsilon for one in policies if one.max_epsilon is not None), default=None),
-        min_epsilon=max((one.min_epsilon for one in policies if one.min_epsilon is not None), default=None),
-        expect_rows=sum(known) if len(known) == len(expected) else None,
+        max_epsilon=min((rule.max_epsilon for rule in policies if rule.max_epsilon is not None), default=None),
+        min_epsilon=max((rule.min_epsilon for rule in policies if rule.min_epsilon is not None), default=None),
+        expect_rows=sum(counts) if len(counts) == len(expected) else None,
     )
 
 
 def _domain(column: Shown) -> Domain | None:
-    """Returns the domain that all branches have, or the values of all where they are listed."""
-    found = [
-        ValueDomain("VARCHAR", (one.name,)) if isinstance(one, exp.Literal) else branch.domain(one)
-        for branch, one in column
+    """Returns the common domain of all branches, else all their values if every domain lists them, else None."""
+    domains = [
+        ValueDomain("VARCHAR", (node.name,)) if isinstance(node, exp.Literal) else branch.domain(node)
+        for branch, node in column
     ]
-    first = found[0]
-    if first is None or all(domain == first for domain in found):
+    first = domains[0]
+    if first is None or all(domain == first for domain in domains):
         return first
-    listed = [domain for domain in found if isinstance(domain, ValueDomain) and domain.other is None]
-    if len(listed) < len(found) or len({domain.type_name for domain in listed}) != 1:
+    listed = [domain for domain in domains if isinstance(domain, ValueDomain) and domain.other is None]
+    if len(listed) < len(domains) or len({domain.type_name for domain in listed}) != 1:
         return None
     values = tuple(dict.fromkeys(value for domain in listed for value in domain.values))
     return ValueDomain(listed[0].type_name, values, any(domain.with_null for domain in listed))
 
 
 def _clamp(column: Shown, name: str) -> Clamp | None:
-    """Returns the clamp that all branches have."""
-    found = [branch.clamp(one) for branch, one in column]
-    first = found[0]
+    """Returns the common clamp of all branches, None if there is none."""
+    clamps = [branch.clamp(node) for branch, node in column]
+    first = clamps[0]
     if first is None:
         return None
-    alike = all(clamp is not None and replace(clamp, column=first.column) == first for clamp in found)
+    alike = all(clamp is not None and replace(clamp, column=first.column) == first for clamp in clamps)
     return replace(first, column=name) if alike else None

@@ -1,4 +1,4 @@
-"""Aggregates of an annotated SELECT as frozen values: which rows, of what number, between which public bounds."""
+"""Reader of the aggregates of an annotated SELECT: the condition, the operand and the public bounds of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpduck.values.sqltypes import sql_type
 PER_ROW, PER_GROUP = "contribution_bounds_per_row", "contribution_bounds_per_group"
 FARTHEST = Fraction(10**15)
 OPEN_STEP = Fraction(1, 256)
-"""Of floating numbers without bounds: they reach to 2.1 billion."""
+"""The step of floating-point numbers without bounds. Their grid reaches 2.1 billion on both sides of 0."""
 NARROWEST = Fraction(1, 10**9)
 MOST_QUANTILES = 100
 ACCEPTED = (
@@ -57,12 +57,12 @@ _QUANTILES: dict[type[exp.Expr], str] = {
 
 @dataclass
 class AggregateReader:
-    """Reads aggregates over a row source.
+    """Reader of aggregates over a row source.
 
-    types: DuckDB types of base columns, by their SQL. expressions: what rows are asked, resolved, for later checks.
-    conditions: those of FILTER and count_if, by the SQL that runs.
-    shared: whether count(column) may be part of what its average needs; else it is a count of rows like any other.
-    opens: whether sums and averages may be of numbers without public bounds, because norms are found in the statement.
+    types: DuckDB types of base columns, by their SQL. expressions: resolved expressions over rows, for later checks.
+    conditions: the conditions of FILTER and count_if, by the SQL that runs.
+    shared: whether count(column) may share the measurement of avg(column). Otherwise it is a plain count of rows.
+    opens: whether sums and averages may take numbers without public bounds, because the statement itself finds norms.
     """
 
     source: RowSource
@@ -73,12 +73,12 @@ class AggregateReader:
     opens: bool = False
 
     def read(self, node: exp.Expr) -> tuple[Aggregate, ...]:
-        """Returns the aggregate, or one for each element of a list."""
+        """Reads an aggregate. A list of quantiles gives one aggregate for each element."""
         if isinstance(node, exp.Filter):
             condition = self._boolean(node.expression.this)
             return tuple(
-                replace(one, condition=_both(one.condition, condition), text=sql_of(node))
-                for one in self.read(node.this)
+                replace(aggregate, condition=_both(aggregate.condition, condition), text=sql_of(node))
+                for aggregate in self.read(node.this)
             )
         if isinstance(node, exp.CountIf):
             return (Aggregate(self._boolean(node.this), sql_of(node)),)
@@ -109,9 +109,9 @@ class AggregateReader:
         if argument is not None and not isinstance(argument, (exp.Star, exp.Literal)):
             expression = resolve(argument, self.source.scope)
             check_row_local(expression)
-            known = self._certain(expression)
-            if known is not None and self.shared and not bounds:
-                return Aggregate("", text, "count", known)
+            certain_operand = self._certain(expression)
+            if certain_operand is not None and self.shared and not bounds:
+                return Aggregate("", text, "count", certain_operand)
             condition = self._safe(exp.Is(this=exp.Paren(this=expression), expression=exp.Null()).not_())
         if PER_GROUP in bounds:
             low, high = bounds[PER_GROUP]
@@ -121,7 +121,7 @@ class AggregateReader:
         return Aggregate(condition, text, "count", operand)
 
     def _certain(self, expression: exp.Expr) -> Operand | None:
-        """Returns the operand of a clamped column whose values all count: avg then measures count(column), too."""
+        """Returns the operand of a clamped column that is no float. avg of this operand also measures count(column)."""
         column = expression.unnest()
         if not isinstance(column, exp.Column) or self.source.clamp(column) is None:
             return None
@@ -156,17 +156,17 @@ class AggregateReader:
         return Aggregate("", sql_of(node), "distinct", None, None, source)
 
     def _together(self, node: exp.Expr, columns: exp.Expr) -> Aggregate:
-        """Counts units that several columns hold together: rows whose unit is NULL take part in nothing."""
-        resolved = [resolve(one, self.source.scope).unnest() for one in columns.expressions]
-        written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
-        held = [{(column.relation, fold(column.name)) for column in one.parts} for one in self.source.together]
-        if written not in held:
+        """Reads a count of units that several columns identify. Rows without a unit are never counted."""
+        resolved = [resolve(item, self.source.scope).unnest() for item in columns.expressions]
+        written = {(item.table, fold(item.name)) if isinstance(item, exp.Column) else None for item in resolved}
+        units = [{(column.relation, fold(column.name)) for column in unit.parts} for unit in self.source.together]
+        if written not in units:
             raise refusal(node, "count(DISTINCT (..)) takes all columns of a unit", self._units("count(*)"))
         return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
 
     def _units(self, other: str = "count(DISTINCT column)") -> str:
-        """Returns what counts units, as it is typed."""
-        units = (", ".join(column.name for column in one.parts) for one in self.source.together)
+        """Renders a count of units over several columns, as it is typed. Returns `other` if units have one column."""
+        units = (", ".join(column.name for column in unit.parts) for unit in self.source.together)
         return next((f"count(DISTINCT ({names}))" for names in units), other)
 
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
@@ -217,9 +217,9 @@ class AggregateReader:
         clamp_of: ClampOf | None,
         opened: bool = False,
     ) -> Operand:
-        """clamp_of: the bounds of columns, None where those of the whole expression were given.
+        """Builds the operand. clamp_of: the bounds of columns, None if bounds are for the whole expression.
 
-        opened: whether all steps of the grid are kept.
+        opened: whether the grid keeps its step, however many steps it has.
         """
         if grid is None or max(abs(grid.low), abs(grid.high)) > FARTHEST or 0 < grid.high - grid.low < NARROWEST:
             raise refusal(place, "these bounds are too far from 0 or too close", "bounds from -1e15 to 1e15")
@@ -245,7 +245,7 @@ class AggregateReader:
         return Grid(-OPEN_STEPS * step, OPEN_STEPS * step, step) if step else None
 
     def _step(self, expression: exp.Expr, bounds: tuple[Fraction, Fraction]) -> Fraction:
-        """Returns the step of a column that has one, where the bounds fit it; 0 where a step is to be chosen."""
+        """Returns a column's own step if it divides both bounds. Otherwise returns 0: a step is chosen later."""
         column = expression.unnest()
         if not isinstance(column, exp.Column):
             return Fraction(0)
@@ -259,8 +259,8 @@ class AggregateReader:
         return step if fits else Fraction(0)
 
     def _bounds(self, node: exp.Expr) -> dict[str, tuple[Fraction, Fraction]]:
-        """contribution_bounds_per_row and contribution_bounds_per_group, as an aggregate was given them."""
-        found: dict[str, tuple[Fraction, Fraction]] = {}
+        """Reads contribution_bounds_per_row and contribution_bounds_per_group from the arguments of an aggregate."""
+        bounds: dict[str, tuple[Fraction, Fraction]] = {}
         for bound in node.meta.get(BOUNDS) or []:
             name = str(bound.this.name).lower()
             if name not in (PER_ROW, PER_GROUP):
@@ -271,15 +271,15 @@ class AggregateReader:
             values = [literal(value) for value in pair]
             if len(values) != 2 or values[0] is None or values[1] is None or values[0] >= values[1]:
                 raise refusal(node, f"{name} takes two numbers, the lower one first", f"{name} => (0, 100)")
-            if found:
+            if bounds:
                 raise refusal(node, "bounds are given twice", f"{PER_ROW} or {PER_GROUP}, once")
-            found[name] = (values[0], values[1])
-        if PER_GROUP in found and self.source.first.policy.unit.column is None:
+            bounds[name] = (values[0], values[1])
+        if PER_GROUP in bounds and self.source.first.policy.unit.column is None:
             raise refusal(node, f"with PRIVACY UNIT ROW every row is a unit: {PER_GROUP} is refused", PER_ROW)
-        return found
+        return bounds
 
     def _fractions(self, node: exp.Expr) -> tuple[list[Fraction], exp.Expr | None]:
-        """Returns the quantiles that are asked, and of what."""
+        """Returns the requested quantiles, and their argument."""
         if type(node) in _FIXED_QUANTILES:
             if any(value for name, value in node.args.items() if name != "this"):
                 raise refusal(node, f"{_name(node)} takes one column or expression", f"{_name(node)}(column)")
@@ -290,7 +290,7 @@ class AggregateReader:
                 fractions = [_fraction(node, part) for part in _listed(node.this.this)]
                 node.meta[BOUNDS] = node.this.meta.get(BOUNDS)
                 descending = bool(ordered[0].args.get("desc"))
-                return [1 - one if descending else one for one in fractions], ordered[0].this
+                return [1 - fraction if descending else fraction for fraction in fractions], ordered[0].this
         if isinstance(node, exp.ApproxQuantiles):
             number = literal(node.expression) if isinstance(node.expression, exp.Expr) else None
             if number is None or number.denominator != 1 or not 1 <= number < MOST_QUANTILES:
@@ -301,10 +301,9 @@ class AggregateReader:
         raise refusal(node, f"the aggregate {_name(node)} is refused", ACCEPTED)
 
     def _declared(self, column: exp.Column) -> Clamp | None:
-        """Returns the clamp of a column, or else the bounds of the RANGE that is its domain; values outside count as a
-        bound.
+        """Returns the clamp of a column, or else its RANGE domain as a clamp. It moves values outside to a bound.
 
-        Of integers the last value inside is the upper bound, and other types get a step as clamps without one do.
+        For integers, the upper bound is the last value inside. Other types get the step 0, like clamps without a step.
         """
         clamp = self.source.clamp(column)
         domain = self.source.domain(column) if clamp is None else None
@@ -327,7 +326,7 @@ class AggregateReader:
 
 
 def counted_condition(value: exp.Expr) -> exp.Expr | None:
-    """Returns the condition under which a value is 1, if it is 0 or NULL elsewhere: CASE WHEN .. THEN 1 ELSE 0 END."""
+    """Returns the condition under which a value is 1, if it is 0 or NULL otherwise: CASE WHEN .. THEN 1 ELSE 0 END."""
     node = value.unnest()
     branches = node.args["ifs"] if isinstance(node, exp.Case) and node.this is None else [node]
     if len(branches) != 1 or not isinstance(branches[0], exp.If):
@@ -339,7 +338,7 @@ def counted_condition(value: exp.Expr) -> exp.Expr | None:
 
 
 def is_list(node: exp.Expr) -> bool:
-    """Tells whether an aggregate answers a list."""
+    """Tells whether an aggregate returns a list."""
     if isinstance(node, exp.Filter):
         return is_list(node.this)
     if isinstance(node, exp.WithinGroup):
@@ -348,7 +347,7 @@ def is_list(node: exp.Expr) -> bool:
 
 
 def _require_numbers(column: exp.Expr, type_name: str) -> None:
-    """Refuses a column of another type, which no bounds would help; other expressions have no type here."""
+    """Refuses a column that is not numeric: no bounds would help. Other expressions have no type here."""
     if type_name and not sql_type(type_name).is_numeric:
         kind = sql_type(type_name).word
         bounded = f"; or TRY_CAST({column.name} AS DOUBLE), {PER_ROW} => (0, 100)"
@@ -375,43 +374,43 @@ def _name(node: exp.Expr) -> str:
     return word_of(node) or (node.sql_name().lower() if isinstance(node, exp.Func) else node.key)
 
 
-# Which options go with which aggregates; refused before the charge, from the statement alone.
+# Checks that options and aggregates fit together. They read the statement alone, and refuse it before the charge.
 
 
 def check_groups(
     aggregates: Sequence[Aggregate], keys: Sequence[Key], sets: Sequence[tuple[int, ...]], place: exp.Expr
 ) -> None:
-    """Refuses aggregates by group and unit where groups are not released as they are counted, one by one."""
-    by_group = [one for one in aggregates if one.operand is not None and one.operand.per_group]
+    """Refuses contribution_bounds_per_group if released groups overlap, or if one is made of several counted groups."""
+    by_group = [aggregate for aggregate in aggregates if aggregate.operand is not None and aggregate.operand.per_group]
     others = [key for key in keys if by_group and not _one_to_one(key)]
     if by_group and (len(sets) != 1 or others):
-        made = len(sets) == 1 and not others[0].shape
-        groups = "groups of an expression are made of several values each" if made else "these groups overlap"
+        of_expression = len(sets) == 1 and not others[0].shape
+        groups = "groups of an expression are made of several values each" if of_expression else "these groups overlap"
         raise refusal(
             place,
             f"{by_group[0].text[:60]} bounds what a unit adds to a group, and {groups}",
-            "one plain GROUP BY of columns" + "; of an expression: a stored column of it with a DOMAIN" * made,
+            "one plain GROUP BY of columns" + "; of an expression: a stored column of it with a DOMAIN" * of_expression,
         )
 
 
 def _one_to_one(key: Key) -> bool:
-    kept = [code for code in key.codes if code >= 0]
-    return len(key.sources) == 1 and len(set(kept)) == len(kept) and not key.shape
+    codes = [code for code in key.codes if code >= 0]
+    return len(key.sources) == 1 and len(set(codes)) == len(codes) and not key.shape
 
 
 def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Sequence[Key], place: exp.Expr) -> None:
-    """Options that hold for counts alone, keys that hold for sums alone, and one weight for each aggregate."""
+    """Refuses options and ranges that do not fit the aggregates, and a wrong number of weights."""
     treatment = options.treatment
-    others = [one for one in aggregates if one.function != "count"]
+    others = [agg for agg in aggregates if agg.function != "count"]
     if others and (treatment.integer or treatment.nonnegative):
         raise refusal(
             place,
             f"nonnegative and integer are for counts, and {others[0].text[:60]} is none",
             "round(..) or greatest(.., 0) in the select list",
         )
-    if options.selection is not None and any(one.function not in (*SELECTED, "distinct") for one in others):
+    if options.selection is not None and any(agg.function not in (*SELECTED, "distinct") for agg in others):
         raise refusal(place, *COUNTED)
-    if options.target_stderr is not None and any(one.function != "count" or one.operand for one in aggregates):
+    if options.target_stderr is not None and any(agg.function != "count" or agg.operand for agg in aggregates):
         raise refusal(place, "target_stderr is for counts of rows", "epsilon = .. or rho = ..")
     if treatment.aggregate_weights and options.target_stderr is not None:
         raise refusal(place, "target_stderr leaves nothing to share out", "target_stderr without aggregate_weights")
@@ -419,16 +418,16 @@ def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Seq
         raise refusal(
             place,
             f"{len(treatment.aggregate_weights)} aggregate_weights for {len(aggregates)} aggregates",
-            f"one weight for each of {', '.join(one.text[:40] for one in aggregates[:6])}",
+            f"one weight for each of {', '.join(agg.text[:40] for agg in aggregates[:6])}",
         )
-    said = treatment.quantiles != Treatment.quantiles or not treatment.quantile_intervals
-    if said and not any(one.is_quantile for one in aggregates):
+    has_quantile_options = treatment.quantiles != Treatment.quantiles or not treatment.quantile_intervals
+    if has_quantile_options and not any(agg.is_quantile for agg in aggregates):
         raise refusal(place, "quantiles says how quantiles are measured, and none is asked", "median(column)")
     if treatment.quantiles == TREE and not treatment.quantile_intervals:
         raise refusal(
             place, "a tree has its intervals for nothing", "quantile_intervals = FALSE without quantiles = 'tree'"
         )
-    alone = [one for one in aggregates if one.function in ("quantile", "distinct")]
+    alone = [agg for agg in aggregates if agg.function in ("quantile", "distinct")]
     if alone and (any(key.shape for key in keys) or treatment.strategy_table):
         raise refusal(
             place, f"{alone[0].text[:60]} is not answered for PREFIXES or RANGES", "GROUP BY the column itself"

@@ -1,4 +1,4 @@
-"""An annotated SELECT, checked against public facts alone, as a frozen Request and the SQL around its release."""
+"""Analysis of an annotated SELECT against public facts alone: a frozen Request, and the SQL around its release."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ _ACCEPTED_CLAUSES = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """A request, the SQL that reads its release, and the confidence of its intervals.
+    """Request of a statement, the SQL that reads its release, and the confidence of its intervals.
 
-    shown: the names under which aggregates are shown unchanged, with the aggregates' numbers.
-    cells: the columns of a view with one row for each cell, empty otherwise. Each has its name and the released name.
-    ahead: how many times its price a target with reuse may pay.
+    shown: output columns that are an aggregate unchanged, each with the aggregate's number.
+    cells: the output name and the released name of each column of a view of all cells. Other statements have none.
+    ahead: a target with reuse may pay this many times its price, for later statements.
     described: the columns of a view that are no answers.
-    caption: words for the readers of a view.
+    caption: texts for the readers of a view.
     """
 
     request: Request
@@ -100,21 +100,21 @@ class Analysis:
 
     @property
     def levels(self) -> bool:
-        """Tells whether a view has rows of several grouping sets, and names the grouping set of each row."""
+        """Tells whether a view mixes rows of several grouping sets, so that each row names its grouping set."""
         question = self.request.question
         return len(question.grouping_sets) > 1 and question.summary is None and not self.cells
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
-    """Returns the request of a statement; every refusal comes from here, before anything is charged.
+    """Analyses a statement. All refusals come from here, before anything is charged.
 
-    more: options that mechanisms have beside those of every statement; None where keys cannot be selected.
+    more: options of mechanisms, beside the options of every statement. None if keys cannot be selected.
     """
     try:
         analysis, source = read_analysis(ask, facts, more)
         if analysis.caption != Caption():
             require_caption(analysis.caption, analysis.shown, ask.view is not None, ask.query)
-        if more is None:  # a stream, whose rows may be gone when others come
+        if more is None:  # a stream: its old rows may be gone when new rows come
             return analysis
         if not analysis.cells and len(analysis.request.question.aggregates) > 1:
             joined = with_counts_together(analysis.request, source, facts, analysis.reuse)
@@ -129,9 +129,9 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
 def counted(
     select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None, bins: int = 0
 ) -> tuple[Request, RowSource]:
-    """Returns the rows of a SELECT of columns, counted by a group's sets at the price of these options; and the source.
+    """Returns a request that counts the rows of a SELECT by the sets of `group`, and the row source of the SELECT.
 
-    For statements that ask something else of their rows than aggregates. bins: of a column with more, none for all.
+    The options set its price. It serves statements without aggregates. bins: the most bins of a column, 0 for all bins.
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
     if given.treatment.groups:
@@ -150,7 +150,7 @@ def counted(
 def read_analysis(
     ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None, *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """Returns the analysis, and its rows. known: answered from releases, with errors; combined: so, and no more."""
+    """Returns the analysis and the row source. known, combined: releases answer, with and without columns of errors."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
@@ -192,7 +192,7 @@ def read_analysis(
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
-    shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
+    shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
     return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption), source
@@ -205,7 +205,7 @@ def _possible(
     source: RowSource,
     facts: PublicFacts,
 ) -> exp.Expr | None:
-    """Returns what released cells meet in which there may be rows; None for all of them."""
+    """Returns a condition for the released cells that may hold rows. None if all cells may."""
     if where is None:
         return None
     collated = any(facts.has_collations(table) for table in source.every_table)
@@ -283,7 +283,7 @@ def _grouping(group: exp.Group | None, items: tuple[SelectItem, ...], source: Ro
 
 
 def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
-    """Returns released columns by canonical SQL: of the key, and for ranges of its column and of range_end(column)."""
+    """Maps canonical SQL of keys to released columns. For ranges, also maps their column and range_end(column)."""
     names = {key.expression: key.name for key in keys}
     for key in keys:
         if key.shape:
@@ -295,7 +295,7 @@ def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
 def _grouping_sets(
     grouping: Grouping, keys: tuple[Key, ...]
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
-    """Returns distinct sets as key positions, and the list of set numbers to answer where some set is repeated."""
+    """Returns the distinct sets as key positions. If a set is repeated, also returns the number of each listed set."""
     order = {key.expression: position for position, key in enumerate(keys)}
     written = [tuple(sorted(order[text] for text in grouping_set)) for grouping_set in grouping.sets]
     distinct = tuple(dict.fromkeys(written))
@@ -308,7 +308,7 @@ def _grouping_sets(
 def _weighted(
     treatment: Treatment, sets: tuple[tuple[int, ...], ...], repeated: tuple[int, ...] | None, place: exp.Expr
 ) -> Treatment:
-    """Returns weights by distinct grouping set: those of a set that is repeated add up."""
+    """Returns the weights by distinct grouping set. The weights of a repeated set add up."""
     if not treatment.weights:
         return treatment
     numbers = repeated if repeated is not None else tuple(range(len(sets)))
@@ -382,17 +382,16 @@ def _request(
     return request
 
 
-# count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one
-# workload.
+# Several count(*) FILTER (WHERE age BETWEEN a AND b): intervals of bins, planned together as one workload.
 
 _STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")
 
 
 def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, exp.Expr]) -> Request:
-    """Returns the request with its aggregates as intervals, where all of them are; as it is otherwise.
+    """Returns the request with its aggregates as intervals, if all are intervals. Otherwise returns it unchanged.
 
-    That takes at least two aggregates without GROUP BY, over one integer column with bins that every BETWEEN meets
-    (age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20), and options that ranges can serve.
+    There must be two or more counts without GROUP BY, over one integer column with bins. Each interval must start and
+    end at edges: age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20. Options must suit ranges.
     """
     treatment = request.question.treatment
     plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES
@@ -406,16 +405,16 @@ def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, ex
         return request
     if any(aggregate.function != "count" or aggregate.operand is not None for aggregate in request.question.aggregates):
         return request
-    found = [_bounds(conditions.get(aggregate.condition)) for aggregate in request.question.aggregates]
-    known = [bounds for bounds in found if bounds is not None]
-    if len(known) < len(found) or len({column.sql() for column, _, _ in known}) != 1:
+    candidates = [_bounds(conditions.get(aggregate.condition)) for aggregate in request.question.aggregates]
+    ranges = [bounds for bounds in candidates if bounds is not None]
+    if len(ranges) < len(candidates) or len({column.sql() for column, _, _ in ranges}) != 1:
         return request
-    column = known[0][0]
+    column = ranges[0][0]
     domain = policy.domain(column.name) if column.table == PRIVATE_ALIAS else None
     if not isinstance(domain, RangeDomain) or domain.with_edges or not sql_type(domain.type_name).is_integer:
         return request
     edges = {int(edge): number for number, edge in enumerate((*domain.edges, domain.upper))}
-    intervals = tuple((edges.get(low, -1), edges.get(high, -1)) for _, low, high in known)
+    intervals = tuple((edges.get(low, -1), edges.get(high, -1)) for _, low, high in ranges)
     if any(not 0 <= start < stop for start, stop in intervals):
         return request
     sources = (SourceColumn(column.sql(dialect="duckdb"), domain),)
@@ -423,7 +422,7 @@ def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, ex
 
 
 def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
-    """Returns the column, the first value and the first value after, of one BETWEEN or one pair of comparisons."""
+    """Returns the column, the first value and the first value beyond, of a BETWEEN or of a pair of comparisons."""
     node = None if condition is None else condition.unnest()
     if isinstance(node, exp.Between) and not any(node.args.get(part) for part in ("symmetric",)):
         low, high = _whole(node.args["low"]), _whole(node.args["high"])
@@ -441,7 +440,7 @@ def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
 
 
 def _whole(node: exp.Expr) -> int | None:
-    """Returns the value of a short whole number."""
+    """Returns the value of a literal whole number of at most 18 digits. None for other expressions."""
     negative = isinstance(node, exp.Neg)
     literal = node.this if negative else node
     if not isinstance(literal, exp.Literal) or not literal.is_int or len(literal.name) > 18:

@@ -43,17 +43,17 @@ _WINDOW_PARTS = (exp.Window, exp.WindowSpec, exp.Order, exp.Ordered)
 _POST_PROCESSING = STRUCTURE + OPERATORS + FUNCTIONS + _WINDOW_PARTS
 ERROR_BARS = {"dp_stderr": stderr_column, "dp_interval_low": margin_column, "dp_interval_high": margin_column}
 PRICES = {"dp_epsilon": PRICE_EPSILON, "dp_rho": PRICE_RHO}
-"""What the whole answer cost; NULL for the epsilon of Gaussian noise."""
+"""Functions that return the price of the whole answer. The epsilon of Gaussian noise is NULL."""
 
 
 @dataclass
 class AnswerReader:
-    """Rewrites expressions and collects the aggregates that must be measured.
+    """Rewriter of a SELECT's expressions for the released table. It collects the aggregates that must be measured.
 
-    keys: name of the released column by canonical SQL of the key. aliases: select items by lower-case alias.
-    reader: of the aggregates.
-    enums: the ENUM type of each key of one, by the name of the key.
-    moved: whether answers are moved after the noise, so that their intervals are not about them.
+    keys: the released column of each key, by its canonical SQL. aliases: select items by lower-case alias.
+    reader: reads the aggregates.
+    enums: the ENUM type of each key that has one, by the name of the key.
+    moved: whether answers are moved after the noise, so that their intervals are not centred on them.
     """
 
     scope: Scope
@@ -66,7 +66,7 @@ class AnswerReader:
     moved: bool = False
 
     def rewrite(self, node: exp.Expr, use_aliases: bool = False) -> exp.Expr:
-        """Returns the expression over the released table."""
+        """Rewrites an expression of the statement into an expression over the released table."""
         if isinstance(node, exp.Column):
             return self._column(node, use_aliases)
         matched = self._as_key(node)
@@ -90,12 +90,12 @@ class AnswerReader:
         return self._rebuild(node, use_aliases)
 
     def key_of(self, node: exp.Expr) -> str | None:
-        """Returns the released name of the key that an expression is, None where it is none."""
+        """Returns the released name of a key of GROUP BY. None for other expressions."""
         key = self._as_key(node)
         return None if key is None else str(key.name)
 
     def number_of(self, node: exp.Expr) -> int | None:
-        """Returns the number of the aggregate that an expression is, None where it is more than one alone."""
+        """Returns the number of a single aggregate. None for any other expression, such as a list."""
         while isinstance(node, exp.Paren):
             node = node.this
         return None if not _is_aggregate(node) or is_list(node) else self._aggregates(node)[0]
@@ -122,10 +122,10 @@ class AnswerReader:
         return matched
 
     def _as_key(self, node: exp.Expr) -> exp.Column | None:
-        """Returns the released key column, where the whole node is a key of GROUP BY."""
+        """Returns the released key column, if the whole node is a key of GROUP BY."""
         if not self.keys or isinstance(node, (exp.Literal, exp.Ordered, exp.Order)):
             return None
-        longest = max(map(len, self.keys)) + MAX_DEPTH  # a node is a character at least, but for parentheses around all
+        longest = max(map(len, self.keys)) + MAX_DEPTH  # each node has at least one character, except outer parentheses
         if any(True for _ in islice(node.walk(), longest, None)):
             return None
         columns = list(node.find_all(exp.Column))
@@ -146,17 +146,17 @@ class AnswerReader:
         return len(self.scope.find(column)) != 1
 
     def _aggregates(self, node: exp.Expr) -> list[int]:
-        """Returns the numbers of the released aggregates that a node stands for: one, or a list's."""
-        found = self.reader.read(node)
-        self.aggregates += [one for one in dict.fromkeys(found) if one not in self.aggregates]
-        return [self.aggregates.index(one) for one in found]
+        """Returns the numbers of a node's released aggregates: one, or several for a list."""
+        aggregates = self.reader.read(node)
+        self.aggregates += [aggregate for aggregate in dict.fromkeys(aggregates) if aggregate not in self.aggregates]
+        return [self.aggregates.index(aggregate) for aggregate in aggregates]
 
     def _answer(self, node: exp.Expr) -> exp.Expr:
         columns = [released(answer_column(number)) for number in self._aggregates(node)]
         return exp.Array(expressions=columns) if is_list(node) else columns[0]
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
-        """GROUPING(a, b): a bit per column, the last one lowest, 1 where the column is rolled up."""
+        """Rewrites GROUPING(a, b): a bit for each column, 1 if it is rolled up. The last column has the lowest bit."""
         bits: exp.Expr | None = None
         for argument in node.expressions:
             key = self._as_key(argument)
@@ -206,7 +206,7 @@ class AnswerReader:
         return rebuilt
 
     def _ordered(self, node: exp.Ordered, use_aliases: bool) -> exp.Expr:
-        """Returns an element of ORDER BY; keys of an ENUM are released as texts and sorted as the ENUM sorts them."""
+        """Rewrites an element of ORDER BY. ENUM keys are released as texts, and sorted in the order of the ENUM."""
         rebuilt = self._rebuild(node, use_aliases)
         key = rebuilt.this.unnest()
         if isinstance(key, exp.Column) and key.name in self.enums:
@@ -227,16 +227,16 @@ class AnswerReader:
         check_row_local(node)
 
     def _rebuild(self, node: exp.Expr, use_aliases: bool, skip: str = "") -> exp.Expr:
-        rebuilt = type(node)()  # a copy() would copy all that is below at each level
+        rebuilt = type(node)()  # copy() would copy the whole subtree at each level
         rebuilt.meta.update(node.meta)
         for key, value in node.args.items():
-            kept = key == skip or isinstance(value, (exp.Identifier, exp.Var, exp.DataType))
-            if isinstance(value, list) and not kept:
+            unchanged = key == skip or isinstance(value, (exp.Identifier, exp.Var, exp.DataType))
+            if isinstance(value, list) and not unchanged:
                 rebuilt.set(
                     key, [self.rewrite(item, use_aliases) if isinstance(item, exp.Expr) else item for item in value]
                 )
             elif isinstance(value, exp.Expr):
-                rebuilt.set(key, value.copy() if kept else self.rewrite(value, use_aliases))
+                rebuilt.set(key, value.copy() if unchanged else self.rewrite(value, use_aliases))
             else:
                 rebuilt.args[key] = value
         return rebuilt
@@ -248,7 +248,7 @@ def released(name: str) -> exp.Column:
 
 
 def named(expression: exp.Expr, name: str) -> exp.Expr:
-    """Returns an item of a select list under a name."""
+    """Returns the expression as an item of a select list, under a name."""
     return exp.alias_(expression, exp.to_identifier(name, quoted=True))
 
 

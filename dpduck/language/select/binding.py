@@ -1,4 +1,4 @@
-"""What will run over private rows, bound by DuckDB over tables without any: its complaints become refusals."""
+"""Checks of the SQL over private rows. DuckDB binds it over empty tables, and its complaints become refusals."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def check_rows(
     *,
     run: bool = True,
 ) -> None:
-    """Checks all that will run over rows. written: the keys that rows are read for. run: whether it will indeed."""
+    """Checks all SQL over rows. written: the keys that are read from rows. run: whether the SQL will run."""
     if run:
         check_shadowing(select, facts)
     check_binding(request, source, reader.expressions, written, facts)
-    kept = [node.this for node in (select.args.get("having"), select.args.get("qualify")) if node is not None]
-    check_kept(kept, request.question.keys, source.scope)
+    conditions = [node.this for node in (select.args.get("having"), select.args.get("qualify")) if node is not None]
+    check_kept(conditions, request.question.keys, source.scope)
     check_conditions(source, tuple(reader.conditions.values()), (*reader.expressions, *written), facts)
 
 
 def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
-    """Refuses where what runs over private rows might not be the functions that were checked."""
+    """Refuses a database with a macro or function that hides a built-in one: unchecked functions might run."""
     shadowed = facts.shadowed_functions()
     if shadowed:
         raise refusal(
@@ -58,11 +58,11 @@ def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
 def check_binding(
     request: Request, source: RowSource, conditions: Sequence[exp.Expr], keys: Sequence[exp.Expr], facts: PublicFacts
 ) -> None:
-    """Types, functions and constants are checked before anything is charged.
+    """Checks types, functions and constants before anything is charged.
 
-    conditions: those of the aggregates, and the numbers that they are over. keys: those that rows are read for. They
-    and the filters run once over a row of NULLs, without TRY: a constant that does not convert would otherwise raise,
-    or count nothing, depending on whether there are rows.
+    conditions: conditions and operands of aggregates. keys: keys that are read from rows. These and the filters run
+    once over a row of NULLs, without TRY. Otherwise a constant that does not convert would raise, or count nothing,
+    depending on whether there are rows.
     """
     for branch in source.all_branches:
         check_types(written_conditions(branch), branch, ())
@@ -79,8 +79,8 @@ def _check_rows(row_sql: str | None, written: Sequence[exp.Expr], source: RowSou
     try:
         facts.bind_rows(row_sql or once, once, tables)
     except Refusal as error:
-        for one in written:
-            _check_one(one, source, facts)
+        for expression in written:
+            _check_one(expression, source, facts)
         raise error.at(None) from None
 
 
@@ -93,7 +93,7 @@ def _check_temporal(
     try:
         columns = facts.bind(_once_sql(arguments, source), tables)
     except Refusal:
-        return  # the same complaint comes again, with its place
+        return  # the complaint comes again, with its position
     for argument, column in zip(arguments, columns, strict=True):
         if not sql_type(column.type_name).takes_date_functions:
             raise refusal(argument, f"a function of dates over {column.type_name} is refused", "a DATE or a TIMESTAMP")
@@ -116,13 +116,13 @@ def _row_sql(request: Request) -> str:
 
 
 def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str = "") -> str:
-    """of_each: what to ask of each value; IS NULL, where values that Python cannot hold are not wanted."""
+    """Renders a SELECT of expressions. of_each: text after each, such as IS NULL if Python cannot hold the values."""
     listed = ", ".join(f"({sql_of(expression)}) {of_each}" for expression in expressions) or "1"
     return f"SELECT {listed} FROM {', '.join(places_sql(source))}"
 
 
 def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> None:
-    """Points at the expression that DuckDB complains of."""
+    """Refuses the expression that DuckDB complains about, with its position."""
     alone = _once_sql([expression], source, "IS NULL")
     try:
         facts.bind_rows(alone, alone, source.every_table)
@@ -130,27 +130,27 @@ def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> N
         raise error.at(position_of(expression)) from None
 
 
-# Columns that something is computed with have a plain type, public columns included.
+# A column inside an expression must have a plain type, even if it is public.
 #
-# A column as it stands, as a key, a unit, in IS NULL or count(column), may have any type.
+# A column alone may have any type: as a key, a unit, in IS NULL or count(column).
 
 _ACCEPTED = "numbers, texts, BOOLEAN, dates, times, INTERVAL, ENUM and UUID; any column as it stands, and IS NULL"
 
 
 def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[exp.Expr]) -> None:
-    """Refuses the first column of another type that an expression, or a cast for a join, computes with.
+    """Refuses the first column without a plain type inside an expression, or inside a cast for a join.
 
-    keys: those of what is written that are groups, as they stand; a condition or a number is cast.
+    keys: the grouping expressions. A key may be a column of any type. Conditions and operands may not: they are cast.
     """
     types, pairs = source.types, [(join, pair) for join in source.public_joins for pair in join.pairs]
-    alone = {id(one) for one in (*keys, *source.counted, *(private for _, (private, _) in pairs))}
+    alone = {id(node) for node in (*keys, *source.counted, *(private for _, (private, _) in pairs))}
     for expression in written:
         for column in () if compared_keys(expression, types) else expression.find_all(exp.Column):
             if not _is_asked_for_null(column) and not (id(expression) in alone and expression.unnest() is column):
                 _require_plain(column, types[sql_of(column)])
     for join, (private, name) in pairs:
         public, own = types[base(join.alias, name)], types.get(sql_of(private))
-        if own != public:  # the one is cast to the other
+        if own != public:  # one column is cast to the other's type
             _require_plain(private, own or public)
             _require_plain(private, public)
 
@@ -167,9 +167,9 @@ def _require_plain(place: exp.Expr, type_name: str) -> None:
         raise refusal(place, f"an expression over {sql_type(type_name).word} is refused", _ACCEPTED)
 
 
-# Conditions are of BOOLEAN type, and ask for values that the column's domain has: by types and domains alone.
+# Conditions are BOOLEAN, and ask for values in the column's domain. Types and domains alone decide.
 #
-# DuckDB casts what is no BOOLEAN, row by row: WHERE sex raises for every row with a text, after the charge.
+# DuckDB casts other conditions row by row: WHERE sex raises for every row with a text, after the charge.
 
 _CONDITIONS = ("BOOLEAN", '"NULL"', "NULL")
 _MOST_SHOWN = 6
@@ -179,9 +179,9 @@ _EXAMPLES = {"DATE": "DATE '2024-01-31'", "TIMESTAMP": "TIMESTAMP '2024-01-31 12
 def check_conditions(
     source: RowSource, conditions: Sequence[exp.Expr], others: Sequence[exp.Expr], facts: PublicFacts
 ) -> None:
-    """Refuses the first condition that is not BOOLEAN, or that compares a column with what its domain does not have.
+    """Refuses the first condition that is not BOOLEAN, or that compares a column with a value outside of its domain.
 
-    conditions: those of the aggregates. others: numbers and keys, which may hold conditions inside CASE.
+    conditions: conditions of the aggregates. others: operands and keys, which may hold conditions inside CASE.
     """
     for branch in source.all_branches:
         _check_source(branch, (), written_conditions(branch), facts)
@@ -192,36 +192,36 @@ def _check_source(
     source: RowSource, conditions: Sequence[exp.Expr], others: Sequence[exp.Expr], facts: PublicFacts
 ) -> None:
     whole = [*_filters(source), *conditions]
-    asked = [*whole, *(part for one in (*whole, *others) for part in _inside(one))]
+    asked = [*whole, *(part for condition in (*whole, *others) for part in _inside(condition))]
     unknown = []
-    for one in asked:
-        node = one.unnest()
+    for condition in asked:
+        node = condition.unnest()
         if isinstance(node, exp.Column):
             _require_boolean(node, source.types[sql_of(node)], source)
         elif not isinstance(node, (*BOOLEAN, exp.Null)):
             unknown.append(node)
     for node in unknown:
         try:
-            found = bound_type(node, source, facts)
+            type_name = bound_type(node, source, facts)
         except Refusal:
-            continue  # DuckDB's complaint comes again, with its place
-        if found not in _CONDITIONS:
-            raise refusal(node, f"a condition is {found}", "a condition such as sex = 'F', which is true or false")
+            continue  # DuckDB's complaint comes again, with its position
+        if type_name not in _CONDITIONS:
+            raise refusal(node, f"a condition is {type_name}", "a condition such as sex = 'F', which is true or false")
     if not any(facts.has_collations(table) for table in source.every_table):
-        for one in whole:
-            for part in _conjuncts(one):
+        for condition in whole:
+            for part in _conjuncts(condition):
                 _check_literals(part, source)
 
 
 def _filters(source: RowSource) -> Iterator[exp.Expr]:
-    """Yields conditions of WHERE and ON, of what is joined too."""
+    """Yields the conditions of WHERE and ON, also of joined sources."""
     yield from source.filters
     for join in source.joined:
         yield from (*join.conditions, *_filters(join.source))
 
 
 def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields parts that DuckDB casts to BOOLEAN, because of what they are parts of."""
+    """Yields the parts that DuckDB casts to BOOLEAN, because of the expressions around them."""
     for node in expression.walk():
         if isinstance(node, (exp.And, exp.Or)):
             yield from (node.this, node.expression)
@@ -230,7 +230,7 @@ def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _asks_its_first(node: exp.Expr) -> bool:
-    """Tells whether it is IS TRUE or IS FALSE, or a condition of CASE WHEN or IF; CASE x WHEN .. compares instead."""
+    """Tells whether a node needs a BOOLEAN: IS TRUE, IS FALSE, IF or CASE WHEN. CASE x WHEN .. compares instead."""
     if isinstance(node, exp.If):
         return not isinstance(node.parent, exp.Case) or node.parent.this is None
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean)
@@ -251,17 +251,17 @@ def _example(type_name: str) -> str:
 
 
 def check_kept(conditions: Sequence[exp.Expr], keys: Sequence[Key], scope: Scope) -> None:
-    """Refuses a key that is no BOOLEAN as a condition of HAVING or QUALIFY, which would raise once it is paid."""
+    """Refuses a key that is no BOOLEAN as a condition of HAVING or QUALIFY. It would raise after the charge."""
     types = {key.expression: key.type_name for key in keys}
-    for node in (part.unnest() for one in conditions for part in (one, *_inside(one))):
+    for node in (part.unnest() for condition in conditions for part in (condition, *_inside(condition))):
         if isinstance(node, exp.Column) and len(scope.find(node)) == 1:
-            found = types.get(sql_of(resolve(node, scope)), "BOOLEAN")
-            if found != "BOOLEAN":
-                kind = sql_type(found).word
-                raise refusal(node, f"{node.name} is {kind}", f"a condition such as {node.name} = {_example(found)}")
+            key_type = types.get(sql_of(resolve(node, scope)), "BOOLEAN")
+            if key_type != "BOOLEAN":
+                kind = sql_type(key_type).word
+                raise refusal(node, f"{node.name} is {kind}", f"a condition such as {node.name} = {_example(key_type)}")
 
 
-# WHERE sex = 'male' where the domain has 'Male': an answer of zeros and noise, and paid for.
+# WHERE sex = 'male' with 'Male' in the domain would be a paid answer of zeros and noise.
 
 
 def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
@@ -276,7 +276,7 @@ def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
 def _check_literals(condition: exp.Expr, source: RowSource) -> None:
     node = condition.this.unnest() if isinstance(condition, exp.Not) else condition
     if isinstance(node, exp.In):
-        sides = [(node.this.unnest(), one) for one in node.expressions]
+        sides = [(node.this.unnest(), member) for member in node.expressions]
     elif isinstance(node, (exp.EQ, exp.NEQ)):
         sides = [(node.left.unnest(), node.right), (node.right.unnest(), node.left)]
     else:
@@ -294,7 +294,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
 
 
 def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
-    """Tells how literals are read beside a column of this type; None where other texts may mean the same value."""
+    """Returns the reader of literals beside a column of this type. None if other texts may mean the same value."""
     return text_literal if type_name == "VARCHAR" else literal if sql_type(type_name).is_integer else None
 
 
@@ -310,7 +310,7 @@ def _spelled(value: str, domain: ValueDomain) -> str:
 
 
 def _listed(written: Fraction | str, domain: ValueDomain) -> str:
-    """Returns the values that there are, those first that differ in case alone."""
+    """Lists the values of a domain. Values that differ from `written` in case alone come first."""
     same = [value for value in domain.values if value.casefold() == str(written).casefold()]
     shown = [*same, *(value for value in domain.values if value not in same)]
     return ", ".join(_spelled(value, domain) for value in shown[:_MOST_SHOWN]) + (

@@ -1,7 +1,7 @@
-"""Statements with columns of their own: views of all cells, and summaries.
+"""Views of all cells, and summaries: two kinds of statements that add columns to the select list.
 
-A view with one row for each cell of all columns is what BI tools add up: every sum is one of the margins. A request
-for a summary is checked, and the SQL over it written.
+A view of all cells has one row for each cell of all columns. BI tools add up its rows: every sum is one of the margins.
+A request for a summary is checked here, before its columns are added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpduck.values.quoting import fold
 
 
 def summarised(request: Request, summary: Summary, expect_rows: int | None, place: exp.Expr) -> Request:
-    """Returns the request with its summary, or a refusal of what no summary holds."""
+    """Adds the summary to the request. Refuses a request that no summary can answer."""
     if request.question.selection is not None:
         raise refusal(place, "a summary is over public domains", "group_selection_strategy = PUBLIC_GROUPS")
     if request.price.charge.epsilon is None and summary.method != "sketch":
@@ -48,7 +48,7 @@ def summarised(request: Request, summary: Summary, expect_rows: int | None, plac
 
 
 def summarised_size(key: Key, shape: str) -> int:
-    """Tells how many values a key has in a summary: its labels, or the nodes over them (workload.dyadic)."""
+    """Returns the number of values of a key in a summary: its labels, or the nodes over them (algebra.dyadic)."""
     size = len(key.labels)
     if not key.shape:
         return size
@@ -57,7 +57,7 @@ def summarised_size(key: Key, shape: str) -> int:
 
 
 def _require_added(aggregate: Aggregate, summary: Summary, place: exp.Expr) -> None:
-    """Refuses all but a plain count, and a sum of a column with bounds."""
+    """Refuses every aggregate other than a plain count or a sum of a column with bounds."""
     operand = aggregate.operand
     if aggregate.function == "count" and operand is None:
         return
@@ -85,9 +85,7 @@ def _require_cells(summary: Summary, cells: int, place: exp.Expr) -> None:
 def with_summary_columns(
     select: exp.Select, items: Sequence[SelectItem], keys: Sequence[Key], summary: Summary
 ) -> exp.Select:
-    """Returns the SELECT over a summary: the noisy count, its variance and the nodes of ranges follow what was
-    written.
-    """
+    """Appends the columns of a summary to its SELECT: the noisy count, its variance and the nodes of ranges."""
     if summary.method == "sketch":
         for part in ("where", "qualify", "order", "limit", "offset"):
             if select.args.get(part):
@@ -105,27 +103,27 @@ def with_summary_columns(
 
 
 def node_columns(key: Key) -> tuple[str, str]:
-    """Names the columns in which a summary of RANGES(column) shows a node's level and its number within it."""
+    """Names the columns that show a node's level and its number on that level, in a summary of RANGES(column)."""
     return f"{key.name}_level", f"{key.name}_node"
 
 
 MOST_CELLS = 2_000_000
 MOST_COLUMNS = 10
 VARIANCES = "_variances"
-"""What the name of a column ends with that dp_cells_stderr reads."""
+"""The suffix of the columns that dp_cells_stderr reads."""
 
 
 def variances_column(aggregate: int) -> str:
-    """Returns the variances of an aggregate's components, as text."""
+    """Names the column with the variances of an aggregate's components, as text."""
     return f"variances_{aggregate + 1}"
 
 
 def cell_columns(
     ask: AskStatement, select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader, request: Request
 ) -> tuple[tuple[str, str], ...]:
-    """Returns the columns of such a view: each by its name, and by that of the released column that it is.
+    """Returns the columns of a view of all cells: each output name, with the name of its released column.
 
-    After the answers come their standard errors, and what errors of sums are computed from.
+    After the answers come their standard errors, and the variances that give the errors of sums.
     """
     question, treatment = request.question, request.question.treatment
     if ask.view is None:
@@ -151,7 +149,7 @@ def cell_columns(
         raise refusal(
             select, "a cell is told by all of its columns", "every grouping column, and aggregates as they are"
         )
-    curved = [one for one in question.aggregates if one.function not in ("count", "sum") or one.operand_by_group]
+    curved = [agg for agg in question.aggregates if agg.function not in ("count", "sum") or agg.operand_by_group]
     if curved:
         raise refusal(
             select, f"{curved[0].text[:60]} does not add up", "count(*), count(*) FILTER (WHERE ..), sum(column)"

@@ -1,4 +1,4 @@
-"""Conditions over columns with a public domain, as sets of codes, which follow from public facts alone."""
+"""Conditions over columns with a public domain, as sets of codes. They follow from public facts alone."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """The codes of some declared columns that meet a condition. shape: the sizes of the domains.
+    """Combinations of codes that meet a condition. met: True for such combinations, with an axis for each column.
 
-    outside: whether rows without such a code may meet it.
+    outside: whether rows with a value in no code may meet the condition.
     """
 
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class Condition:
 def read_condition(
     text: str, source: RowSource, facts: PublicFacts, collated: bool, partial: Callable[[str], bool]
 ) -> Condition | None:
-    """Returns a condition over codes, or None where a code stands for rows that meet it and for others.
+    """Reads a condition over codes. None if some code stands for rows that meet it, and for others that do not.
 
     partial: tells whether rows may have a value of a column that is in no code. Columns without a domain are refused.
     """
@@ -52,14 +52,14 @@ def read_condition(
     domains = [builder.sources[source].domain for source in key.sources]
     if any(any(stands_for_several(domain)) for domain in domains):
         if len(domains) > 1:
-            return None  # what bins and OTHER stand for is known of one column at a time
+            return None  # bins and OTHER are decided for conditions on one column alone
         decided = met_by(node, domains[0], collated)
         for code, several in enumerate(stands_for_several(domains[0])):
             if several and decided[code] is None:
                 return None
             holds[code] = decided[code] if several else holds[code]
-    held = [column for column in columns if partial(column)]
-    outside = bool(held) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, collated))
+    partial_columns = [column for column in columns if partial(column)]
+    outside = bool(partial_columns) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, collated))
     return Condition(columns, holds, outside)
 
 
@@ -79,7 +79,7 @@ def is_partial(domain: Domain) -> bool:
 
 
 def without_try(node: exp.Expr) -> exp.Expr:
-    """Returns a condition without TRY: rows for which it is NULL do not meet it either way."""
+    """Removes TRY from a condition. A row for which TRY gives NULL does not meet the condition anyway."""
     node = node.unnest()
     while isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
         node = (node.this if isinstance(node, exp.Try) else node.expressions[0]).unnest()
@@ -87,7 +87,7 @@ def without_try(node: exp.Expr) -> exp.Expr:
 
 
 def conjuncts(text: str) -> Iterator[str]:
-    """Yields the conditions that one joins by AND."""
+    """Yields the conjuncts of a condition: the conditions that AND joins."""
     if not text:
         return
     pending = [parse_expression(text)]

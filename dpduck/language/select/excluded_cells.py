@@ -1,8 +1,8 @@
-"""Cells that WHERE rules out by public facts: no row can be in them, so that they are left out of the answer.
+"""Cells that WHERE rules out by public facts: no row can be in them, so the answer leaves them out.
 
-Only conditions on one key column are read, comparisons of it with literals, joined by AND and OR. What they say of a
-label is decided by the declared domain: a value is itself, a bin is every value between its edges, OTHER is anything.
-The release itself has all cells of the domain, whatever WHERE says of them, and keeps its name and its price.
+Only conditions on one key column are read: its comparisons with literals, joined by AND and OR. A label stands
+for values by its declared domain: a value for itself, a bin for every value between its edges, OTHER for anything.
+The release itself has all cells of the domain, whatever WHERE says, and keeps its name and its price.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.sqltypes import sql_type
 
 MOST_LISTED = 1_000
-"""Labels that are named in the answer's SQL at most; where both kept and left out are more, all are shown."""
+"""The most labels that the answer's SQL lists, possible or impossible ones. If both are more, all labels are shown."""
 
 _FARTHEST = Fraction(10**80)  # beyond every HUGEINT and DECIMAL
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
@@ -42,9 +42,9 @@ Reader = Callable[[exp.Expr], Value | None]
 
 @dataclass(frozen=True)
 class Span:
-    """What a label stands for: low <= value < high; no high: the value low alone, and no low: NULL.
+    """Values of a label: low <= value < high. Without `high`, the only value is `low`. Without `low`, it is NULL.
 
-    anything: all values, or those besides some.
+    anything: whether all values belong to the label, except for `besides`.
     """
 
     low: Value | None
@@ -56,11 +56,9 @@ class Span:
 def possible_cells(
     where: exp.Expr, keys: Sequence[Key], sources: Sequence[SourceColumn], scope: Scope, collated: bool
 ) -> exp.Expr | None:
-    """Returns a condition on released cells that those meet in which there may be rows; None where that is all
-    of them.
-    """
+    """Returns a condition for the released cells that may hold rows. None if all cells may."""
     conjuncts = list(where.flatten()) if isinstance(where, exp.And) else [where]
-    found: exp.Expr | None = None
+    combined: exp.Expr | None = None
     for position, key in enumerate(keys):
         if key.shape or len(key.sources) != 1 or key.expression != sources[key.sources[0]].sql:
             continue
@@ -70,17 +68,17 @@ def possible_cells(
         if read is None or not mine:
             continue
         spans = spans_of(domain, read)
-        kept = [all(_may(part, span, read) for part in mine) for span in spans]
-        condition = _shown(key, position, kept)
+        possible = [all(_may(part, span, read) for part in mine) for span in spans]
+        condition = _shown(key, position, possible)
         if condition is not None:
-            found = condition if found is None else exp.And(this=found, expression=condition)
-    return found
+            combined = condition if combined is None else exp.And(this=combined, expression=condition)
+    return combined
 
 
 def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | None]:
-    """Tells of each code of a column's domain that stands for several values whether they meet a condition on it.
+    """Tells for each code with several values whether they meet a condition: True for all, False for none.
 
-    None where some do and some do not, or where that is not known; and for codes of a single value, which can be tried.
+    None if only some meet it, or if that is not known. Codes of a single value, which can be tried, have None, too.
     """
     read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
     if read is None:
@@ -91,11 +89,11 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
     elif domain.other is not None:
         spans = [*spans[:-1], Span(None, anything=True, besides=_known(spans))]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
-    opposite, found = negated(condition), list[bool | None]()
+    opposite, decisions = negated(condition), list[bool | None]()
     for span, many in zip(spans, stands_for_several(domain), strict=True):
         met, missed = could(condition, span, read), could(opposite, span, read)
-        found.append(met if many and met != missed else None)
-    return found
+        decisions.append(met if many and met != missed else None)
+    return decisions
 
 
 def stands_for_several(domain: Domain) -> list[bool]:
@@ -113,7 +111,7 @@ def _known(spans: Sequence[Span]) -> frozenset[Value]:
 
 
 def could(node: exp.Expr, span: Span, read: Reader) -> bool:
-    """Does what _may does, which leaves IS NULL open."""
+    """Tells whether some value of a label can meet the condition. It decides IS NULL, too, which _may does not."""
     node = node.unnest()
     if isinstance(node, exp.And):
         return all(could(part, span, read) for part in (node.left, node.right))
@@ -129,7 +127,7 @@ def could(node: exp.Expr, span: Span, read: Reader) -> bool:
 
 
 def _with_beyond(spans: Sequence[Span], domain: RangeDomain, read: Reader) -> list[Span]:
-    """Returns the spans of bins, the outermost of which hold all values beyond them."""
+    """Returns the spans of bins. The outermost spans extend to all values beyond the edges."""
     edges = [_parser(read)(text) for text in (*domain.edges, domain.upper)]
     if any(edge is None for edge in edges):
         return list(spans)
@@ -143,7 +141,7 @@ def _with_beyond(spans: Sequence[Span], domain: RangeDomain, read: Reader) -> li
 
 
 def _of_integers(node: exp.Expr) -> exp.Expr:
-    """Returns a condition on a column of integers with comparisons by >= and < alone, which spans decide exactly."""
+    """Rewrites >, <= and BETWEEN on a column of integers with >= and < alone, which spans decide exactly."""
     node = node.unnest()
     if isinstance(node, (exp.And, exp.Or)):
         return type(node)(this=_of_integers(node.left), expression=_of_integers(node.right))
@@ -163,9 +161,7 @@ def _of_integers(node: exp.Expr) -> exp.Expr:
 
 
 def negated(node: exp.Expr) -> exp.Expr:
-    """Returns what values other than NULL meet that do not meet a condition; something unreadable where that is not
-    known.
-    """
+    """Negates a condition for values other than NULL. A condition without a known opposite becomes a plain NOT."""
     node = node.unnest()
     if isinstance(node, exp.And):
         return exp.Or(this=negated(node.left), expression=negated(node.right))
@@ -179,7 +175,7 @@ def negated(node: exp.Expr) -> exp.Expr:
         below = exp.LT(this=node.this.copy(), expression=low)
         return exp.Or(this=below, expression=exp.GT(this=node.this.copy(), expression=high))
     if isinstance(node, exp.In) and node.expressions:
-        apart = [exp.NEQ(this=node.this.copy(), expression=one.copy()) for one in node.expressions]
+        apart = [exp.NEQ(this=node.this.copy(), expression=member.copy()) for member in node.expressions]
         return apart[0] if len(apart) == 1 else exp.and_(*apart)
     if type(node) in _OPPOSITE:
         return _OPPOSITE[type(node)](this=node.this.copy(), expression=node.args["expression"].copy())
@@ -187,15 +183,15 @@ def negated(node: exp.Expr) -> exp.Expr:
 
 
 def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
-    """Tells whether a value in no code of a column's domain may meet a condition; True where that is not known."""
+    """Tells whether a value in no code of a column's domain may meet a condition. True if that is not known."""
     read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
     if read is None:
         return True
     beyond = [] if domain.with_null else [Span(None)]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     if not isinstance(domain, RangeDomain):
-        known = _known(spans_of(domain, read))
-        beyond += [] if domain.other is not None else [Span(None, anything=True, besides=known)]
+        declared = _known(spans_of(domain, read))
+        beyond += [] if domain.other is not None else [Span(None, anything=True, besides=declared)]
     else:
         low, high = _parser(read)(domain.edges[0]), _parser(read)(domain.upper)
         if low is None or high is None:
@@ -203,13 +199,13 @@ def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
         elif not domain.with_edges:
             first, last = (datetime.min, datetime.max) if isinstance(low, datetime) else (-_FARTHEST, _FARTHEST)
             beyond += [Span(first, low), Span(high, last)]
-        if domain.type_name == "DOUBLE":  # NaN and infinities, which are larger than all that is declared or smaller
+        if domain.type_name == "DOUBLE":  # NaN and infinities are larger or smaller than all declared values
             beyond.append(Span(None, anything=True))
     return any(could(condition, span, read) for span in beyond)
 
 
 def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
-    """Returns the columns of a condition, resolved; none where one of them is unclear."""
+    """Returns the resolved columns of a condition. Empty if one of its columns is ambiguous or unknown."""
     columns = list(part.find_all(exp.Column))
     if any(len(scope.find(column)) != 1 for column in columns):
         return set()
@@ -217,18 +213,18 @@ def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
 
 
 def reader(domain: Domain, collated: bool) -> Reader | None:
-    """Tells how literals that a column of this type is compared with are read; None for types that are left alone."""
+    """Returns the reader of literals beside a column of this domain. None for types that are not read."""
     type_name = domain.type_name
     if sql_type(type_name).is_integer or sql_type(type_name).is_decimal:
         return _number
-    known: dict[str, Reader] = {"DATE": _day, "TIMESTAMP": _moment, "BOOLEAN": _flag}
-    return text_literal if type_name == "VARCHAR" and not collated else known.get(type_name)
+    readers: dict[str, Reader] = {"DATE": _day, "TIMESTAMP": _moment, "BOOLEAN": _flag}
+    return text_literal if type_name == "VARCHAR" and not collated else readers.get(type_name)
 
 
 def _number(node: exp.Expr) -> Fraction | None:
-    """Returns a decimal literal; one with an exponent is a DOUBLE, which may be compared inexactly."""
-    found = literal(node)
-    return None if any("e" in one.name.lower() for one in node.find_all(exp.Literal)) else found
+    """Reads a decimal literal. None for an exponent: such a literal is a DOUBLE, which may be compared inexactly."""
+    number = literal(node)
+    return None if any("e" in token.name.lower() for token in node.find_all(exp.Literal)) else number
 
 
 def _flag(node: exp.Expr) -> bool | None:
@@ -244,20 +240,20 @@ def _moment(node: exp.Expr) -> datetime | None:
 
 
 def _day(node: exp.Expr) -> datetime | None:
-    found = _moment(node)
-    return found if found is not None and found == datetime(found.year, found.month, found.day) else None
+    moment = _moment(node)
+    return moment if moment is not None and moment == datetime(moment.year, moment.month, moment.day) else None
 
 
 def _parsed(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is None else None
+    return moment if moment.tzinfo is None else None
 
 
 def _parser(read: Reader) -> Callable[[str], Value | None]:
-    """Returns the reader of labels of a type whose literals are read so."""
+    """Returns the parser of a domain's labels that belongs to a reader of literals."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
         _number: exact_number, _day: _parsed, _moment: _parsed, text_literal: str, _flag: "true".__eq__,
     }  # fmt: skip
@@ -265,11 +261,11 @@ def _parser(read: Reader) -> Callable[[str], Value | None]:
 
 
 def spans_of(domain: Domain, read: Reader) -> list[Span]:
-    """Returns what each code of the domain stands for, in order."""
+    """Returns the span of each code of the domain, in order."""
     value, anything, nothing = _parser(read), Span(None, anything=True), Span(None)
     if not isinstance(domain, RangeDomain):
-        found = [value(text) for text in domain.values]
-        listed = [anything if one is None else Span(one) for one in found]
+        values = [value(text) for text in domain.values]
+        listed = [anything if constant is None else Span(constant) for constant in values]
         other = Span(None, anything=True, besides=frozenset[Value](domain.values))
         return [*listed, *[nothing] * domain.with_null, *[other] * (domain.other is not None)]
     edges = [value(text) for text in (*domain.edges, domain.upper)]
@@ -284,7 +280,7 @@ def spans_of(domain: Domain, read: Reader) -> list[Span]:
 
 
 def _may(node: exp.Expr, span: Span, read: Reader) -> bool:
-    """Tells whether some value that a label stands for can meet the condition; True where that is not known."""
+    """Tells whether some value of a label can meet the condition. True if that is not known."""
     node = node.unnest()
     if isinstance(node, exp.And):
         return all(_may(part, span, read) for part in (node.this, node.expression))
@@ -294,8 +290,8 @@ def _may(node: exp.Expr, span: Span, read: Reader) -> bool:
         low, high = read(node.args["low"]), read(node.args["high"])
         return low is None or high is None or (_compare(exp.GTE, span, low) and _compare(exp.LTE, span, high))
     if isinstance(node, exp.In) and isinstance(node.this.unnest(), exp.Column) and node.expressions:
-        listed = [read(one) for one in node.expressions]
-        return any(one is None or _compare(exp.EQ, span, one) for one in listed)
+        listed = [read(member) for member in node.expressions]
+        return any(member is None or _compare(exp.EQ, span, member) for member in listed)
     if isinstance(node, exp.Column):
         return _compare(exp.EQ, span, True)
     if isinstance(node, exp.Not) and isinstance(node.this.unnest(), exp.Column):
@@ -310,7 +306,7 @@ def _may(node: exp.Expr, span: Span, read: Reader) -> bool:
 
 
 def _compare(kind: type[exp.Expr], span: Span, value: Value) -> bool:
-    """Tells whether a value of the span can be so compared with this one; NULL compares with nothing."""
+    """Tells whether the comparison with `value` can hold for some value of the span. It never holds for NULL."""
     low, high = span.low, span.high
     if span.anything:
         return kind is not exp.EQ or value not in span.besides
@@ -331,11 +327,11 @@ def _compare(kind: type[exp.Expr], span: Span, value: Value) -> bool:
     return decided[kind]
 
 
-def _shown(key: Key, position: int, kept: Sequence[bool]) -> exp.Expr | None:
-    """Writes the condition that the key is rolled up, or has a label that is kept."""
-    if all(kept):
+def _shown(key: Key, position: int, possible: Sequence[bool]) -> exp.Expr | None:
+    """Renders the condition that the key is rolled up or has a possible label. None if it leaves nothing out."""
+    if all(possible):
         return None
-    pairs = list(zip(key.labels, kept, strict=True))
+    pairs = list(zip(key.labels, possible, strict=True))
     shown = [label for label, keep in pairs if keep]
     hidden = [label for label, keep in pairs if not keep]
     listed = shown if len(shown) <= len(hidden) else hidden
@@ -345,15 +341,15 @@ def _shown(key: Key, position: int, kept: Sequence[bool]) -> exp.Expr | None:
         exp.cast(exp.Literal.string(label), key.type_name, dialect="duckdb") for label in listed if label is not None
     ]
     column = released(key.name)
-    held: exp.Expr = exp.In(this=column, expressions=values) if values else exp.Boolean(this=False)
+    is_shown: exp.Expr = exp.In(this=column, expressions=values) if values else exp.Boolean(this=False)
     if None in listed:
-        held = exp.Paren(this=exp.Or(this=held, expression=exp.Is(this=column.copy(), expression=exp.Null())))
-    held = exp.Is(this=exp.Paren(this=held), expression=exp.Boolean(this=True))
+        is_shown = exp.Paren(this=exp.Or(this=is_shown, expression=exp.Is(this=column.copy(), expression=exp.Null())))
+    is_shown = exp.Is(this=exp.Paren(this=is_shown), expression=exp.Boolean(this=True))
     if listed is hidden:
-        held = exp.Not(this=exp.Paren(this=held))
+        is_shown = exp.Not(this=exp.Paren(this=is_shown))
     bit = exp.Paren(this=exp.BitwiseRightShift(this=released(GROUPING_ID), expression=exp.Literal.number(position)))
     rolled_up = exp.EQ(
         this=exp.Paren(this=exp.BitwiseAnd(this=bit, expression=exp.Literal.number(1))),
         expression=exp.Literal.number(1),
     )
-    return exp.Paren(this=exp.Or(this=rolled_up, expression=held))
+    return exp.Paren(this=exp.Or(this=rolled_up, expression=is_shown))

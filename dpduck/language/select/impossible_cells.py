@@ -1,7 +1,7 @@
-"""Combinations of values that WHERE rules out by public facts: cells of several columns in which no row can be.
+"""Combinations of values that WHERE rules out by public facts: cells of several columns that can hold no row.
 
-What a condition says of one column's labels is decided as for cells that are left out of an answer. Over several
-columns, AND and OR are those of what may be met: a combination is impossible only where no row of it can be kept.
+Conditions on one column's labels are decided as in excluded_cells. Over several columns, AND and OR combine possible
+cells. A combination is impossible only if no row in it can meet the condition.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dpduck.language.select.excluded_cells import Reader, Span, columns_of, coul
 from dpduck.language.select.request import Key
 
 MOST_CELLS = 1 << 16
-"""Combinations of the columns of one condition; a condition over more says nothing."""
+"""The most combinations over the columns of one condition. A condition with more combinations rules nothing out."""
 
 
 @dataclass(frozen=True)
 class ImpossibleCells:
-    """members: positions of keys, increasing. cells: of their table, row-major, in which no row can be."""
+    """Cells that can hold no row. members: increasing positions of keys. cells: row-major positions in their table."""
 
     members: tuple[int, ...]
     cells: tuple[int, ...]
@@ -34,9 +34,9 @@ class ImpossibleCells:
 
 @dataclass(frozen=True)
 class _Column:
-    """A key that a condition may speak of. axis: of the table over the condition's columns.
+    """Key that a condition may name. axis: its axis in the table over the condition's columns.
 
-    codes: of the key's labels, for each span of its domain: merged bins are what one of them may be.
+    codes: for each span of the domain, the position of its label. A merged bin is possible if one of its spans is.
     """
 
     axis: int
@@ -48,44 +48,44 @@ class _Column:
 def impossible_cells(
     where: exp.Expr, keys: Sequence[Key], sources: Sequence[SourceColumn], scope: Scope, collated: bool
 ) -> tuple[ImpossibleCells, ...]:
-    """Returns what each condition of a WHERE rules out, where all its columns are keys as they are."""
+    """Returns the cells that each condition of a WHERE rules out, if all columns of the condition are plain keys."""
     places = {
         key.expression: place
         for place, key in enumerate(keys)
         if not key.shape and len(key.sources) == 1 and key.expression == sources[key.sources[0]].sql
     }
-    found = []
-    for part in where.flatten() if isinstance(where, exp.And) else [where]:
-        names = columns_of(part, scope)
+    ruled_out = []
+    for conjunct in where.flatten() if isinstance(where, exp.And) else [where]:
+        names = columns_of(conjunct, scope)
         if not names or not names <= set(places):
             continue
         members = tuple(sorted(places[name] for name in names))
         shape = tuple(len(keys[place].labels) for place in members)
         if prod(shape) > MOST_CELLS:
             continue
-        known = {}
+        axes = {}
         for axis, place in enumerate(members):
             domain = sources[keys[place].sources[0]].domain
             read = reader(domain, collated)
-            known[keys[place].expression] = _Column(
+            axes[keys[place].expression] = _Column(
                 axis, keys[place].codes, [] if read is None else spans_of(domain, read), read
             )
-        possible = np.broadcast_to(_possible(part, known, shape, scope), shape)
+        possible = np.broadcast_to(_possible(conjunct, axes, shape, scope), shape)
         if not possible.all():
-            found.append(ImpossibleCells(members, tuple(np.flatnonzero(~possible).tolist())))
-    return tuple(found)
+            ruled_out.append(ImpossibleCells(members, tuple(np.flatnonzero(~possible).tolist())))
+    return tuple(ruled_out)
 
 
-def _possible(node: exp.Expr, known: Mapping[str, _Column], shape: tuple[int, ...], scope: Scope) -> NDArray[np.bool_]:
-    """Tells of each combination whether some row of it may meet a condition; true where that is not known."""
+def _possible(node: exp.Expr, axes: Mapping[str, _Column], shape: tuple[int, ...], scope: Scope) -> NDArray[np.bool_]:
+    """Decides for each combination whether some row in it may meet a condition. True if that is not known."""
     node = node.unnest()
     if isinstance(node, (exp.And, exp.Or)):
-        left, right = (_possible(part, known, shape, scope) for part in (node.left, node.right))
+        left, right = (_possible(part, axes, shape, scope) for part in (node.left, node.right))
         return left & right if isinstance(node, exp.And) else left | right
     if isinstance(node, exp.Not) and not isinstance(opposite := negated(node.this), exp.Not):
-        return _possible(opposite, known, shape, scope)
+        return _possible(opposite, axes, shape, scope)
     names = {sql_of(resolve(column, scope)) for column in node.find_all(exp.Column)}
-    column = known[names.pop()] if len(names) == 1 else None
+    column = axes[names.pop()] if len(names) == 1 else None
     if column is None or column.read is None:
         return np.ones((1,) * len(shape), np.bool_)
     met = np.zeros(shape[column.axis], np.bool_)

@@ -1,6 +1,6 @@
-"""Group keys: each a column with a public domain, or an expression whose image DuckDB computes over such domains.
+"""Group keys: columns with a public domain, and expressions with an image that DuckDB computes over such domains.
 
-GROUP BY is read here: plain lists, ALL, CUBE, ROLLUP, GROUPING SETS and MARGINALS as sets of key expressions.
+GROUP BY is read here as sets of key expressions: plain lists, ALL, CUBE, ROLLUP, GROUPING SETS and MARGINALS.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Sets = list[tuple[str, ...]]
 
 
 def range_text(function: str, column: str) -> str:
-    """Returns canonical SQL of a key over ranges, or of range_end, from that of its column."""
+    """Renders canonical SQL of a key over ranges, or of range_end, from the SQL of its column."""
     return f"{function}({column})"
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """keys: distinct key expressions by canonical SQL, in order of appearance. sets: each a tuple of those texts.
+    """Grouping of a SELECT. keys: distinct keys by canonical SQL, in order of appearance. sets: tuples of these texts.
 
-    Sets keep their repetitions, as SQL does: GROUPING SETS ((a), (a)) answers every cell twice.
+    A repeated set stays repeated, as in SQL: GROUPING SETS ((a), (a)) answers every cell twice.
     """
 
     keys: tuple[tuple[str, exp.Expr], ...]
@@ -52,7 +52,7 @@ class Grouping:
 
 
 class _Reader:
-    """Collects the keys while the sets are built."""
+    """Reader of GROUP BY that collects the keys while it builds the sets."""
 
     def __init__(self, key_of: Callable[[exp.Expr], exp.Expr]) -> None:
         self.key_of = key_of
@@ -73,7 +73,7 @@ class _Reader:
         return text
 
     def range_key(self, node: exp.Anonymous) -> str:
-        """PREFIXES(column) or RANGES(column): one column with an ordered domain."""
+        """Reads PREFIXES(column) or RANGES(column): one column with an ordered domain."""
         shape = str(node.this).lower()
         column = self.key_of(node.expressions[0]) if len(node.expressions) == 1 else None
         if not isinstance(column, exp.Column):
@@ -135,7 +135,7 @@ _LIMIT = f"at most {MAX_GROUPING_SETS} grouping sets"
 def read_grouping(
     group: exp.Group | None, all_keys: Sequence[exp.Expr], key_of: Callable[[exp.Expr], exp.Expr]
 ) -> Grouping:
-    """Returns the grouping of a SELECT. all_keys: of GROUP BY ALL. key_of: resolves aliases, ordinals, columns."""
+    """Reads the grouping of a SELECT. all_keys: keys for GROUP BY ALL. key_of: resolves aliases, ordinals, columns."""
     reader = _Reader(key_of)
     if group is None:
         return Grouping((), ((),))
@@ -165,12 +165,12 @@ MAX_DOMAIN = 10_000_000
 
 
 class KeyBuilder:
-    """Builds the keys of one statement; source columns are shared between them.
+    """Builder of the keys of one statement. The keys share source columns.
 
-    selecting: whether keys without a domain are accepted, as a threshold decides what is shown; None: there is none.
-    written: such keys, as they were resolved.
-    nodes: ranges are summed up by nodes (workload.dyadic), not one by one.
-    bins: neighbouring bins of a column that has more are one, so many at most; 0 for all of them.
+    selecting: whether a threshold selects groups, so that keys need no domain. None if no threshold can be used.
+    written: the resolved keys without a domain.
+    nodes: whether ranges are summed up by nodes (algebra.dyadic), not one by one.
+    bins: the most bins of a column: neighbouring bins are merged if it has more. 0 for all bins.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class KeyBuilder:
         return tuple(self.columns.values())
 
     def build(self, text: str, expression: exp.Expr) -> Key:
-        """Returns the key for one resolved expression."""
+        """Builds the key for one resolved expression."""
         if self.selecting and any(self._is_free(column) for column in expression.find_all(exp.Column)):
             self.written.append(expression)
             wanted = expression.name if isinstance(expression, exp.Column) else "key"
@@ -208,9 +208,9 @@ class KeyBuilder:
         return self._image(text, expression)
 
     def _range(self, text: str, shape: str, column: exp.Column) -> Key:
-        """Returns a key over ranges: NULL and 'other' are in no interval and drop their rows from every grouping set.
+        """Builds a key over ranges. NULL and 'other' are in no interval, so their rows are in no grouping set.
 
-        range_end shows where an interval of bins ends, the first value outside; of listed values, the last inside.
+        range_end shows the end of an interval: for bins the first value outside, for listed values the last inside.
         """
         position = self._source(column)
         domain = self.columns[sql_of(column)].domain
@@ -257,7 +257,7 @@ class KeyBuilder:
 
     def _require_whole_bins(self, text: str, domains: list[Domain], inputs: list[ImageInput]) -> None:
         values = probed(domains)
-        tried = [replace(one, labels=tuple(chain(*column))) for one, column in zip(inputs, values, strict=True)]
+        tried = [replace(source, labels=tuple(chain(*column))) for source, column in zip(inputs, values, strict=True)]
         if misplaces(domains, values, self.facts.image(text, tried)):
             raise Refusal(
                 "the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge",
@@ -313,7 +313,7 @@ class KeyBuilder:
 
 
 def _coarser(key: Key, domain: RangeDomain, bins: int) -> Key:
-    """Returns a key whose labels are the lower edges of so many runs of bins, and NULL."""
+    """Merges the bins of a key into at most `bins` runs. The labels are the lower edges of the runs, and NULL."""
     width = -(-len(domain.edges) // bins)
     edges = domain.edges[::width]
     codes = (*(place // width for place in range(len(domain.edges))), *[len(edges)] * domain.with_null)
@@ -321,7 +321,7 @@ def _coarser(key: Key, domain: RangeDomain, bins: int) -> Key:
 
 
 def released_type(domain: Domain) -> str:
-    """Returns the type in which a domain's labels are released: the column's own; ENUMs leave as text."""
+    """Returns the type of a domain's released labels: the column's own type. ENUMs are released as text."""
     if isinstance(domain, RangeDomain):
         return domain.type_name
     return "VARCHAR" if sql_type(domain.type_name).is_enum else domain.type_name
@@ -331,14 +331,14 @@ def _listed(names: tuple[str, ...]) -> str:
     return f" ({', '.join(names[:20])})" if names else ""
 
 
-# Keys of stored tables by which a unit has one row in a cell at most, as UNIQUE (unit, day) by day.
+# Keys of stored tables, such as UNIQUE (unit, day): in a statement by day, a unit then has at most one row in a cell.
 
 
 def with_cell_key(request: Request, source: RowSource, facts: PublicFacts) -> Request:
-    """Returns the request with the shortest key of its table that holds the unit, and else grouping columns alone.
+    """Adds the shortest key of the table that consists of the unit and of grouping columns alone.
 
-    UNIQUE lets NULL repeat. Rows without a unit are dropped, and so are rows with a NULL key, since no column of the
-    key has a DOMAIN with NULL here. A bin of a range holds several values, and so it is no such column.
+    UNIQUE lets NULL repeat. Rows without a unit are dropped. Rows with a NULL key are dropped too, since no column of
+    the key has a DOMAIN with NULL here. A bin of a range holds several values, so a column with bins does not qualify.
     """
     relation, question = source.first, request.question
     unit = relation.unit_column
@@ -346,11 +346,11 @@ def with_cell_key(request: Request, source: RowSource, facts: PublicFacts) -> Re
     plain = not source.joins and question.selection is None and question.summary is None
     if unit is None or not keys or not plain or not question.tells_keys_apart or facts.has_collations(relation.table):
         return request
-    told = {unit, *_columns_told_apart(relation, question.sources)}
-    found = [key for key in keys if told.issuperset(key)]
-    if not found or not sql_type(relation.type_of(unit)).has_one_form:
+    columns = {unit, *_columns_told_apart(relation, question.sources)}
+    cell_keys = [key for key in keys if columns.issuperset(key)]
+    if not cell_keys or not sql_type(relation.type_of(unit)).has_one_form:
         return request
-    return replace(request, rows=replace(request.rows, cell_key=min(found, key=len)))
+    return replace(request, rows=replace(request.rows, cell_key=min(cell_keys, key=len)))
 
 
 def _columns_told_apart(relation: PrivateRelation, keys: Sequence[SourceColumn]) -> set[str]:

@@ -1,6 +1,6 @@
-"""A plain SELECT over a private table as a question to what was released: nothing of it runs over rows, and it is free.
+"""Plain SELECT over a private table as a question to earlier releases. Nothing runs over rows, so the answer is free.
 
-Its conditions, and those of the releases, are read as sets of codes of declared columns.
+The conditions of the SELECT and of the releases are read as sets of codes of declared columns.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dpduck.language.text.positions import refusal
 from dpduck.values.errors import NOTHING_PRIVATE, Refusal
 
 MODEST = 10
-"""The part of a budget of rho that is proposed for what is not known, where 0.5 would be more."""
+"""The proposed rho for missing answers is the budget's rho divided by this, and at most 0.5."""
 
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What was read of columns and conditions of the same rows; all of it follows from public facts.
+    """Cache of columns and conditions of the same rows. All entries follow from public facts.
 
-    domains: digests of columns' domains. tables: what a release's tables are about, by its name. seen: how they see
-    the rows, along the axes of a question.
+    domains: digests of columns' domains. tables: the quantities of each released table. seen: their measurements along
+    the axes of a question.
     """
 
     columns: dict[str, SourceColumn | None] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Readings:
 
 @dataclass(frozen=True, eq=False)
 class KnownQuestion:
-    """What is asked of released tables, and what else may be asked of public facts about the same rows."""
+    """Question to released tables, with the public facts about the same rows."""
 
     analysis: Analysis
     source: RowSource
@@ -59,52 +59,50 @@ class KnownQuestion:
     readings: Readings = field(default_factory=Readings)
 
     def column(self, sql: str) -> SourceColumn | None:
-        """Returns a column of the rows with its public domain; None where it has none."""
-        known = self.readings.columns
-        if sql not in known:
+        """Returns a column of the rows with its public domain. None if it has no domain."""
+        cache = self.readings.columns
+        if sql not in cache:
             builder = KeyBuilder(self.source, self.facts)
             try:
                 builder.build(sql, parse_expression(sql))
             except Refusal:
-                known[sql] = None
+                cache[sql] = None
             else:
-                (known[sql],) = builder.sources
-        return known[sql]
+                (cache[sql],) = builder.sources
+        return cache[sql]
 
     def conjuncts(self, text: str) -> tuple[str, ...]:
-        """Returns the conditions that one joins by AND."""
-        known = self.readings.parts
-        if text not in known:
-            known[text] = tuple(conjuncts(text))
-        return known[text]
+        """Returns the conjuncts of a condition: the conditions that AND joins."""
+        cache = self.readings.parts
+        if text not in cache:
+            cache[text] = tuple(conjuncts(text))
+        return cache[text]
 
     def partial(self, sql: str) -> bool:
         """Tells whether rows may have a value of this column that is in no code of its domain."""
-        known = self.readings.partial
-        if sql not in known:
-            known[sql] = self._is_partial(sql)
-        return known[sql]
+        cache = self.readings.partial
+        if sql not in cache:
+            cache[sql] = self._is_partial(sql)
+        return cache[sql]
 
     def _is_partial(self, sql: str) -> bool:
         column = self.column(sql)
         return column is None or has_other_values(column, self.source)
 
     def condition(self, text: str) -> Condition | None:
-        """Returns a condition, as `conjuncts` gives it, over codes; None where it asks for more than declared
-        columns.
-        """
-        known = self.readings.conditions
-        if text not in known:
+        """Reads an element of `conjuncts` as a condition over codes. None if codes cannot express it."""
+        cache = self.readings.conditions
+        if text not in cache:
             try:
-                known[text] = read_condition(text, self.source, self.facts, self.collated, self.partial)
+                cache[text] = read_condition(text, self.source, self.facts, self.collated, self.partial)
             except Refusal:
-                known[text] = None
-        return known[text]
+                cache[text] = None
+        return cache[text]
 
 
 @dataclass(frozen=True)
 class KnownArguments:
-    """What dp_known takes. target: a standard error, by which what is not known is priced."""
+    """Arguments of dp_known. target: the standard error that sets the price of missing answers."""
 
     text: str
     confidence: Fraction
@@ -112,7 +110,7 @@ class KnownArguments:
 
 
 def known_arguments(argument: str) -> KnownArguments:
-    """Returns the arguments of dp_known from JSON."""
+    """Reads the arguments of dp_known from JSON."""
     text, confidence, target = json.loads(argument)
     if not isinstance(text, str):
         raise Refusal("the statement is missing", accepted="dp_known('SELECT .. FROM ..')")
@@ -124,7 +122,7 @@ def known_arguments(argument: str) -> KnownArguments:
 
 
 def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
-    """Returns the question of a plain SELECT; whatever dp() would refuse of it is refused here too."""
+    """Analyses the question of a plain SELECT. Refuses everything that dp() would refuse."""
     query, text, target = parse_plain(asked.text), asked.text, asked.target
     select, policy_table = _private_select(query, facts)
     policy = facts.policy(policy_table)
@@ -140,28 +138,26 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
 
 
 def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
-    """Writes a price of the kind that the budget adds up: pure epsilon costs many times more where it adds up rho."""
+    """Writes a price of the budget's own kind: pure epsilon costs many times more if the budget adds up rho."""
     words = f"epsilon = {float(epsilon)!r}"
     if policy is None or policy.budget.pure:
         return words
     if policy.budget.delta:
         return f"{words}, delta = {float(policy.budget.delta)!r}"
     if epsilon != 1 or policy.budget.rho is None:
-        return words  # at a limit of the policy: rounded, its rho might be beyond
+        return words  # at a limit of the policy, a rounded rho might be beyond it
     return f"rho = {float(min(Fraction(1, 2), policy.budget.rho / MODEST))!r}"
 
 
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
-    """Returns the question of a private view's SELECT: its columns and its confidence, answered from releases."""
+    """Analyses the SELECT of a private view. Releases answer its columns, at the confidence of the view."""
     analysis, source = read_analysis(ask, facts, more, known=True)
     _require_as_measured(analysis)
     return _question(analysis, source, facts)
 
 
 def analyse_combined(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
-    """Returns the question of a statement with reuse = TRUE: its own columns, answered from its release and all
-    before.
-    """
+    """Analyses a statement with reuse = TRUE. Its own release and all earlier releases answer it together."""
     try:
         analysis, source = read_analysis(ask, facts, more, combined=True)
     except RecursionError:
@@ -196,8 +192,8 @@ def _private_select(query: exp.Query, facts: PublicFacts) -> tuple[exp.Select, T
             "dp_known takes a plain SELECT", accepted="the same without WITH DIFFERENTIAL_PRIVACY OPTIONS (..)"
         )
     private = _private_tables(query, facts)
-    found = [select for select in query.find_all(exp.Select) if _counts(select) and _reads(select, private)]
-    inner = [one for one in found if not any(other is not one and _inside(other, one) for other in found)]
+    selects = [select for select in query.find_all(exp.Select) if _counts(select) and _reads(select, private)]
+    inner = [node for node in selects if not any(other is not node and _inside(other, node) for other in selects)]
     if not private:
         raise Refusal(NOTHING_PRIVATE, accepted="FROM a table of dp_policies()")
     if len(inner) != 1:
@@ -207,13 +203,13 @@ def _private_select(query: exp.Query, facts: PublicFacts) -> tuple[exp.Select, T
 
 
 def _private_tables(query: exp.Query, facts: PublicFacts) -> dict[str, TableName]:
-    found = {}
+    tables = {}
     for table in query.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier):
             resolved = facts.resolve(TableName(tuple(part.name for part in table.parts)))
             if resolved is not None and facts.policy(resolved) is not None:
-                found[table.name] = resolved
-    return found
+                tables[table.name] = resolved
+    return tables
 
 
 def _counts(select: exp.Select) -> bool:
@@ -221,7 +217,7 @@ def _counts(select: exp.Select) -> bool:
 
 
 def _reads(select: exp.Select, private: dict[str, TableName]) -> bool:
-    """Tells whether it reads a private table, also by the name of a CTE."""
+    """Tells whether a SELECT reads a private table, by its name or through CTEs."""
     parts = [part for name in ("from_", "joins", "with_") for part in _listed(select.args.get(name))]
     named = {table.name for part in parts for table in part.find_all(exp.Table)}
     around: exp.Expr | None = select
@@ -236,11 +232,11 @@ def _reads(select: exp.Select, private: dict[str, TableName]) -> bool:
 
 
 def _listed(value: object) -> list[exp.Expr]:
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expr)]
+    return [node for node in (value if isinstance(value, list) else [value]) if isinstance(node, exp.Expr)]
 
 
 def _inside(node: exp.Expr, other: exp.Expr) -> bool:
-    """Tells whether a node is a part of another, or of a CTE that both may read."""
+    """Tells whether a node is inside another, such as in a CTE of the other."""
     parent = node.parent
     while parent is not None and parent is not other:
         parent = parent.parent

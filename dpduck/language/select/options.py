@@ -1,4 +1,4 @@
-"""Reads OPTIONS (..) of the clause, BigQuery's names and ours, and prices a statement by them and by the policy."""
+"""Options of the clause, under BigQuery's names and our own. They and the policy give the price of a statement."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _ONLY_FOR_SELECTED_KEYS = ("min_privacy_units_per_group", "other")
 
 @dataclass(frozen=True)
 class Caption:
-    """Words for the readers of a private view. units: of its answers, in their order."""
+    """Texts for the readers of a private view. units: the units of the answers, in the order of the answers."""
 
     title: str = ""
     description: str = ""
@@ -111,9 +111,9 @@ class Caption:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one statement, checked one by one; None where absent. own: those of other mechanisms.
+    """Options of one statement, checked one by one. None stands for an absent option. own: options of other mechanisms.
 
-    selection: with 0 groups where the statement does not say how many.
+    selection: its number of groups is 0 if the statement gives none.
     """
 
     epsilon: Fraction | None
@@ -135,9 +135,7 @@ class Options:
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequence[Option] = ()) -> Options:
-    """Returns the options as written in the clause, or after the name of a private view. more: those of other
-    mechanisms.
-    """
+    """Reads the options in the clause, or after the name of a private view. more: options of other mechanisms."""
     given = read_given(expressions, (*TABLE, *more), older=OLDER_OPTIONS)
     selection = _selection(given)
     epsilon, delta, rho = given.number("epsilon"), given.number("delta"), given.number("rho")
@@ -188,7 +186,7 @@ def _caption(given: Given) -> Caption:
 
 
 def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view: bool, place: exp.Expr) -> None:
-    """Refuses words for readers where nobody would see them, and units of no answer."""
+    """Refuses a caption of a statement that is no private view, and a caption with more units than answers."""
     if not is_view:
         what = "a title, a description and units are for the readers of a private view"
         raise refusal(place, what, "CREATE PRIVATE VIEW name OPTIONS (title = '..', ..) AS SELECT ..")
@@ -198,7 +196,7 @@ def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view:
 
 
 def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:
-    """Refuses no price, two of them, a delta beside what has none, and paying ahead of nothing."""
+    """Refuses a missing price, two prices, a delta that fits no price, and `ahead` without a target and reuse."""
     prices = [name for name in given.nodes if name in ("epsilon", "rho", "target_stderr")]
     if len(prices) > 1:
         raise refusal(given[prices[1]], f"{prices[0]} and {prices[1]} are two prices", "one of them")
@@ -219,8 +217,9 @@ def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
-    """Returns the m of the statement, else that of its tables; the unit's column must be that of one of their
-    policies.
+    """Returns the statement's bound on a unit's rows, else the bound of its tables.
+
+    Refuses a bound above MAX ROWS, and a unit column that is not the unit of any policy here.
     """
     columns = list(dict.fromkeys(source.unit_columns))
     named = options.privacy_unit_column
@@ -236,7 +235,7 @@ def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
 
 
 def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
-    """Refuses a bound on the norm of a unit's counts where nothing is measured cell by cell with Gaussian noise."""
+    """Refuses a bound on the norm of a unit's counts unless cells are measured one by one with Gaussian noise."""
     norm, treatment, price = options.treatment.norm, options.treatment, request.price
     if norm is None and not treatment.finds_norm:
         if treatment.sum_norms or treatment.centers or treatment.total or treatment.left_out:
@@ -267,7 +266,7 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
 
 
 def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
-    """Refuses a bound on a unit's groups where a statement has none, or does not keep to it."""
+    """Refuses a bound on a unit's groups if the statement has no groups, or cannot keep to the bound."""
     treatment, question = options.treatment, request.question
     if request.rows.unit_sql is None:
         what = "max_groups_contributed bounds the groups of a unit with several rows"
@@ -278,7 +277,7 @@ def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
     if not question.tells_keys_apart:
         what = "max_groups_contributed is of groups, and a key of this statement puts several values into one"
         raise refusal(place, what, "GROUP BY columns that have a DOMAIN, or the statement without it")
-    if any(one.function in ("quantile", "distinct") for one in question.aggregates):
+    if any(aggregate.function in ("quantile", "distinct") for aggregate in question.aggregates):
         what = "max_groups_contributed is of counts, sums, averages and variances"
         raise refusal(place, what, "quantiles and count(DISTINCT column) in a statement without it")
     if treatment.norm is not None or treatment.finds_norm or options.reuse or options.form != "sets":
@@ -287,18 +286,18 @@ def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
 
 
 def can_widen(question: Question) -> bool:
-    """Tells whether some answers can be brought to totals, and no answer is a sum that no total goes with.
+    """Tells whether totals can correct some answers, and every sum can have a total.
 
-    An average or a variance gives its sum about a centre, and is as it is.
+    An average or a variance stays as it is. A sum of its column is computed from it, about a centre, and has no total.
     """
-    averaged = [one.operand for one in question.aggregates if one.function in ("avg", *VARIANCES)]
-    added = [one for one in question.aggregates if one.function in ("count", "sum")]
-    sums = [one.operand for one in added if one.function == "sum" and one.operand is not None]
+    averaged = [aggregate.operand for aggregate in question.aggregates if aggregate.function in ("avg", *VARIANCES)]
+    added = [aggregate for aggregate in question.aggregates if aggregate.function in ("count", "sum")]
+    sums = [aggregate.operand for aggregate in added if aggregate.function == "sum" and aggregate.operand is not None]
     return bool(added) and all(operand.low >= 0 and operand not in averaged for operand in sums)
 
 
 def _require_totals(request: Request, place: exp.Expr) -> None:
-    """Refuses a total of averages, of numbers of both signs, or of other rows than the cells have."""
+    """Refuses totals beside a target, of averages alone, of numbers that may be negative, or of rows that keys drop."""
     question = request.question
     if request.price.target is not None:
         raise refusal(place, "left_out and total have a part of a price", "epsilon and delta, or rho")
@@ -312,7 +311,7 @@ def _require_totals(request: Request, place: exp.Expr) -> None:
 
 
 def _selection(given: Given) -> KeySelection | None:
-    """Tells how groups are selected; None where they are public."""
+    """Returns the selection of groups. None if the groups are public."""
     strategy = given.choice("group_selection_strategy")
     if strategy == "public_groups":
         for name in _ONLY_FOR_SELECTED_KEYS:
@@ -335,7 +334,7 @@ def _selection(given: Given) -> KeySelection | None:
 
 
 def _strategy(given: Given) -> str:
-    """Returns a strategy's name, with a + for optimal budgets; which can serve is for the planner to say."""
+    """Returns a strategy's name, with a + for optimal budgets. The planner decides whether it can serve."""
     named = given.text("strategy") or "auto"
     if not _TREE.fullmatch(named) and named.casefold().removesuffix("+") not in map(str.casefold, STRATEGIES):
         accepted = f"one of {', '.join(STRATEGIES)}; with a + for optimal budgets, as in Q+"
@@ -350,11 +349,11 @@ def require_confidence(options: Options) -> Fraction:
     return options.confidence
 
 
-# What a statement costs by its options and the policy: refused here, where the budget has no room for its kind.
+# The price of a statement by its options and the policy. A kind of price that the budget does not take is refused.
 
 
 def price_of(options: Options, policy: Policy, place: exp.Expr) -> Price:
-    """Returns all that a request says of its price."""
+    """Returns the price of a request, with all its parts."""
     return Price(
         charge_of(options, policy, place),
         options.epsilon,
@@ -370,7 +369,7 @@ WITH_KEYS = "BUDGET (epsilon = .., delta = .., delta_keys = ..)"
 
 
 def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
-    """Prices the whole statement (its epsilon and delta become rho); nothing yet for a target."""
+    """Returns the charge of the whole statement. Epsilon and delta become rho, and a target has no charge yet."""
     if options.target_stderr is not None:
         return Charge.pure(Fraction(0)) if policy.budget.pure else Charge.concentrated(Fraction(0))
     if options.selection is not None:
@@ -391,14 +390,12 @@ def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
 
 
 def least_rho(epsilon: Fraction) -> Fraction:
-    """Returns the smallest price in rho under a MIN EPSILON: what that epsilon costs at most, by itself."""
+    """Returns the smallest price in rho under a MIN EPSILON: the most rho that a pure price of this epsilon costs."""
     return epsilon * epsilon / 2
 
 
 def most_rho(policy: Policy) -> Fraction | None:
-    """Returns the largest price in rho under a MAX EPSILON: what that epsilon costs at the budget's delta, or by
-    itself.
-    """
+    """Returns the largest price in rho under a MAX EPSILON: the rho of this epsilon, with the budget's delta if any."""
     limit, budget = policy.max_epsilon, policy.budget
     if limit is None or budget.pure:
         return None
@@ -409,20 +406,20 @@ def most_rho(policy: Policy) -> Fraction | None:
 
 
 def _require_most(options: Options, policy: Policy, charge: Charge, place: exp.Expr) -> None:
-    """Refuses a price above MAX EPSILON, in whichever way it is written."""
+    """Refuses a price above MAX EPSILON, in epsilon or in rho."""
     limit, most = policy.max_epsilon, most_rho(policy)
     if limit is None:
         return
-    said = f"epsilon of at most {float(limit):g}"
+    accepted = f"epsilon of at most {float(limit):g}"
     if most:
         with_delta = f" with delta = {float(policy.budget.delta):g}" if policy.budget.delta else ""
-        said = f"{said}{with_delta}, or rho of at most {float(most) * (1 - 1e-6):.6g}"
+        accepted = f"{accepted}{with_delta}, or rho of at most {float(most) * (1 - 1e-6):.6g}"
     if (options.epsilon or 0) > limit or (charge.epsilon is None and most is not None and charge.rho > most):
-        raise refusal(place, "the price of one statement is limited", said)
+        raise refusal(place, "the price of one statement is limited", accepted)
 
 
 def _require_least(options: Options, policy: Policy, charge: Charge, place: exp.Expr) -> None:
-    """Refuses a price so small that a statement that tells one bit would cost next to nothing."""
+    """Refuses a price below MIN EPSILON: otherwise a statement that tells one bit would cost next to nothing."""
     least = policy.min_epsilon
     if least is None:
         return
@@ -433,7 +430,7 @@ def _require_least(options: Options, policy: Policy, charge: Charge, place: exp.
 
 
 def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | None:
-    """Returns the standard error that is to be bought, within MIN EPSILON and MAX EPSILON."""
+    """Returns the requested standard error as a target, with a price between MIN EPSILON and MAX EPSILON."""
     if options.target_stderr is None:
         return None
     pure, least = policy.budget.pure, policy.min_epsilon or Fraction(0)
@@ -444,10 +441,10 @@ def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | Non
 
 
 def charge_of_keys(options: Options, selection: KeySelection, policy: Policy, place: exp.Expr) -> Charge:
-    """Prices selected keys: rho or epsilon, and delta from what the budget keeps for keys.
+    """Prices selected keys: rho or epsilon, and a delta from the budget's delta for keys.
 
-    Laplace: the whole delta is for keys. Gaussian: of epsilon and delta, keys get the share of delta that the budget
-    keeps for them, so that a statement may be the whole budget; beside a rho, the whole delta is theirs.
+    With Laplace noise, or with a rho, the whole delta is for keys. With Gaussian noise and an epsilon, keys get the
+    same share of the delta as in the budget. So one statement can spend the whole budget.
     """
     budget = policy.budget
     if budget.pure:

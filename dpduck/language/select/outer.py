@@ -1,4 +1,4 @@
-"""The statement around the released table: SQL with one hole, the table itself."""
+"""SQL around a release: a statement with a hole for the released table."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from dpduck.values.quoting import fold, plain_name, quote_identifier, quote_text
 
 @dataclass(frozen=True)
 class OuterQuery:
-    """sql: the whole statement over a table named HOLE. columns: output names. tables: public ones that it reads."""
+    """Statement over a table named HOLE, as SQL. columns: output names. tables: the public tables that it reads."""
 
     sql: str
     columns: tuple[str, ...]
     tables: tuple[TableName, ...] = ()
 
     def over(self, table_sql: str) -> str:
-        """Returns the statement over a table, subquery or carrier."""
+        """Returns the statement with SQL of a table or a subquery in the hole."""
         return self.sql.replace(quote_identifier(HOLE), table_sql)
 
 
 @dataclass(frozen=True)
 class Described:
-    """A column of a view that contains no aggregate.
+    """Column of a view that contains no aggregate.
 
     reads: the columns of the released table that it reads. A constant reads none.
     plain: whether it is one such column unchanged.
-    every: whether a GROUPING looks at all keys.
+    every: whether it is a GROUPING of all keys.
     """
 
     name: str
@@ -78,7 +78,7 @@ class SelectItem:
 
 
 def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
-    """Returns the items of an annotated SELECT; stars are refused, since rows are not released."""
+    """Returns the items of an annotated SELECT. Refuses stars, since rows are not released."""
     items = []
     for item in select.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -92,7 +92,7 @@ def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
 
 
 def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
-    """Refuses an item that reads another one's alias like a column; dp_stderr(n) and its kin do take aliases."""
+    """Refuses an item that reads another item's alias as a column. Only dp_stderr(n) and its like take aliases."""
     written = {fold(item.name): item.expression for item in items}
     for column in (column for item in items for column in item.expression.find_all(exp.Column)):
         meant = written.get(fold(column.name))
@@ -114,7 +114,7 @@ def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
 
 
 def default_name(expression: exp.Expr, scope: Scope | None = None) -> str:
-    """Returns the name of an item without an alias, as DuckDB gives it; of a column as its relation in scope does."""
+    """Returns DuckDB's name for an item without an alias. A column keeps the name that its relation gives it."""
     if scope is not None and isinstance(expression, exp.Column):
         return scope.name_of(expression)
     if isinstance(expression, exp.Count) and isinstance(expression.this, (exp.Star, type(None))):
@@ -129,10 +129,10 @@ def released_select(
     repeated_sets: Sequence[int] | None,
     possible: exp.Expr | None = None,
 ) -> exp.Select:
-    """Returns the annotated SELECT over the released table. repeated_sets: where a grouping set is listed more than
-    once.
+    """Rewrites the annotated SELECT into a SELECT over the released table.
 
-    possible: what cells meet that WHERE does not rule out, where it rules out some.
+    repeated_sets: the numbers of all listed sets, if one is repeated. possible: a condition for the cells that WHERE
+    does not rule out, if it rules out some.
     """
     outer = exp.Select()
     outer.set("expressions", [named(answers.rewrite(item.expression), item.name) for item in items])
@@ -158,9 +158,9 @@ def released_select(
 
 
 def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """Returns the SELECT of a view: the standard error of each answer follows what was written, where nothing shows it.
+    """Adds to the SELECT of a view the standard error of each answer, unless a column shows it already.
 
-    What reads a view later, or its published copy, cannot ask for one.
+    A later reader of the view, or of its published copy, cannot ask for a standard error.
     """
     taken = {fold(item.name) for item in items}
     shown = {item.this.name for item in select.expressions if isinstance(item.this, exp.Column)}
@@ -174,22 +174,22 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
 
 def described_items(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> tuple[Described, ...]:
     """Describes the items of a view that are no answers. select: the result of released_select."""
-    found = []
+    descriptions = []
     for item, shown in zip(items, select.expressions, strict=False):
         expression, written = shown.unalias(), item.expression.unnest()
         if expression.find(exp.Window) is not None or answers.number_of(item.expression) is not None:
             continue
         looked_at = written.expressions if isinstance(written, (exp.Grouping, exp.GroupingId)) else ()
-        every = {answers.key_of(one) for one in looked_at} == set(answers.key_order)
+        every = {answers.key_of(argument) for argument in looked_at} == set(answers.key_order)
         reads = frozenset(column.name for column in expression.find_all(exp.Column))
-        found.append(Described(item.name, reads, isinstance(expression, exp.Column), every))
-    return tuple(found)
+        descriptions.append(Described(item.name, reads, isinstance(expression, exp.Column), every))
+    return tuple(descriptions)
 
 
 def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """Returns the SELECT of a view with a last column, which names the grouping columns of each row.
+    """Adds to the SELECT of a view a last column, which names the grouping columns of each row.
 
-    It uses the column names of the view. Without this last column a total looks like the group of NULL.
+    They have the names that the view gives them. Without this last column a total looks like the group of NULL.
     """
     if any(fold(item.name) == GROUPING_LEVEL for item in items):
         return select
@@ -204,23 +204,22 @@ def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerR
     keys = [(name, shown.get(name, name), bit) for bit, name in enumerate(answers.key_order)]
     listed = ", ".join(
         f"CASE WHEN ({released(GROUPING_ID).sql('duckdb')} >> {bit}) & 1 = 0 THEN {quote_text(plain_name(name))} END"
-        for _, name, bit in sorted(keys, key=lambda one: places.get(fold(one[1]), len(places)))
+        for _, name, bit in sorted(keys, key=lambda column: places.get(fold(column[1]), len(places)))
     )
     level = parse_one(f"coalesce(nullif(concat_ws(', ', {listed}), ''), '{TOTAL}')", dialect="duckdb")
     return select.select(named(level, GROUPING_LEVEL), copy=False)
 
 
 def _only_column(written: exp.Expr) -> str | None:
-    """Returns the one released column that an expression reads. Returns None where there are more, or none."""
+    """Returns the only released column that an expression reads. None if it reads several or none."""
     names = {column.name for column in written.find_all(exp.Column)}
     return names.pop() if len(names) == 1 else None
 
 
 def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """Returns the SELECT of a known answer: after what was written the errors of each answer, and what it is known
-    from.
+    """Adds columns to the SELECT of known answers: the errors of each answer, and the names of the releases behind it.
 
-    They are stderr, interval_low and interval_high, with the name of the answer before where there are several.
+    The errors are stderr, interval_low and interval_high. With several answers, each begins with its answer's name.
     """
     numbers = [(item.name, answers.number_of(item.expression)) for item in items]
     shown = [(name, number) for name, number in numbers if number is not None]
@@ -243,7 +242,7 @@ def _repeat(outer: exp.Select, repeated_sets: Sequence[int]) -> None:
 
 
 def _order(order: exp.Order, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Order:
-    """ORDER BY over the released table; positions of ENUM keys are spelled out: they have an order of their own."""
+    """Rewrites ORDER BY over the released table. Positions of ENUM keys are spelled out: ENUMs have their own order."""
     elements: list[exp.Expr] = []
     for element in order.expressions:
         target = element.this
@@ -328,28 +327,28 @@ def surround(
     return OuterQuery(sql_of(inner), names, tuple(sorted(tables, key=str)))
 
 
-# What a query over answers may cost. It holds nothing private, but is run by the process that does, beside others.
+# Limits on queries over answers. They read nothing private, but run in the process with private rows, beside others.
 
 MOST_QUERIES = 200
-"""SELECTs, VALUES, set operations and joins of one statement."""
+"""The most SELECTs, VALUES, set operations and joins of one statement."""
 
 MOST_ROWS_AWAY = 1_000_000
 _OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Lag, "offset"), (exp.Lead, "offset"), (exp.NthValue, "offset"), (exp.Ntile, "this"),
 )  # fmt: skip
-"""Windows that are told how far to look. DuckDB 1.5 ends, or writes where it must not, at the ends of a BIGINT."""
+"""Window functions with an offset. For one at the end of a BIGINT, DuckDB 1.5 terminates, or writes out of bounds."""
 
 
 def _check_cost(query: exp.Query) -> None:
-    """Refuses a statement of too many queries, texts that grow from query to query, and rows that are too far away."""
+    """Refuses too many queries, texts that grow from query to query, and windows that look too far."""
     parts = list(query.find_all(exp.Select, exp.SetOperation, exp.Join, exp.Values))
     if len(parts) > MOST_QUERIES:
         raise refusal(parts[-1], f"a statement of {len(parts)} queries and joins", f"at most {MOST_QUERIES}")
     times = more = 1
     for select in (part for part in parts if isinstance(part, exp.Select)):
         lengths = [length_of(item) for item in select.expressions]
-        grown = max([1, *(one for one, _ in lengths)])
-        times, more = times * grown, more * grown + sum(one for _, one in lengths)
+        grown = max([1, *(length for length, _ in lengths)])
+        times, more = times * grown, more * grown + sum(length for _, length in lengths)
         if times > MAX_GROWTH or more > MAX_BUILT:
             raise refusal(
                 select,
@@ -367,19 +366,19 @@ def _check_cost(query: exp.Query) -> None:
 
 
 def _drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) -> set[str]:
-    """Removes the CTEs that only the annotated SELECT may read; returns their names."""
+    """Removes the CTEs that only the annotated SELECT may read. Returns their names."""
     dropped: set[str] = set()
     for with_ in list(whole.find_all(exp.With)):
-        kept = []
+        remaining = []
         for cte in with_.expressions:
             if _reads_private(cte.this, place, dropped, facts):
                 dropped.add(fold(cte.alias))
             else:
-                kept.append(cte)
-        if not kept:
+                remaining.append(cte)
+        if not remaining:
             with_.pop()
         else:
-            with_.set("expressions", kept)
+            with_.set("expressions", remaining)
     return dropped
 
 
@@ -395,7 +394,7 @@ def _reads_private(query: exp.Expr, place: exp.Select, dropped: set[str], facts:
 
 
 def _check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> set[TableName]:
-    """Refuses what may not stand around; gives public tables their full names, and returns them."""
+    """Refuses SQL that may not stand around the annotated SELECT. Names public tables in full, and returns them."""
     inside = {id(node) for node in place.walk()}
     tables: set[TableName] = set()
     for node in list(whole.walk()):
@@ -413,7 +412,7 @@ def _check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: 
 
 
 def _is_common_table(node: exp.Table) -> bool:
-    """Tells whether a CTE of this name is visible here: of a query around it, or an earlier one of the same WITH."""
+    """Tells whether a CTE of this name is visible here: from a query around it, or from earlier in the same WITH."""
     if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return False
     child: exp.Expr = node
@@ -431,7 +430,7 @@ def _is_common_table(node: exp.Table) -> bool:
 
 
 def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
-    """Returns a public table by its full name: what DuckDB reads is what was checked, whatever hides the short name."""
+    """Gives a public table its full name: DuckDB then reads the checked table, whatever hides the short name."""
     if not isinstance(node.this, exp.Identifier):
         raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
     name = TableName(tuple(part.name for part in node.parts))

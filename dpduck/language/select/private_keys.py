@@ -1,7 +1,7 @@
-"""Keys whose values are private: which columns and expressions may be selected by a threshold, and how they are read.
+"""Keys with private values: the columns and expressions that a threshold may select, and the SQL that reads them.
 
-Their values leave as text that is cast to the key's type, so a type must have one text for all values that are equal:
-otherwise what is shown of a group would be one person's way of writing it.
+Their values are released as text that is cast to the key's type. So a type must have one text for all equal values:
+otherwise a group would show one person's way of writing it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ COUNTED = (
     "count(*), count(x), sum(x), avg(x), each with FILTER (WHERE ..), count(DISTINCT unit)",
 )
 SELECTED = ("count", "sum", "avg")
-"""The functions of selected keys."""
+"""The aggregate functions of selected keys."""
 
 FURTHER = "rows of a unit in further groups are left out"
-"""What max_groups_contributed does to a unit with rows in more groups."""
+"""The effect of max_groups_contributed on a unit with rows in more groups."""
 
 ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
 
 
 def groups_text(request: Request) -> str:
-    """Returns what max_groups_contributed does to the counts of a request by public keys, "" where it does nothing."""
+    """Describes the effect of max_groups_contributed on counts by public keys. Returns "" if it has none."""
     groups = request.question.treatment.groups
     cells = prod(source.domain.size for source in request.question.sources)
     bounds = 0 < groups < min(request.rows.max_rows, cells)
@@ -45,9 +45,9 @@ def groups_text(request: Request) -> str:
 
 
 def selection_of(asked: KeySelection, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
-    """Tells how groups are selected, with the bound on a unit's groups.
+    """Returns the selection of groups, with the bound on a unit's groups.
 
-    A unit of m rows is in at most m groups; of a single row that joins multiply, groups cannot be told apart.
+    A unit of m rows is in at most m groups. If the unit is a row that joins multiply, nothing shows its groups.
     """
     if policy.unit.column is None and unit_bound > 1:
         if 0 < asked.groups < unit_bound:
@@ -66,7 +66,7 @@ def selection_of(asked: KeySelection, policy: Policy, unit_bound: int, place: ex
 
 
 def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...], place: exp.Expr) -> None:
-    """Selected keys are those of one plain GROUP BY."""
+    """Refuses selected keys unless they are the keys of one plain GROUP BY."""
     if not keys:
         raise refusal(place, "there are no groups to select", "GROUP BY, or the statement without a threshold")
     if len(sets) != 1 or len(sets[0]) != len(keys):
@@ -76,18 +76,18 @@ def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...],
 
 
 def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
-    """Tells whether it is the number of units in a group: count(DISTINCT unit), or a count of one row of each."""
+    """Tells whether an aggregate counts a group's units: count(DISTINCT unit), or a count of one row of each unit."""
     every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
     return unit_sql is not None and aggregate.operand == ONE_PER_GROUP and aggregate.condition in every
 
 
 def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
-    """Refuses a number of privacy units over several periods, in each of which a person is another unit."""
-    counted = [one for one in question.aggregates if one.operand == ONE_PER_GROUP]
+    """Refuses a count of privacy units over several periods: a person is a different unit in each period."""
+    counted = [item for item in question.aggregates if item.operand == ONE_PER_GROUP]
     if not counted or rows.periods is None:
         return
     alone = [within_one(rows, question.sources, key.codes, key.sources) for key in question.keys]
-    alone = [one and not key.row_sql for one, key in zip(alone, question.keys, strict=True)]
+    alone = [item and not key.row_sql for item, key in zip(alone, question.keys, strict=True)]
     single = rows.periods.periods.count == 1
     if not single and not all(any(alone[key] for key in keys) for keys in question.grouping_sets):
         word = rows.periods.periods.word.lower()
@@ -100,19 +100,19 @@ def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
 
 
 def require_counts(request: Request, place: exp.Expr) -> None:
-    """Selected keys come with counts, sums and averages, of which a row for all other groups can be told as well."""
+    """Refuses aggregates that do not go with selected keys, or that cannot fill a row for all other groups."""
     aggregates, selection = request.question.aggregates, request.question.selection
-    distinct = next((one for one in aggregates if one.distinct is not None), None)
+    distinct = next((aggregate for aggregate in aggregates if aggregate.distinct is not None), None)
     if distinct is not None:
         what = f"{distinct.text[:60]} is not answered for selected keys"
         raise refusal(place, what, "count(DISTINCT unit), or keys with a DOMAIN")
-    if any(one.function not in SELECTED for one in aggregates):
+    if any(aggregate.function not in SELECTED for aggregate in aggregates):
         raise refusal(place, *COUNTED)
     if selection is None or not selection.other or request.rows.max_rows == 1:
         return
-    if any(one.operand == ONE_PER_GROUP for one in aggregates):
+    if any(aggregate.operand == ONE_PER_GROUP for aggregate in aggregates):
         raise refusal(place, "units of several groups do not add up to units", "count(*) beside other = TRUE")
-    by_group = next((one for one in aggregates if one.operand_by_group), None)
+    by_group = next((aggregate for aggregate in aggregates if aggregate.operand_by_group), None)
     if by_group is not None:
         what = f"{by_group.text[:60]} bounds what a unit adds to one group, and other = TRUE is of many"
         raise refusal(place, what, "contribution_bounds_per_row, or the statement without other")
@@ -139,7 +139,7 @@ def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, 
 
 
 def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
-    """Refuses an expression over both public domains and private values: what a domain drops would be unclear."""
+    """Refuses an expression over public domains and private values: it is unclear which rows a domain would drop."""
     for column in expression.find_all(exp.Column):
         if source.relation(column.table) is None or source.domain(column) is not None:
             raise refusal(

@@ -1,6 +1,6 @@
-"""A frozen, canonical description of what is asked and at what price; equal requests are the same release.
+"""Frozen, canonical description of a question and its price. Equal requests are the same release.
 
-OPTIONS (summary = ..), noisy summaries of huge domains, are read and checked here.
+OPTIONS (summary = ..), for noisy summaries of huge domains, are read and checked here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 AUTO, TREE, CHOICE = "auto", "tree", "choice"
-"""What the option quantiles says, and names of their measures."""
+"""Values of the option quantiles, and names of the measures of quantiles."""
 METHODS = (
     "auto", "filter", "filter_one_sided", "threshold", "priority", "filter_threshold", "filter_priority", "sketch",
     "geometric",
@@ -33,7 +33,7 @@ LARGEST_DOMAIN = 10**30
 LARGEST_THRESHOLD = 10**12
 SMALLEST_TOTAL_EPSILON, LARGEST_TOTAL_EPSILON = Fraction(1, 10**9), 100
 MOST_SKETCH_ROWS = 99
-"""Rows of a sketch: each multiplies the sensitivity."""
+"""The most rows of a sketch. Each row multiplies the sensitivity."""
 
 VARIANCES = frozenset(("var_pop", "var_samp", "stddev_pop", "stddev_samp"))
 
@@ -74,13 +74,13 @@ _SIZED_BY = {
 
 @dataclass(frozen=True)
 class Summary:
-    """A noisy summary that is asked for. theta: of the filter, tau: of threshold sampling, where they are given.
+    """Request for a noisy summary. theta: the filter's threshold. tau: the sampling threshold. Both may be None.
 
-    shape: what takes the place of RANGES(column), dyadic intervals or Haar coefficients. consistent: intervals without
-    their parents are dropped. expect_rows: the public guess of the policy, which choices may use.
-    stated: whether the size was written, and must be of this very summary. total_epsilon: the part of the price for a
-    noisy number of rows: tau follows from it in place of the guess, and what a filter has lost. ranged: whether the
-    shape was written.
+    shape: the form of RANGES(column), dyadic intervals or Haar coefficients. consistent: whether intervals without
+    their parents are dropped. expect_rows: the policy's public guess of the number of rows, which guides choices.
+    stated: whether the statement gives a size, and a method other than 'auto'. total_epsilon: the part of the price for
+    a noisy number of rows, which replaces the guess for tau and for the loss of a filter. ranged: whether the statement
+    gives the shape.
     """
 
     method: str
@@ -97,7 +97,7 @@ class Summary:
 
 
 def read_summary(given: Given) -> Summary | None:
-    """Returns the options of a summary, None where none is asked for."""
+    """Reads the options of a summary. None if the statement asks for none."""
     stated = [name for name in NAMES if name in given]
     if "summary" not in given:
         if stated:
@@ -151,7 +151,7 @@ def _quoted(names: tuple[str, ...]) -> str:
 
 
 def require_plain_treatment(given: Given) -> None:
-    """Options of the other kinds of release say nothing about a summary."""
+    """Refuses options of other kinds of release beside a summary."""
     for name in _OF_OTHERS:
         if name in given:
             raise refusal(given[name], f"{name} is not of a summary", f"{', '.join(NAMES)}, consistency = 'none'")
@@ -161,13 +161,13 @@ def require_plain_treatment(given: Given) -> None:
 
 @dataclass(frozen=True)
 class Key:
-    """A released grouping column: a source column, or the image of several under an expression.
+    """Released grouping column: a source column, or the image of source columns under an expression.
 
-    name: as the released table shows it. expression: canonical SQL. sources: positions in Request.sources.
-    codes: row-major over the sources' domains, the label's position for each combination, -1 where it is dropped.
-    shape: '' for a plain key; 'prefixes' or 'ranges' for sums over intervals of its labels, in their order.
-    ends, end_name: of such a key, what range_end(column) shows for an interval whose last label is i.
-    row_sql: of a key whose values are private: a VARCHAR of every row, unable to raise; it has no labels.
+    name: its name in the released table. expression: canonical SQL. sources: positions in Question.sources.
+    codes: the label's position for each combination of the sources' domains, row-major. -1 for a dropped combination.
+    shape: '' for a plain key, 'prefixes' or 'ranges' for sums over intervals of its ordered labels.
+    ends, end_name: for ranges, the value of range_end(column) by an interval's last label, and its column's name.
+    row_sql: for private values, an SQL expression over each row: a VARCHAR that cannot raise. Such a key has no labels.
     """
 
     name: str
@@ -183,22 +183,22 @@ class Key:
 
     @property
     def released_size(self) -> int:
-        """Tells how many labels or intervals are released: n, or n(n+1)/2 for all ranges."""
+        """Returns the number of released labels or intervals: n, or n(n+1)/2 for all ranges."""
         size = len(self.labels)
         return size * (size + 1) // 2 if self.shape == "ranges" else size
 
 
 OPEN_STEPS = 1 << 39
-"""Steps on both sides of 0 of a number that has no CLAMP. Norms say how much a unit adds, and are found apart."""
+"""Steps on both sides of 0 for a number without CLAMP. A norm, found separately, bounds a unit's contribution."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A number that a row has, clamped to [low, high] and rounded to a multiple of step, which divides both.
+    """Number of a row, clamped to [low, high] and rounded to a multiple of step, which divides both bounds.
 
-    sql: a DOUBLE, row-local and unable to raise, NULL where the row has no value; "" counts rows by group.
-    per_group: '' for rows; 'sum' or 'average' where a unit's rows in a group are made one that is then clamped.
-    certain: whether it has a value exactly where the column is not NULL.
+    sql: a row-local DOUBLE that cannot raise, NULL if the row has no value. "" counts rows by group.
+    per_group: '' clamps each row. 'sum' and 'average' clamp the sum or the average of a unit's rows in a group.
+    certain: whether the operand has a value in every row in which the column is not NULL, and in no other row.
     """
 
     sql: str
@@ -210,19 +210,19 @@ class Operand:
 
     @property
     def is_open(self) -> bool:
-        """Tells whether the bounds are those of a column without CLAMP: OPEN_STEPS on both sides of 0."""
+        """Tells whether the number has no CLAMP: its bounds are OPEN_STEPS on both sides of 0."""
         return self.high == -self.low == OPEN_STEPS * self.step
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A released aggregate over the rows for which `condition` is true; "" is every row.
+    """Released aggregate over the rows for which `condition` is true. "" stands for every row.
 
-    text: how the analyst wrote it, for explanations; not part of the canonical form.
+    text: the analyst's own text, for explanations. It is not part of the canonical form.
     function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
-    operand: of what; a count has one where rows with a value are counted, or units by group.
-    fraction: of a quantile. distinct: the column whose values are counted.
-    counts: of a sum of 1 over the rows that meet a condition, this condition. It follows from the operand.
+    operand: the aggregated number. A count has an operand if it counts rows with a value, or units by group.
+    fraction: the quantile, from 0 to 1. distinct: the column with the counted values.
+    counts: for a sum of 1 over the rows that meet a condition, this condition. It follows from the operand.
     """
 
     condition: str
@@ -235,7 +235,7 @@ class Aggregate:
 
     @property
     def counted(self) -> str | None:
-        """Returns the condition of the rows that the aggregate counts, None where it does not just count rows."""
+        """Returns the condition of the rows that the aggregate counts. None if it does not just count rows."""
         if self.function == "count" and self.operand is None:
             return self.condition
         if not self.counts:
@@ -244,7 +244,7 @@ class Aggregate:
 
     @property
     def operand_by_group(self) -> bool:
-        """Tells whether a unit's rows in a group are made one first, which is no sum over smaller groups."""
+        """Tells whether a unit's rows in a group become one number first. It is then no sum over smaller groups."""
         return self.operand is not None and bool(self.operand.per_group)
 
     @property
@@ -254,34 +254,30 @@ class Aggregate:
 
     @property
     def curved(self) -> bool:
-        """Tells whether its error depends on the answer: intervals are then stored, not computed from noise alone."""
+        """Tells whether the error depends on the answer. Intervals are then stored, not computed from noise alone."""
         return self.function not in ("count", "sum", "distinct")
 
 
 @dataclass(frozen=True)
 class Treatment:
-    """The planning and post-processing of answers. All parts are public.
+    """Planning and post-processing of answers. All fields are public.
 
-    weights: one per grouping set, the vector a of the paper. There are none where all sets weigh the same.
+    The digest omits each field after `quantiles` that has its default, and always omits `usual`.
+    weights: one per grouping set, the vector a of the paper. Empty if all sets weigh the same.
     planning_seconds: the time for searches.
     strategy_table: a declared public table that holds the strategy's matrix.
-    aggregate_weights: one per aggregate, in the order in which they are first written. There are none where all weigh
-        the same.
+    aggregate_weights: one per aggregate, in order of first appearance. Empty if all aggregates weigh the same.
     quantiles: 'tree', 'choice' for a quantile that is the only one of its column, or 'auto' for the smaller error. It
-        is no part of the digest for a tree, or where no quantile is asked for.
-    quantile_intervals: whether chosen quantiles pay for intervals. It is no part of the digest where they do.
-    evenly: whether the error of the worst cell is minimized, not the sum of all errors. It is no part of the digest
-        where it is false.
-    norm: the largest L2 norm of a unit's counts, in rows at their bound. A unit above it is weighed down. Without such
-        a bound it is None, and no part of the digest.
-    finds_norm: whether norms are found in the statement, for a part of its price. It is no part of the digest where it
-        is false.
-    sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are
-        no part of the digest where there are none.
-    groups: the most groups of one unit, 0 for any number, where it is no part of the digest.
-    left_out: whether intervals hold the rows that a norm leaves out. total: whether cells are brought to a total that
-        is measured apart. Both are no part of the digest where they are false.
-    usual: whether norms are the default of a statement that says no bounds. It is no part of the digest.
+        is no part of the digest for a tree, or if no quantile is asked for.
+    quantile_intervals: whether chosen quantiles pay for intervals.
+    evenly: whether the error of the worst cell is minimized, not the sum of all errors.
+    norm: the largest L2 norm of a unit's counts, 1 for a row at its bound. Larger units are weighed down. May be None.
+    finds_norm: whether norms are found in the statement, for a part of its price.
+    sum_norms: the same for sums, in the units of each summed column. centers: the centres of averages.
+    groups: the most groups of one unit, 0 for any number.
+    left_out: whether intervals hold the rows that a norm leaves out. total: whether cells are scaled up to a total that
+        is measured separately.
+    usual: whether norms are the default, because the statement gives no bounds.
     """
 
     strategy: str = "auto"
@@ -312,16 +308,16 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether answers are moved as no formula describes: their intervals are about what was measured."""
+        """Tells whether answers are moved as no formula describes. Intervals are then about the measured values."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A standard error in place of a price: the smallest price that reaches it is found by planning.
+    """Standard error in place of a price: planning finds the smallest price that reaches it.
 
-    pure: the price is an epsilon (Laplace), else a rho (Gaussian). limit: the most that it may be.
-    least: the least, which also buys a smaller error; no part of the digest, as the policy's revision is.
+    pure: whether the price is an epsilon (Laplace), not a rho (Gaussian). limit: the largest price.
+    least: the smallest price, even if a smaller one is enough. The digest has the policy's revision in its place.
     """
 
     stderr: Fraction
@@ -332,10 +328,10 @@ class Target:
 
 @dataclass(frozen=True)
 class KeySelection:
-    """Groups are published where their noisy number of privacy units is above a threshold.
+    """Selection of groups: a group is published if its noisy number of privacy units is above a threshold.
 
-    laplace: the noise, else Gaussian. groups: C, the most of one unit. least_units: fewer are never published.
-    other: a row more, for all groups that are not published.
+    laplace: whether noise is Laplace, not Gaussian. groups: C, the most groups of one unit. other: whether one more
+    row is for all groups that are not published. least_units: groups with fewer units are never published.
     """
 
     laplace: bool
@@ -346,9 +342,9 @@ class KeySelection:
 
 @dataclass(frozen=True)
 class Together:
-    """Counts that may be planned together: their conditions, and the kinds of rows that these tell apart.
+    """Counts that may be planned together: their conditions, and the kinds of rows that the conditions distinguish.
 
-    columns: those that the conditions name. codes: row-major over their domains, the kind of each combination.
+    columns: the columns of the conditions. codes: the kind of each combination of values, row-major over domains.
     met: for each condition, 1 for the kinds that meet it and 0 for others.
     """
 
@@ -359,20 +355,20 @@ class Together:
 
     @property
     def kinds(self) -> int:
-        """Tells how many kinds of rows there are."""
+        """Returns the number of kinds of rows."""
         return len(self.met[0])
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the rows.
+    """Question about the rows: keys, aggregates and their treatment.
 
-    grouping_sets: positions in keys, increasing within a set; no set twice.
-    intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
-    summary: where a noisy summary is asked for in place of every cell.
-    matrix: an analyst's own strategy, as (row, column of each key, value), from 0. The column -1 is every value.
-    selection: where groups are selected from the data; there is one grouping set then.
-    own: options that a mechanism added, with their values; no part of the digest where there are none.
+    grouping_sets: positions in keys, increasing within a set. No set occurs twice.
+    intervals: the first bin and the bin after the last, if each aggregate counts an interval of the only source's bins.
+    summary: the noisy summary in place of every cell, if there is one.
+    matrix: an analyst's own strategy, as (row, column of each key, value), from 0. Column -1 stands for all values.
+    selection: the selection of groups from the data, with one grouping set. None for public groups.
+    own: options that a mechanism added, with their values. If there are none, the digest omits them.
     together: ways in which counts may be planned together, each with groups of counts. They follow from the rest and
         from the policy, and are no part of the digest.
     """
@@ -396,45 +392,45 @@ class Question:
 
     @property
     def cells(self) -> tuple[int, ...]:
-        """Tells how many cells each grouping set has."""
+        """Returns the number of cells of each grouping set."""
         return tuple(prod(self.sizes[key] for key in grouping_set) for grouping_set in self.grouping_sets)
 
     @property
     def tells_keys_apart(self) -> bool:
         """Tells whether any two combinations of source values differ in some key, or are dropped.
 
-        Trusted code asks the same of its job (jobs.CountingJob), and refuses other bounds.
+        Trusted code checks the same for its job (jobs.CountingJob), and otherwise refuses bounds on groups.
         """
-        told: set[int] = set()
+        positions: set[int] = set()
         for key in self.keys:
-            kept = [code for code in key.codes if code >= 0]
-            if not key.row_sql and len(set(kept)) == len(kept):
-                told.update(key.sources)
-        return told >= set(range(len(self.sources)))
+            codes = [code for code in key.codes if code >= 0]
+            if not key.row_sql and len(set(codes)) == len(codes):
+                positions.update(key.sources)
+        return positions >= set(range(len(self.sources)))
 
     @property
     def characters(self) -> int:
-        """Returns the most characters that the texts of one row have: each key's longest label."""
+        """Returns the most characters in the texts of one row: the sum over keys of the longest label."""
         texts = (key.labels for key in self.keys if sql_type(key.type_name).has_any_letters)
         return sum(max((len(label) for label in labels if label is not None), default=0) for labels in texts)
 
     @property
     def released_sizes(self) -> tuple[int, ...]:
-        """Returns the sizes after keys over ranges have become their intervals."""
+        """Returns the sizes of the keys, with intervals in place of labels for keys over ranges."""
         return tuple(key.released_size for key in self.keys)
 
     @property
     def has_ranges(self) -> bool:
-        """Tells whether it is planned as ranges: every cell then has an error of its own."""
+        """Tells whether the question is planned as ranges. Every cell then has an error of its own."""
         return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a statement pays. refresh: pays again for the same request, once for each text.
+    """Price of a statement. refresh: a text. With each new text, the same request pays again.
 
-    target: where it is given, charge is empty until planning has found it, and no part of the digest.
-    least_rho: what MIN EPSILON asks of every price in rho; no part of the digest.
+    target: with a target, the charge is empty until planning has found it, and is no part of the digest.
+    least_rho: the least price in rho under MIN EPSILON. It is no part of the digest.
     """
 
     charge: Charge
@@ -448,12 +444,12 @@ class Price:
 _ASIDE = (
     "shapes", "source", "cell_key", "unit", "columns", "least_rho", "together",
 )  # fmt: skip
-"""What follows from the rest, or from the policy's revision: no part of a digest."""
+"""Fields that follow from the rest, or from the policy's revision. They are no part of a digest."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One private release: which rows it reads, what it asks of them, and what it pays."""
+    """One private release: its rows, its question about them, and its price."""
 
     rows: Rows
     question: Question
@@ -461,7 +457,7 @@ class Request:
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:
-        """Returns the private tables that a statement names: whoever asks must be allowed to ask about each of them."""
+        """Returns the private tables that a statement names. The analyst must have the right to ask about each."""
         named = (read.table for read in self.rows.reads if not read.hidden)
         return tuple(dict.fromkeys((self.rows.table, *named)))
 
@@ -469,32 +465,32 @@ class Request:
     def cell_rows(self) -> int:
         """Returns the most rows of one unit in one cell of all keys."""
         unit = self.rows.unit_sql or ""
-        told = {unit, *(source.sql for source in self.question.sources)}
+        grouped = {unit, *(source.sql for source in self.question.sources)}
         columns = {f"{unit.partition('.')[0]}.{quote_identifier(name)}" for name in self.rows.cell_key}
-        return 1 if columns and columns <= told else self.rows.unit_bound
+        return 1 if columns and columns <= grouped else self.rows.unit_bound
 
     def digest(self) -> str:
-        """Returns a name for this request: equal for statements that ask for the same release."""
+        """Returns the name of this request. It is equal for statements that ask for the same release."""
         return self._digest
 
     @cached_property
     def _digest(self) -> str:
         rows, question, price, treatment = self.rows, self.question, self.price, self.question.treatment
-        told = {
+        description = {
             **_fields(rows, *_ASIDE),
             "unit_sql": rows.unit_sql,
             **_fields(question, *_ASIDE),
             **_fields(price, *_ASIDE),
         }
         if rows.periods is None:
-            del told["periods"]
+            del description["periods"]
         elif not rows.periods.also:
-            told["periods"] = _fields(rows.periods, "also")
+            description["periods"] = _fields(rows.periods, "also")
         if not question.own:
-            del told["own"]
-        told["aggregates"] = [_fields(aggregate, "text", "counts") for aggregate in question.aggregates]
+            del description["own"]
+        description["aggregates"] = [_fields(aggregate, "text", "counts") for aggregate in question.aggregates]
         usual = {  # earlier versions had no such fields, so these values are no part of the digest
-            "quantiles": treatment.quantiles == TREE or not any(one.is_quantile for one in question.aggregates),
+            "quantiles": treatment.quantiles == TREE or not any(agg.is_quantile for agg in question.aggregates),
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
             "norm": treatment.norm is None,
@@ -506,29 +502,33 @@ class Request:
             "total": not treatment.total,
             "usual": True,
         }
-        told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
-        if price.target is not None:  # a search may end elsewhere the next time, but the statement is equal
-            for found in ("charge", "stated_epsilon", "stated_delta"):
-                del told[found]
-            told["target"] = _fields(price.target, "least")
-        canonical = json.dumps(told, sort_keys=True, default=lambda x: _fields(x) if is_dataclass(x) else str(x))
+        description["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
+        if price.target is not None:  # a search may find another price next time, but the statement is the same
+            for field_name in ("charge", "stated_epsilon", "stated_delta"):
+                del description[field_name]
+            description["target"] = _fields(price.target, "least")
+        canonical = json.dumps(description, sort_keys=True, default=lambda x: _fields(x) if is_dataclass(x) else str(x))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def as_before(self) -> Request | None:
-        """Returns the request of the same text in earlier versions, None where it is the same request.
+        """Returns the request of the same text in earlier versions. None if it is the same request.
 
-        Trees were the default of quantiles, and rows that of people with many rows.
+        Their defaults were trees for quantiles, and noise by rows for people with many rows.
         """
         treatment = self.question.treatment
         if treatment.usual:
             return replace(self, question=replace(self.question, treatment=Treatment()))
         written = treatment.quantiles != AUTO or not treatment.quantile_intervals
-        if written or not any(one.is_quantile for one in self.question.aggregates):
+        if written or not any(aggregate.is_quantile for aggregate in self.question.aggregates):
             return None
         before = replace(treatment, quantiles=TREE)
         return replace(self, question=replace(self.question, treatment=before))
 
 
 def _fields(record: object, *aside: str) -> dict[str, object]:
-    """Returns the fields of a record, but for those aside; asdict would copy each of them, and domains are long."""
-    return {one.name: getattr(record, one.name) for one in fields(record) if one.name not in aside}  # type: ignore[arg-type]
+    """Returns the fields of a record except `aside`. asdict would copy each value, and domains are long."""
+    return {
+        attribute.name: getattr(record, attribute.name)
+        for attribute in fields(record)  # type: ignore[arg-type]
+        if attribute.name not in aside
+    }

@@ -1,7 +1,7 @@
-"""Counts of one SELECT that may be planned together: their conditions tell values of declared columns apart.
+"""Counts of one SELECT that may be planned together: their conditions distinguish values of declared columns.
 
-Rows that no condition tells apart are one kind. A row is of one kind alone, so that exclusive conditions together cost
-as much as one. Counts are planned together only where no answer changes. Rows outside of the domains take part in no
+Rows that no condition distinguishes are one kind. Each row is of one kind, so that exclusive conditions together
+cost as much as one. Counts are planned together only if no answer changes. Rows outside of the domains take part in no
 common count, so no condition may hold there.
 """
 
@@ -29,29 +29,29 @@ from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import sql_type
 
 MOST_CELLS = 1_000_000
-"""Combinations of the columns of counts that are planned together."""
+"""The most combinations of values over the columns of counts that are planned together."""
 
 MOST_JOINT = 4096
-"""The same for a statement with reuse: known answers tell so many combinations of several columns apart."""
+"""The same for statements with reuse: known answers distinguish at most this many combinations of several columns."""
 
 MOST_KINDS = 256
-"""Kinds of rows that counts which are planned together may tell apart."""
+"""The most kinds of rows that counts planned together may distinguish."""
 
 MOST_PARTS = 200
-"""Comparisons of a statement that are read."""
+"""The most comparisons of a statement that are read."""
 
 WORD = 62
-"""Conditions that one integer holds, a bit for each."""
+"""The number of conditions that one integer holds, a bit for each."""
 
 _EQUALITIES = (exp.EQ, exp.NEQ, exp.In, exp.Is, exp.Null, exp.Not, exp.Column, exp.Identifier, exp.Literal, exp.Paren)
 
 
 @dataclass(frozen=True, eq=False)
 class _Predicate:
-    """A condition as a set of codes.
+    """Condition as a set of codes.
 
-    text: the condition, canonical. columns: those that it names. met: an axis for each column.
-    inside: columns of which a row that meets it has a declared value.
+    text: the condition, canonical. columns: the columns that it names. met: an array with an axis for each column.
+    inside: columns that have a declared value in every row that meets the condition.
     """
 
     text: str
@@ -62,7 +62,7 @@ class _Predicate:
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    """Reads conditions. dropped: columns that are grouped by, of which every counted row has a declared value."""
+    """Reader of conditions. dropped: grouping columns, in which every counted row has a declared value."""
 
     source: RowSource
     facts: PublicFacts
@@ -71,13 +71,13 @@ class _Reader:
     parts: dict[str, _Predicate | None] = field(default_factory=dict)
 
     def is_partial(self, sql: str) -> bool:
-        """Tells whether a row that is counted may have a value of this column that is in no code."""
+        """Tells whether a counted row may have a value of this column that is in no code."""
         return sql not in self.dropped and has_other_values(self.columns[sql], self.source)
 
     def read(self, text: str) -> _Predicate | None:
-        """Returns a condition as codes, None where it says more than that."""
-        found = _everything() if not text else self._node(parse_expression(text))
-        return None if found is None else replace(found, text=text)
+        """Reads a condition as codes. None if codes cannot express it."""
+        predicate = _everything() if not text else self._node(parse_expression(text))
+        return None if predicate is None else replace(predicate, text=text)
 
     def _node(self, node: exp.Expr) -> _Predicate | None:
         node = without_try(node)
@@ -94,23 +94,23 @@ class _Reader:
                 return self._node(other(this=exp.Not(this=inner.left), expression=exp.Not(this=inner.right)))
         if not isinstance(node, (exp.And, exp.Or)) or len(_named(node)) < 2:
             return self._part(node)
-        return self._joined(type(node), [self._node(one) for one in _by_column(node)])
+        return self._joined(type(node), [self._node(part) for part in _by_column(node)])
 
     def _joined(self, kind: type[exp.And | exp.Or], parts: Sequence[_Predicate | None]) -> _Predicate | None:
-        """Returns predicates joined by AND or OR, or None where one is None or cells are too many."""
-        known = [one for one in parts if one is not None]
-        columns = _columns_of(known)
+        """Joins predicates by AND or OR. None if a part is None, or if there are too many cells."""
+        operands = [operand for operand in parts if operand is not None]
+        columns = _columns_of(operands)
         sizes = {name: self.size(name) for name in columns}
-        if len(known) < len(parts) or prod(sizes.values()) > MOST_CELLS:
+        if len(operands) < len(parts) or prod(sizes.values()) > MOST_CELLS:
             return None
         both = kind is exp.And
-        tables = (_spread(one.met, one.columns, sizes) for one in known)
+        tables = (_spread(operand.met, operand.columns, sizes) for operand in operands)
         met = reduce(np.logical_and if both else np.logical_or, tables)
-        inside = reduce(frozenset.union if both else frozenset.intersection, (one.inside for one in known))
+        inside = reduce(frozenset.union if both else frozenset.intersection, (operand.inside for operand in operands))
         return _Predicate("", columns, met, inside)
 
     def _part(self, node: exp.Expr) -> _Predicate | None:
-        """Returns a part without AND and OR, which DuckDB decides for every combination of values."""
+        """Reads a part without AND and OR, or over one column. DuckDB decides it for every combination of values."""
         text = sql_of(node)
         if text not in self.parts:
             try:
@@ -127,50 +127,50 @@ class _Reader:
                 self.columns[sql_of(column)] = builder.sources[0]
         named = dict.fromkeys(sql_of(column) for column in node.find_all(exp.Column))
         listed = any(sql_type(self.columns[name].domain.type_name).is_enum for name in named)
-        if listed and not all(isinstance(one, _EQUALITIES) for one in node.walk()):
-            return None  # these have an order of their own, which their texts do not have
-        found = read_condition(text, self.source, self.facts, False, self.is_partial)
-        if found is None:
+        if listed and not all(isinstance(part, _EQUALITIES) for part in node.walk()):
+            return None  # ENUMs have an order of their own, which their texts do not have
+        result = read_condition(text, self.source, self.facts, False, self.is_partial)
+        if result is None:
             return None
-        return _Predicate("", found.columns, found.met, frozenset() if found.outside else frozenset(found.columns))
+        return _Predicate("", result.columns, result.met, frozenset() if result.outside else frozenset(result.columns))
 
     def size(self, name: str) -> int:
-        """Returns the codes of a column."""
+        """Returns the number of codes of a column."""
         return self.columns[name].domain.size
 
     def fits(self, predicates: Sequence[_Predicate], most: int) -> bool:
-        """Tells whether predicates may be counted together: each holds inside of the domains of all their columns."""
+        """Tells whether predicates may be counted together: few cells, and no predicate holds outside the domains."""
         names = _columns_of(predicates)
         needed = {name for name in names if self.is_partial(name)}
         few = prod(self.size(name) for name in names) <= (most if len(names) > 1 else MOST_CELLS)
-        return few and all(needed <= one.inside for one in predicates)
+        return few and all(needed <= predicate.inside for predicate in predicates)
 
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Values that no predicate tells apart. classes: of each column, the class of each value. met: by predicate."""
+    """Classes of values that no predicate splits. classes: each value's class, by column. met: predicates, by text."""
 
     classes: Mapping[str, IntegerArray]
     met: Mapping[str, NDArray[np.bool_]]
 
     @classmethod
     def of(cls, predicates: Sequence[_Predicate]) -> _Alike:
-        """Returns the classes of values of all columns that some predicates name."""
+        """Builds the classes of values of all columns that some predicates name."""
         classes: dict[str, IntegerArray] = {}
-        for one in predicates:
-            for axis, name in enumerate(one.columns):
-                rows = np.moveaxis(one.met, axis, 0).reshape(one.met.shape[axis], -1)
-                told = np.unique(np.packbits(rows, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-                classes[name] = _refined(classes.get(name, np.zeros_like(told)), told)
-        firsts = {name: np.unique(found, return_index=True)[1] for name, found in classes.items()}
-        met = {one.text: np.asarray(one.met[np.ix_(*(firsts[name] for name in one.columns))]) for one in predicates}
+        for pred in predicates:
+            for axis, name in enumerate(pred.columns):
+                rows = np.moveaxis(pred.met, axis, 0).reshape(pred.met.shape[axis], -1)
+                value_codes = np.unique(np.packbits(rows, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+                classes[name] = _refined(classes.get(name, np.zeros_like(value_codes)), value_codes)
+        firsts = {name: np.unique(codes, return_index=True)[1] for name, codes in classes.items()}
+        met = {pred.text: np.asarray(pred.met[np.ix_(*(firsts[name] for name in pred.columns))]) for pred in predicates}
         return cls(classes, met)
 
     def kinds(self, predicates: Sequence[_Predicate]) -> tuple[IntegerArray, IntegerArray]:
         """Returns the kind of each combination of classes, and for each predicate the kinds that meet it."""
         names = _columns_of(predicates)
         sizes = {name: int(self.classes[name].max()) + 1 for name in names}
-        tables = [_spread(self.met[one.text], one.columns, sizes) for one in predicates]
+        tables = [_spread(self.met[predicate.text], predicate.columns, sizes) for predicate in predicates]
         codes = np.zeros([*sizes.values()], np.int64).ravel()
         for start in range(0, len(tables), WORD):
             word = np.zeros([*sizes.values()], np.int64)
@@ -181,18 +181,18 @@ class _Alike:
         return codes.reshape([*sizes.values()]), np.array([table.ravel()[firsts] for table in tables], np.int64)
 
     def together(self, predicates: Sequence[_Predicate], reader: _Reader) -> Together:
-        """Returns some predicates with the kinds of rows that they tell apart."""
+        """Returns some predicates with the kinds of rows that they distinguish."""
         names = _columns_of(predicates)
         codes, met = self.kinds(predicates)
         whole = codes[np.ix_(*(self.classes[name] for name in names))].ravel()
         columns = tuple(reader.columns[name] for name in names)
         return Together(
-            tuple(one.text for one in predicates), columns, tuple(whole.tolist()), tuple(map(tuple, met.tolist()))
+            tuple(pred.text for pred in predicates), columns, tuple(whole.tolist()), tuple(map(tuple, met.tolist()))
         )
 
 
 def _spread(table: NDArray[np.bool_], columns: Sequence[str], sizes: Mapping[str, int]) -> NDArray[np.bool_]:
-    """Returns a table over some columns, repeated over others, in the order of all columns."""
+    """Repeats a table over some columns along all others, in the order of all columns."""
     order = [columns.index(name) for name in sizes if name in columns]
     shape = [size if name in columns else 1 for name, size in sizes.items()]
     return np.broadcast_to(table.transpose(order).reshape(shape), [*sizes.values()])
@@ -203,7 +203,7 @@ def _everything() -> _Predicate:
 
 
 def _has_zero(value: exp.Expr) -> bool:
-    """Tells whether a value is 0, not NULL, where its condition is not met."""
+    """Tells whether a value is 0, not NULL, if its condition is not met."""
     node = value.unnest()
     other = node.args.get("default" if isinstance(node, exp.Case) else "false")
     return other is not None and not isinstance(other.unnest(), exp.Null)
@@ -214,31 +214,31 @@ def _named(node: exp.Expr) -> frozenset[str]:
 
 
 def _by_column(node: exp.And | exp.Or) -> list[exp.Expr]:
-    """Returns what AND or OR joins, where all parts that name the same single column are one."""
+    """Returns the parts that AND or OR joins. All parts that name the same single column become one part."""
     kind, parts, pending = type(node), list[exp.Expr](), [node.left, node.right]
     while pending:
-        one = without_try(pending.pop(0))
-        if isinstance(one, kind):
-            pending = [one.left, one.right, *pending]
+        part = without_try(pending.pop(0))
+        if isinstance(part, kind):
+            pending = [part.left, part.right, *pending]
         else:
-            parts.append(one)
-    found: dict[frozenset[str], exp.Expr] = {}
+            parts.append(part)
+    by_name: dict[frozenset[str], exp.Expr] = {}
     several = []
-    for one in parts:
-        names = _named(one)
+    for part in parts:
+        names = _named(part)
         if len(names) != 1:
-            several.append(one)
+            several.append(part)
         else:
-            found[names] = kind(this=found[names], expression=one) if names in found else one
-    return [*found.values(), *several]
+            by_name[names] = kind(this=by_name[names], expression=part) if names in by_name else part
+    return [*by_name.values(), *several]
 
 
 def _columns_of(predicates: Sequence[_Predicate]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for one in predicates for name in one.columns))
+    return tuple(dict.fromkeys(name for predicate in predicates for name in predicate.columns))
 
 
 def _refined(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
-    """Numbers the pairs of two codes from 0."""
+    """Numbers the distinct pairs of two codes from 0."""
     first = np.unique(codes, return_inverse=True)[1].reshape(-1)
     second, others = np.unique(word, return_inverse=True)
     return np.asarray(np.unique(first * len(second) + others.reshape(-1), return_inverse=True)[1].reshape(-1), np.int64)
@@ -247,30 +247,30 @@ def _refined(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
 def with_counts_together(request: Request, source: RowSource, facts: PublicFacts, reuse: bool) -> Request:
     """Returns the request with the ways to plan its counts together. A single condition has none.
 
-    One way joins as many counts as possible. The other joins those that name the same columns.
+    One way joins as many counts as possible. The other joins only counts that share a column.
     """
     question = request.question
-    texts = list(dict.fromkeys(one.counted for one in question.aggregates if one.counted is not None))
+    texts = list(dict.fromkeys(item.counted for item in question.aggregates if item.counted is not None))
     if len(texts) < 2 or any(facts.has_collations(table) for table in source.every_table):
         return request
     if not plans_together(request):
         return request
-    reader = _Reader(source, facts, frozenset(one.sql for one in question.sources))
-    reader.columns.update({one.sql: one for one in question.sources})
+    reader = _Reader(source, facts, frozenset(item.sql for item in question.sources))
+    reader.columns.update({item.sql: item for item in question.sources})
     read = [reader.read(text) for text in texts]
-    predicates = [one for one in read if one is not None and reader.fits([one], MOST_CELLS)]
+    predicates = [item for item in read if item is not None and reader.fits([item], MOST_CELLS)]
     most, alike = MOST_JOINT if reuse else MOST_CELLS, _Alike.of(predicates)
     ways: list[tuple[Together, ...]] = []
     for shares in (False, True):
         groups = _grouped(reader, alike, predicates, most, shares)
-        found = tuple(alike.together(group, reader) for group in groups if len(group) > 1)
-        if found and found not in ways:
-            ways.append(found)
+        way = tuple(alike.together(group, reader) for group in groups if len(group) > 1)
+        if way and way not in ways:
+            ways.append(way)
     return replace(request, question=replace(question, together=tuple(ways)))
 
 
 def plans_together(request: Request) -> bool:
-    """Tells whether the options of a statement leave it to the planner how its counts are measured."""
+    """Tells whether the options of a statement leave the measurement of its counts to the planner."""
     question, treatment = request.question, request.question.treatment
     plain = treatment.strategy == "auto" and not treatment.strategy_table and not question.intervals
     normed = treatment.norm is not None or treatment.finds_norm or bool(treatment.groups)
@@ -280,17 +280,17 @@ def plans_together(request: Request) -> bool:
 def _grouped(
     reader: _Reader, alike: _Alike, predicates: Sequence[_Predicate], most: int, shares: bool
 ) -> list[list[_Predicate]]:
-    """Returns groups of predicates. Each joins the first group that it may, if few kinds of rows are told apart.
+    """Groups predicates. Each joins the first group that it fits, if the group then has few kinds of rows.
 
-    shares: whether it only joins a group that names one of its columns.
+    shares: whether a predicate joins only groups that name one of its columns.
     """
     groups: list[list[_Predicate]] = []
-    for one in predicates:
+    for pred in predicates:
         for group in groups:
-            meets = not shares or {*_columns_of(group)} & {*one.columns}
-            if meets and reader.fits([*group, one], most) and alike.kinds([*group, one])[1].shape[1] <= MOST_KINDS:
-                group.append(one)
+            meets = not shares or {*_columns_of(group)} & {*pred.columns}
+            if meets and reader.fits([*group, pred], most) and alike.kinds([*group, pred])[1].shape[1] <= MOST_KINDS:
+                group.append(pred)
                 break
         else:
-            groups.append([one])
+            groups.append([pred])
     return groups

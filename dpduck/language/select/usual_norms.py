@@ -1,7 +1,7 @@
-"""The default of people with many rows: norms that are found in the statement, in place of MAX ROWS.
+"""Default for people with many rows: norms that the statement itself finds, in place of MAX ROWS.
 
-Public facts alone decide: the statement, the policy and the number of cells. A statement that says anything of bounds,
-of how it is measured or of what becomes of its answers gets what it says.
+Public facts alone decide: the statement, the policy and the number of cells. A statement that sets any option on
+bounds, on its measurement or on its answers keeps its own options.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dpduck.language.select.options import Options, can_widen
 from dpduck.language.select.request import VARIANCES, Aggregate, Key, Request, Treatment
 
 MANY_ROWS, MANY_CELLS = 50, 20
-"""From so many rows of a unit and cells on. Below, searches and totals cost more than they gain (choosing.md)."""
+"""The fewest rows of a unit and the fewest cells. Below, searches and totals cost more than they gain (choosing.md)."""
 
 MOST_CODES = 10_000
-"""Values of keys that are put into groups, at most."""
+"""The most values of keys, if a key puts several values into a group."""
 
 MOST_CELLS, MOST_SUMMED = 1_000_000, 5_000
-"""Cells of all keys, and of those where margins are asked for, too: each margin has the noise of its cells."""
+"""The most cells of all keys, without margins and with margins. A margin adds up the noise of its cells."""
 
 MOST_VARIANCE, OF_ALL_ROWS = 1 << 80, Fraction(1, 20)
-"""Of noise that can be drawn, and the part of its price that a sum pays for all rows (tested against both modules)."""
+"""The largest variance of noise, and the part of a price for a sum of all rows: copies that a test keeps equal."""
 
 
 def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> bool:
-    """Tells whether a statement gets norms, if its aggregates have any."""
+    """Tells whether a statement gets norms by default, if its aggregates can have norms."""
     rho = options.rho is not None or (options.epsilon is not None and options.delta is not None)
     several = source.first.policy.unit.column is not None and source.usual_rows >= MANY_ROWS
     written = options.max_rows_contributed is not None or options.selection is not None or bool(options.own)
@@ -43,7 +43,7 @@ def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> 
 
 
 def with_norms(request: Request) -> Request:
-    """Returns the request with norms, where each of its aggregates has one and an interval that holds the truth."""
+    """Returns the request with norms, if each of its aggregates has a norm and an interval that holds the truth."""
     question = request.question
     if question.intervals or question.matrix or not all(map(_has_norm, question.aggregates)):
         return request
@@ -55,24 +55,24 @@ def with_norms(request: Request) -> Request:
     totals = can_widen(question)
     if totals and not _has_room(request):
         return request
-    if not totals and any(one.function not in ("avg", *VARIANCES) for one in question.aggregates):
+    if not totals and any(aggregate.function not in ("avg", *VARIANCES) for aggregate in question.aggregates):
         return request
     treatment = replace(question.treatment, finds_norm=True, total=totals, left_out=totals, usual=True)
     return replace(request, question=replace(question, treatment=treatment))
 
 
 def _has_room(request: Request) -> bool:
-    """Tells whether noise for each sum of all rows can be drawn. It goes by MAX ROWS, for a small part of the price."""
+    """Tells whether noise for each sum of all rows can be drawn. It scales with MAX ROWS, and its price is small."""
     aggregates = request.question.aggregates
-    most = max((int(one.operand.high / one.operand.step) for one in aggregates if one.operand is not None), default=1)
+    most = max((int(agg.operand.high / agg.operand.step) for agg in aggregates if agg.operand is not None), default=1)
     price = request.price.charge.rho * OF_ALL_ROWS / len(aggregates)
     return (request.rows.unit_bound * most) ** 2 <= 2 * price * MOST_VARIANCE
 
 
-def _has_norm(one: Aggregate) -> bool:
-    """Tells whether an aggregate says no bounds of its own, and is a count, a sum, an average or a variance."""
-    if one.function not in ("count", "sum", "avg", *VARIANCES):
+def _has_norm(aggregate: Aggregate) -> bool:
+    """Tells whether an aggregate is a count, a sum, an average or a variance, without bounds of its own."""
+    if aggregate.function not in ("count", "sum", "avg", *VARIANCES):
         return False
-    operand = one.operand
+    operand = aggregate.operand
     persons = operand is not None and not operand.sql and operand.low == 0 and operand.high == 1
     return operand is None or not operand.per_group or persons

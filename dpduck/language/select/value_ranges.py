@@ -1,4 +1,4 @@
-"""What values an expression over a row can take, from clamps and literals: interval arithmetic on public bounds."""
+"""Ranges of the values of an expression over a row, from clamps and literals: interval arithmetic on public bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONDITIONS = (
 
 
 def literal(node: exp.Expr) -> Fraction | None:
-    """Returns the number that a literal stands for."""
+    """Returns the value of a literal number, which may be negative. None for other expressions."""
     node = node.unnest()
     if isinstance(node, exp.Neg):
         value = literal(node.this)
@@ -45,13 +45,13 @@ def literal(node: exp.Expr) -> Fraction | None:
 
 
 def text_literal(node: exp.Expr) -> str | None:
-    """Returns the text that a literal stands for."""
+    """Returns the value of a literal text. None for other expressions."""
     node = node.unnest()
     return node.name if isinstance(node, exp.Literal) and node.is_string else None
 
 
 def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
-    """Returns the values of a resolved expression whose columns are clamped; None where nothing public bounds them."""
+    """Returns the grid of a resolved expression over clamped columns. None if nothing public bounds its values."""
     node = node.unnest()
     value = literal(node)
     if value is not None:
@@ -67,7 +67,7 @@ def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid
     if isinstance(node, (exp.Cast, exp.TryCast)):
         return _cast(node, inner, types)
     if isinstance(node, exp.Case):
-        return _union([*(one.args.get("true") for one in node.args["ifs"]), node.args.get("default")], clamp_of, types)
+        return _union([*(if_.args.get("true") for if_ in node.args["ifs"]), node.args.get("default")], clamp_of, types)
     if isinstance(node, exp.If):
         return _union([node.args.get("true"), node.args.get("false")], clamp_of, types)
     if isinstance(node, exp.Coalesce):
@@ -99,26 +99,26 @@ def _arithmetic(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> 
 
 
 def _union(parts: list[exp.Expr | None], clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
-    """Returns the union of the parts' ranges; a NULL part contributes nothing."""
+    """Returns the union of the parts' ranges. A NULL part contributes nothing."""
     given = [part for part in parts if part is not None and not isinstance(part.unnest(), exp.Null)]
     grids = [grid_of(part, clamp_of, types) for part in given]
-    known = [grid for grid in grids if grid is not None]
-    return union(known) if known and len(known) == len(grids) else None
+    bounded = [grid for grid in grids if grid is not None]
+    return union(bounded) if bounded and len(bounded) == len(grids) else None
 
 
 def _chosen(node: exp.Greatest | exp.Least, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
-    """greatest and least: an inline clamp bounds even what nothing else does."""
+    """Returns the grid of greatest or least. An inline clamp bounds even a value without other bounds."""
     parts = [node.this, *node.expressions]
     grids = [grid_of(part, clamp_of, types) for part in parts]
-    known = [grid for grid in grids if grid is not None]
-    if len(known) == len(parts):
-        grid, pick = union(known), max if isinstance(node, exp.Greatest) else min
-        return Grid(pick(one.low for one in known), pick(one.high for one in known), grid.unit)
+    bounded = [grid for grid in grids if grid is not None]
+    if len(bounded) == len(parts):
+        grid, pick = union(bounded), max if isinstance(node, exp.Greatest) else min
+        return Grid(pick(member.low for member in bounded), pick(member.high for member in bounded), grid.unit)
     return _clamped(node)
 
 
 def _clamped(node: exp.Greatest | exp.Least) -> Grid | None:
-    """least(greatest(x, low), high), or the other way round, for any x."""
+    """Returns the grid of least(greatest(x, low), high), or the other way round, for any x."""
     outer, inner = _literal_and_rest(node)
     if outer is None or inner is None or type(inner) not in {exp.Greatest, exp.Least} - {type(node)}:
         return None
@@ -151,7 +151,7 @@ def _cast(node: exp.Cast | exp.TryCast, inner: Grid | None, types: Mapping[str, 
 
 
 def _is_condition(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Tells whether a value is TRUE, FALSE or NULL: of a condition, or of columns that are BOOLEAN."""
+    """Tells whether a value is TRUE, FALSE or NULL: a condition, a BOOLEAN column, or coalesce over these."""
     node = node.unnest()
     if isinstance(node, exp.Coalesce):
         return all(_is_condition(part, types) for part in (node.this, *node.expressions))
@@ -159,12 +159,12 @@ def _is_condition(node: exp.Expr, types: Mapping[str, str]) -> bool:
 
 
 def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> exp.Expr:
-    """Returns the expression with each clamped column between its bounds; conditions see columns as they are.
+    """Clamps each column of an expression to its bounds. Conditions see the columns without clamps.
 
-    NaN and infinities become NULL, but in greatest and least, which would ignore that: they count as a bound there.
+    NaN and infinities become NULL, except in greatest and least, which would ignore NULL: there they count as a bound.
     """
     root = exp.Paren(this=expression.copy())
-    for node in [one for one in root.find_all(exp.Nullif) if one.this.find(exp.Nullif) is None]:
+    for node in [nullif for nullif in root.find_all(exp.Nullif) if nullif.this.find(exp.Nullif) is None]:
         same = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
         node.replace(exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=node.this.copy()))
     for column in list(root.find_all(exp.Column)):
@@ -183,7 +183,7 @@ def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping
 
 
 def _in_condition(node: exp.Expr) -> bool:
-    """Tells whether a column decides which value is taken, and is none."""
+    """Tells whether a column only decides which value is taken, and is not the value itself."""
     parent = node.parent
     if parent is None:
         return False
@@ -195,18 +195,18 @@ def _number(text: str) -> exp.Expr:
     return exp.Neg(this=exp.Literal.number(text[1:])) if text.startswith("-") else exp.Literal.number(text)
 
 
-# Grids of public numbers, low + k step for k = 0 .. K, and their arithmetic: what an expression's values can be.
+# Grids of public numbers, low + k step for k = 0 .. K, and their arithmetic: the possible values of an expression.
 
 LARGEST_INTEGER = 1 << 24
-"""Bounds in steps stay below this: finer ones would vanish in noise, and its scale would not fit its samplers."""
+"""Bounds in steps stay below this. Finer steps would vanish in noise, and the noise scale would not fit samplers."""
 
 FINEST = 10**6
-"""Bounds that say nothing of a step get decimal steps, about so many at most."""
+"""About the most decimal steps between bounds that have no step of their own."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """low <= value <= high, on multiples of `step` from low; step 0: any number between.
+    """Range of values: low <= value <= high, on multiples of `step` from low. A step of 0 allows any number between.
 
     >>> (Grid(Fraction(0), Fraction(2), Fraction(1, 2)) * Grid(Fraction(-1), Fraction(3), Fraction(1))).low
     Fraction(-2, 1)
@@ -218,7 +218,7 @@ class Grid:
 
     @property
     def unit(self) -> Fraction:
-        """Returns the largest number that divides every value; 0 where there is none."""
+        """Returns the largest number that divides every value, 0 if there is none."""
         return divisor(self.low, self.step) if self.step else Fraction(0)
 
     def __add__(self, other: Grid) -> Grid:
@@ -239,17 +239,17 @@ class Grid:
         return Grid(min(ends), max(ends), self.unit * other.unit)
 
     def rounded(self) -> Grid:
-        """Under round, floor, ceil, trunc or a cast to a whole number."""
+        """Returns the grid under round, floor, ceil, trunc or a cast to a whole number."""
         return Grid(Fraction(floor(self.low)), Fraction(ceil(self.high)), Fraction(1))
 
     def absolute(self) -> Grid:
-        """Under abs; multiples of the unit stay so."""
+        """Returns the grid under abs. Multiples of the unit remain multiples."""
         ends = (abs(self.low), abs(self.high))
         least = Fraction(0) if self.low <= 0 <= self.high else min(ends)
         return Grid(least, max(ends), self.unit)
 
     def settled(self) -> Grid:
-        """Returns it with whole steps from 0, coarser where they are too many, and bounds on multiples of the step."""
+        """Returns the grid with bounds on multiples of its step. If there are too many steps, the step is coarser."""
         alone = abs(self.low) if self.low == self.high else Fraction(0)
         step = self.step or alone or decimal_step(self.high - self.low)
         if self.step and divisor(self.low, step) != step:
@@ -261,24 +261,24 @@ class Grid:
 
 
 def constant(value: Fraction) -> Grid:
-    """Returns a literal."""
+    """Returns the grid of a literal."""
     return Grid(value, value, Fraction(0))
 
 
 def union(grids: Iterable[Grid]) -> Grid:
-    """Returns any of several, as a CASE gives."""
+    """Returns one grid for a value from any of several grids, such as a CASE."""
     listed = list(grids)
     low = min(grid.low for grid in listed)
     step = Fraction(0)
     for grid in listed:
         if grid.low != grid.high and not grid.step:
-            return Grid(low, max(one.high for one in listed), Fraction(0))
+            return Grid(low, max(member.high for member in listed), Fraction(0))
         step = divisor(divisor(step, grid.step), grid.low - low)
     return Grid(low, max(grid.high for grid in listed), step)
 
 
 def divisor(first: Fraction, second: Fraction) -> Fraction:
-    """Returns the largest number of which both are whole multiples.
+    """Returns the largest number that divides both.
 
     >>> divisor(Fraction(1, 2), Fraction(3)), divisor(Fraction(0), Fraction(3))
     (Fraction(1, 2), Fraction(3, 1))
@@ -288,17 +288,17 @@ def divisor(first: Fraction, second: Fraction) -> Fraction:
 
 
 def decimal_step(width: Fraction) -> Fraction:
-    """Returns a power of ten that cuts the width into at most about FINEST steps; a width of 0 gets 1."""
+    """Returns a power of ten that cuts the width into at most about FINEST steps. A width of 0 gets 1."""
     return Fraction(Fraction(10) ** ceil(log10(float(width) / FINEST))) if width > 0 else Fraction(1)
 
 
-# Whether an expression over binned columns tells the bins apart that it should: it sees only their lower edges.
+# Check that an expression over binned columns puts no bin into two groups: it sees only the lower edges of bins.
 #
-# A row is counted by the label of its bin. An expression that is not the same all over a bin would count some
-# rows under the label that other rows rightly have: months of bins of seven days.
+# A row is counted by the label of its bin. An expression that is not constant over a bin would count some rows
+# under a label that is right for other rows: months over bins of seven days.
 
 MOST_PROBES = 32
-"""Values of a bin that are tried: all of them where there are no more."""
+"""The most values of a bin that are tried. All values are tried if there are no more."""
 
 MOST_COMBINATIONS = 200_000
 _EPOCH = datetime(1970, 1, 1)
@@ -306,7 +306,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
-    """Lists the values to try for each column, a tuple for each of its labels, the label itself first."""
+    """Lists the values to try for each column: a tuple for each label, the label itself first."""
     combinations = np.prod([domain.size for domain in domains], dtype=float)
     binned = sum(isinstance(domain, RangeDomain) for domain in domains)
     each = max(2, min(MOST_PROBES, int((MOST_COMBINATIONS / combinations) ** (1 / max(binned, 1)))))
@@ -315,14 +315,14 @@ def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
 
 def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | None, ...]]], image: Image) -> bool:
     """Tells whether rows of some bin would be counted under another bin's label, by an image over `values`."""
-    owners = [np.repeat(np.arange(len(column)), [len(one) for one in column]) for column in values]
+    owners = [np.repeat(np.arange(len(column)), [len(probes) for probes in column]) for column in values]
     firsts = [np.concatenate([[True], owner[1:] != owner[:-1]]) for owner in owners]
     codes = np.array(image.codes).reshape([len(owner) for owner in owners])
     bins = np.ravel_multi_index(np.ix_(*owners), [domain.size for domain in domains])
     edges = codes[np.ix_(*firsts)].ravel()
     changed = codes != edges[bins]
     present = _present(domains)
-    # NULL beside a bin is no bin: coalesce(age, 0) puts it with one on purpose
+    # NULL is no bin: coalesce(age, 0) puts it into one on purpose
     shared = np.bincount(edges[present], minlength=len(image.labels)) > 1
     split = changed & present[bins]
     return bool((split & (shared[edges[bins]] | np.isin(codes, edges[present]))).any())
@@ -348,7 +348,7 @@ def _values(domain: Domain, most: int) -> list[tuple[str | None, ...]]:
 
 
 def _between(type_name: str, low: str, high: str, most: int) -> list[str]:
-    """Returns values of [low, high) beyond low: all of them, or some that are evenly spaced, the last among them."""
+    """Returns values of [low, high) after low: all values, or evenly spaced ones that include the last value."""
     if type_name == "DATE":
         start = date.fromisoformat(low)
         return _spaced((date.fromisoformat(high) - start).days, most, lambda place: str(start + timedelta(place)))

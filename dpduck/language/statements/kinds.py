@@ -1,6 +1,6 @@
-"""Every statement that dp() takes, as frozen values; nothing here has been checked against a database yet.
+"""Statements that dp() takes, as frozen values. Nothing here has been checked against a database yet.
 
-Those of streams (CREATE, REFRESH and DROP PRIVATE STREAM) are read here, from text.
+Statements of streams (CREATE, REFRESH and DROP PRIVATE STREAM) are read here, from text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CreateStream:
 
 @dataclass(frozen=True)
 class RefreshStream:
-    """REFRESH PRIVATE STREAM name [UNTIL 'day']. until: the text of a day before which all periods are whole, or ""."""
+    """REFRESH PRIVATE STREAM name [UNTIL 'day']. until: a day as text, or "". All periods before that day are whole."""
 
     name: str
     until: str
@@ -53,7 +53,7 @@ def read_stream(
     parse_query: Callable[[str, list[Token]], exp.Query],
     read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
 ) -> StreamStatement | None:
-    """Returns the statement, None for any other."""
+    """Reads a statement of streams. Returns None for any other statement."""
     if reader.take_words("DROP", "PRIVATE", "STREAM"):
         if_exists = reader.take_words("IF", "EXISTS")
         name = reader.name(WHAT)
@@ -79,7 +79,7 @@ def read_stream(
     return CreateStream(name, parse_query(reader.text, reader.tokens[reader.index :]), reader.text, options)
 
 
-# Statements of sparse queries, as frozen values; nothing here has been checked against a database yet.
+# Statements of sparse queries, as frozen values. Nothing here has been checked against a database yet.
 
 PROJECTION, HISTOGRAM, SESSION = "projection", "histogram", "session"
 KINDS = (PROJECTION, HISTOGRAM, SESSION)
@@ -89,7 +89,7 @@ KINDS = (PROJECTION, HISTOGRAM, SESSION)
 class CreateSparse:
     """CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
 
-    query: a SELECT of the key's columns, also where it was written ON table (columns).
+    query: a SELECT of the key's columns, also for the form ON table (columns).
     """
 
     kind: str
@@ -110,9 +110,9 @@ class DropSparse:
 
 @dataclass(frozen=True)
 class UnitClause:
-    """PRIVACY UNIT ROW, or PRIVACY UNIT column [REFERENCES table.column] MAX ROWS m; PER word OF column before MAX.
+    """PRIVACY UNIT ROW [PER word OF column], or PRIVACY UNIT column [REFERENCES table.column] [PER ..] MAX ROWS m.
 
-    period: the word and the column. columns: of PRIVACY UNIT (several, columns) MAX ROWS m; `column` is None then.
+    period: word and column of PER. columns: of PRIVACY UNIT (several, columns) MAX ROWS m, where `column` is None.
     """
 
     column: str | None
@@ -125,9 +125,9 @@ class UnitClause:
 
 @dataclass(frozen=True)
 class BudgetClause:
-    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]]) or BUDGET (rho = ..), PER word; LIFETIME with the same.
+    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]] or rho = ..) [PER word], or LIFETIME with such amounts.
 
-    per: the word, "" for none.
+    per: the word of PER, "" for none.
     """
 
     epsilon: Fraction | None
@@ -163,7 +163,7 @@ class DomainClause:
 
 @dataclass(frozen=True)
 class ClampClause:
-    """CLAMP column BETWEEN low AND high [STEP step]: decimal texts, an empty one where no step is given."""
+    """CLAMP column BETWEEN low AND high [STEP step], with numbers as decimal texts. An absent step is empty."""
 
     column: str
     low: str
@@ -174,7 +174,7 @@ class ClampClause:
 
 @dataclass(frozen=True)
 class PolicyClauses:
-    """The items between the parentheses of a policy; None or empty where an item is absent."""
+    """Items between the parentheses of a policy. An absent item is None or empty."""
 
     unit: UnitClause | None = None
     budget: BudgetClause | None = None
@@ -247,10 +247,10 @@ class RefreshPrivateView:
 
 @dataclass(frozen=True)
 class AskStatement:
-    """An annotated SELECT. view: the name to release it under, None for a plain question.
+    """An annotated SELECT. view: the name of its release, None for a plain question.
 
-    options: those of CREATE PRIVATE VIEW .. OPTIONS (..), empty for a plain question.
-    offset: where the SELECT starts in the statement's text.
+    options: options of CREATE PRIVATE VIEW .. OPTIONS (..), empty for a plain question.
+    offset: the start of the SELECT in the statement's text.
     """
 
     query: exp.Query

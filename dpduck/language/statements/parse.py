@@ -1,4 +1,4 @@
-"""From text to a Statement: bounded, one statement, ours or an annotated SELECT, everything else refused."""
+"""Parser of bounded texts, each with one statement: dpduck's own, or an annotated SELECT. All else is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dpduck.language.text.words import position_in
 from dpduck.values.errors import InternalError, Position, Refusal
 
 KEYWORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SELECT", "UNION", "JOIN")
-"""Words that are looked for where a statement does not parse after a word that is nearly one of them."""
+"""Keywords that a refusal suggests in place of a similar word, if a statement does not parse after that word."""
 
 _WORD = re.compile(r"[A-Za-z_]+")
 _CALL = re.compile(r"(\w+)\s*\([^()]*$")
@@ -52,7 +52,7 @@ STATEMENTS = (
 
 
 def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | StreamStatement:
-    """Returns the statement that `text` holds."""
+    """Parses the statement of a text."""
     tokens = bounded_tokens(text)
     reader = TokenReader(text, tokens)
     refuse_wrapped(reader)
@@ -97,7 +97,7 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | 
 
 
 def parse_ask(text: str) -> AskStatement:
-    """Returns the annotated SELECT, or the private view, that `text` is known to hold."""
+    """Parses an annotated SELECT or a private view. The caller knows that the text holds one."""
     statement = parse_statement(text)
     if not isinstance(statement, AskStatement):
         raise InternalError("a statement of another kind than before")
@@ -105,7 +105,7 @@ def parse_ask(text: str) -> AskStatement:
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """Returns one expression over the columns of a released table; what it may hold is for the caller to check."""
+    """Parses one expression over the columns of a released table. The caller checks its parts."""
     tokens = bounded_tokens(text)
     query = _parse_query(text, [*PrivateDuckDB().tokenize("SELECT"), *tokens])
     if not isinstance(query, exp.Select) or len(query.expressions) != 1 or set(_given(query)) != {"expressions"}:
@@ -115,22 +115,22 @@ def parse_expression(text: str) -> exp.Expr:
 
 
 def parse_plain(text: str) -> exp.Query:
-    """Returns one plain query, which dp_known answers; what it may hold is for the caller to check."""
+    """Parses one plain query for dp_known. The caller checks its parts."""
     tokens = bounded_tokens(text)
     refuse_wrapped(TokenReader(text, tokens))
     return _parse_query(text, tokens)
 
 
 def parse_options(text: str) -> DifferentialPrivacy:
-    """Returns the clause with these options."""
-    found = _parse_query(text, _clause_tokens(PrivateDuckDB().tokenize(f"({text})"))).find(DifferentialPrivacy)
-    if found is None:
+    """Parses options, and returns the clause that holds them."""
+    clause = _parse_query(text, _clause_tokens(PrivateDuckDB().tokenize(f"({text})"))).find(DifferentialPrivacy)
+    if clause is None:
         raise InternalError("a clause that does not parse")
-    return found
+    return clause
 
 
 def parse_select(text: str) -> exp.Select:
-    """Returns one plain SELECT; what it may hold is for the caller to check."""
+    """Parses one plain SELECT. The caller checks its parts."""
     query = _parse_query(text, bounded_tokens(text))
     if not isinstance(query, exp.Select):
         raise Refusal("this is not one SELECT", accepted="SELECT columns FROM a table WHERE conditions")
@@ -148,7 +148,7 @@ def _public_table(reader: TokenReader, withdraw: bool) -> DeclarePublicTable:
 
 
 def _existing_view(reader: TokenReader) -> DropPrivateView | RefreshPrivateView | None:
-    """Returns what becomes of a private view; None where it is another statement."""
+    """Reads DROP or REFRESH of a private view. Returns None for another statement."""
     if reader.take_words("DROP", "PRIVATE", "VIEW") or reader.take_words("DROP", "PRIVATE", "TABLE"):
         if_exists = reader.take_words("IF", "EXISTS")
         name = reader.name("the name of a private view")
@@ -185,9 +185,7 @@ def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
 
 
 def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
-    """Returns a projection, histogram or session; ON table (columns) WHERE .. is read as the SELECT that it
-    abbreviates.
-    """
+    """Reads a projection, histogram or session. ON table (columns) WHERE .. stands for a SELECT."""
     name = reader.name(f"a name for the {kind}")
     options = _view_options(reader) if reader.at_words("OPTIONS") else ()
     if not options:
@@ -208,7 +206,7 @@ def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
 
 
 def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
-    """Returns the tokens before the next one of this type, which is taken too."""
+    """Takes all tokens up to and including the next one of this type. Returns the tokens before that one."""
     start = reader.index
     while reader.current is not None and not reader.at(end):
         reader.index += 1
@@ -219,7 +217,7 @@ def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
 
 
 def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:
-    """Returns the parenthesised options of a view, parsed by wrapping them in the clause that the dialect knows."""
+    """Reads the parenthesised options of a view. To parse them, it wraps them in the clause that the dialect knows."""
     reader.index += 1
     start, depth = reader.index, 0
     while reader.current is not None:
@@ -230,14 +228,12 @@ def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:
     if depth != 0 or reader.index - start < 3:
         raise reader.unexpected("OPTIONS (epsilon = .., ..)")
     parsed = _parse_query(reader.text, _clause_tokens(reader.tokens[start : reader.index]))
-    found = parsed.find(DifferentialPrivacy)
-    return tuple(found.expressions) if found is not None else ()
+    clause = parsed.find(DifferentialPrivacy)
+    return tuple(clause.expressions) if clause is not None else ()
 
 
 def _clause_tokens(options: list[Token]) -> list[Token]:
-    """Returns the options as the clause of a SELECT that the dialect knows, at the offsets that they have in
-    the text.
-    """
+    """Wraps options in the clause of a SELECT that the dialect knows. They keep their offsets in the text."""
     words = PrivateDuckDB().tokenize("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS")
     return [*words, *options, *PrivateDuckDB().tokenize("1")]
 
@@ -258,7 +254,7 @@ def _parse_query(text: str, tokens: list[Token]) -> exp.Query:
 
 
 def _parse_inner(text: str, tokens: list[Token]) -> exp.Query:
-    """Returns the SELECT of a statement that has its options after its name."""
+    """Parses the SELECT of a statement that has its options after its name."""
     query = _parse_query(text, tokens)
     if query.find(DifferentialPrivacy) is not None:
         raise Refusal(
@@ -296,7 +292,7 @@ def _parse_refusal(error: ParseError) -> Refusal:
 
 
 def _highlighted(error: dict[str, object]) -> Position | None:
-    """Finds the position of the unexpected token: the parser tells the line and the column of its end."""
+    """Returns the position of the unexpected token. The parser gives the line, and the column of the token's end."""
     line, column, highlight = error.get("line"), error.get("col"), str(error.get("highlight") or "")
     if not isinstance(line, int) or not isinstance(column, int):
         return None

@@ -1,4 +1,4 @@
-"""The grammar of privacy policies."""
+"""Grammar of privacy policies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from dpduck.values.periods import WORDS
 from dpduck.values.quoting import fold
 
 MOST_TOGETHER = 8
-"""Columns that may hold a privacy unit together."""
+"""Most columns that may hold one privacy unit together."""
 
 MAX_ROWS_LIMIT = 1_000_000
 ITEMS = "PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
 EVERY = ""
-"""No column's name: a domain of every BOOLEAN, or ENUM, column that has none of its own."""
+"""Name in place of a column: the domain is for every BOOLEAN, or every ENUM, column without a domain of its own."""
 
 CLOCKS = ("TODAY", "NOW", "CURRENT_DATE", "CURRENT_TIMESTAMP", "TOMORROW", "YESTERDAY")
 STEPS = tuple(
@@ -47,7 +47,7 @@ _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 
 
 def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePolicy:
-    """CREATE [OR REPLACE] PRIVACY POLICY has been read."""
+    """Reads the rest of CREATE [OR REPLACE] PRIVACY POLICY."""
     reader.expect_words("ON")
     position, table = reader.position, reader.table_name()
     reader.expect(TokenType.L_PAREN, "( and the policy's items")
@@ -62,7 +62,7 @@ def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePol
 
 
 def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
-    """ALTER PRIVACY POLICY has been read."""
+    """Reads the rest of ALTER PRIVACY POLICY."""
     reader.expect_words("ON")
     position, table = reader.position, reader.table_name()
     tables = [table]
@@ -95,7 +95,7 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
 
 
 def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:
-    """MAX ROWS is a part of the privacy unit."""
+    """Refuses MAX ROWS alone: it is a part of the privacy unit."""
     if reader.at_words("MAX", "ROWS"):
         most = reader.tokens[reader.index + 2].text[:12] if reader.index + 2 < len(reader.tokens) else "m"
         raise reader.refuse(
@@ -105,7 +105,7 @@ def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:
 
 
 def read_drop_policy(reader: TokenReader) -> DropPolicy:
-    """DROP PRIVACY POLICY has been read."""
+    """Reads the rest of DROP PRIVACY POLICY."""
     if_exists = reader.take_words("IF", "EXISTS")
     reader.expect_words("ON")
     position, table = reader.position, reader.table_name()
@@ -145,7 +145,7 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _read_together(reader: TokenReader) -> tuple[str, ...]:
-    """Returns columns that hold a unit together."""
+    """Reads the parenthesised columns that hold a unit together."""
     reader.expect(TokenType.L_PAREN, "(")
     columns = [reader.name("a column")]
     while reader.take(TokenType.COMMA):
@@ -171,7 +171,7 @@ def _read_together(reader: TokenReader) -> tuple[str, ...]:
 
 
 def _read_period(reader: TokenReader) -> tuple[str, str] | None:
-    """PER and a word, OF and a column, where they are there."""
+    """Reads PER word OF column. Returns None if there is no PER."""
     if not reader.take_words("PER"):
         return None
     word = _read_word(reader)
@@ -180,7 +180,7 @@ def _read_period(reader: TokenReader) -> tuple[str, str] | None:
 
 
 def _read_word(reader: TokenReader) -> str:
-    word = next((one for one in WORDS if reader.take_words(one)), None)
+    word = next((candidate for candidate in WORDS if reader.take_words(candidate)), None)
     if word is None:
         raise reader.unexpected(", ".join(WORDS[:-1]) + f" or {WORDS[-1]}")
     return word
@@ -233,7 +233,7 @@ def _read_amounts(reader: TokenReader) -> BudgetClause:
 
 
 def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    """Reads DOMAIN of a column, of several in parentheses, or of ALL columns of a type that says its values."""
+    """Reads DOMAIN of a column, of several in parentheses, or of ALL columns of a type that lists its values."""
     reader.expect_words("DOMAIN")
     position = reader.position
     if reader.at_words("ALL", "BOOLEAN") or reader.at_words("ALL", "ENUM"):
@@ -248,14 +248,14 @@ def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
         columns = [reader.name("a column, (several, columns), ALL BOOLEAN or ALL ENUM")]
     domain = _read_values_of(reader, columns[0], position)
     for column in columns:
-        if any(fold(one.column) == fold(column) and column != EVERY for one in clauses.domains):
+        if any(fold(clause.column) == fold(column) and column != EVERY for clause in clauses.domains):
             raise reader.refuse(f"the domain of {column} is given twice", "one domain for each column", position)
         clauses = replace(clauses, domains=(*clauses.domains, replace(domain, column=column)))
     return clauses
 
 
 def _read_values_of(reader: TokenReader, column: str, position: Position) -> DomainClause:
-    """Returns what follows the column of a domain."""
+    """Reads the values of a domain, after its column."""
     values: tuple[str, ...] = ()
     bare = False
     low = high = step = unit = ""
@@ -305,12 +305,12 @@ def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
 
 
 def _read_step(reader: TokenReader) -> tuple[str, str]:
-    """Returns a number, or of dates how many of a unit: INTERVAL 7 DAYS, 7 DAYS, MONTH, '7 days'."""
+    """Reads a step: a number, or a number of date units such as INTERVAL 7 DAYS, 7 DAYS, MONTH, '7 days'."""
     named = reader.take_words("INTERVAL")
-    found = _QUOTED_STEP.fullmatch(reader.current.text) if reader.current and reader.at(TokenType.STRING) else None
-    if found is not None and found[2].upper() in STEPS:
+    match = _QUOTED_STEP.fullmatch(reader.current.text) if reader.current and reader.at(TokenType.STRING) else None
+    if match is not None and match[2].upper() in STEPS:
         reader.index += 1
-        step, unit = found[1] or "1", found[2]
+        step, unit = match[1] or "1", match[2]
     elif named:
         quoted = reader.at(TokenType.STRING)
         step = reader.string("a number") if quoted else reader.number_text("a number")
@@ -324,7 +324,7 @@ def _read_step(reader: TokenReader) -> tuple[str, str]:
 
 
 def _read_bound(reader: TokenReader) -> str:
-    """Returns a bound of a range: a literal, or a date without quotes. What moves with the clock is refused."""
+    """Reads a bound of a range: a literal, or a date without quotes. Refuses a bound that moves with the clock."""
     if any(map(reader.at_words, CLOCKS)):
         raise reader.refuse(
             "a range ends at a date that stays: TODAY would be another one tomorrow, so that bins, and what was "

@@ -1,4 +1,4 @@
-"""CREATE PRIVATE TABLE: synthetic rows from private ones, or from a release that is there already."""
+"""CREATE PRIVATE TABLE: synthetic rows from private rows, or from an existing release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ParseQuery = Callable[[str, list[Token]], exp.Query]
 
 @dataclass(frozen=True)
 class WorkloadClause:
-    """What the synthetic rows are to answer well. kind: 'marginals', 'parities', 'ranges', 'sets' or 'predicates'.
+    """Queries that synthetic rows should answer well. kind: 'marginals', 'parities', 'ranges', 'sets' or 'predicates'.
 
     order: k, the number of columns at a time. nodes: the elements of GROUPING SETS, or the conditions.
     """
@@ -39,7 +39,7 @@ class WorkloadClause:
 class ForEach:
     """FOR EACH ROW OF parents (column = key) TIMES times: rows of a child table for each row of a released table.
 
-    column: of the child, which has the parent's key. times: the parents' column that says how many children each has.
+    column: the child's column with the parent's key. times: the parents' column with the number of children.
     """
 
     parents: str
@@ -65,7 +65,7 @@ class CreateSynthetic:
 class SampleRelease:
     """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns): post-processing.
 
-    columns: of a private table, whose known margins the rows are fitted to; none for a release.
+    columns: columns of a private table. The rows are fitted to their known margins. Empty for a release.
     """
 
     name: str
@@ -81,7 +81,7 @@ def read_private_table(
     parse_query: ParseQuery,
     read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
 ) -> CreateSynthetic | SampleRelease:
-    """Reads what follows CREATE PRIVATE TABLE."""
+    """Reads the rest of CREATE PRIVATE TABLE."""
     if reader.at_words("IF"):
         raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
     name = reader.name("a name for the table")
@@ -128,7 +128,7 @@ def _for_each(reader: TokenReader) -> ForEach:
 
 
 def _sampled(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
-    """Reads a release, or KNOWN, a private table and columns of it; a release may be called known."""
+    """Reads a release, or KNOWN table (columns) for a private table. A release may have the name known."""
     begin = reader.index
     if reader.take_words("KNOWN") and reader.index < len(reader.tokens):
         source, columns = reader.table_name(), list[str]()
@@ -144,20 +144,20 @@ def _sampled(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
 
 
 def _workload_at(reader: TokenReader) -> int:
-    found = _words_at(reader, len(reader.tokens), "WORKLOAD")
-    if found is None:
+    index = _words_at(reader, len(reader.tokens), "WORKLOAD")
+    if index is None:
         reader.index = len(reader.tokens)
         raise reader.unexpected(WORKLOADS)
-    return found
+    return index
 
 
 def _for_each_at(reader: TokenReader, end: int) -> int:
-    found = _words_at(reader, end, "FOR", "EACH", "ROW", "OF")
-    return end if found is None else found
+    index = _words_at(reader, end, "FOR", "EACH", "ROW", "OF")
+    return end if index is None else index
 
 
 def _words_at(reader: TokenReader, end: int, *words: str) -> int | None:
-    """Returns where these words are outside of parentheses, before an end."""
+    """Returns the index of these words outside of parentheses, before `end`. None if they are absent."""
     begin, depth = reader.index, 0
     try:
         for index in range(begin, end):
@@ -202,7 +202,7 @@ def _given(query: exp.Expr) -> set[str]:
 
 
 def _condition(item: exp.Expr) -> exp.Expr | None:
-    """Returns the condition of count(*) FILTER (WHERE ..), None where it is something else."""
+    """Returns the condition of count(*) FILTER (WHERE ..), None for anything else."""
     if not isinstance(item, exp.Filter) or not isinstance(item.this, exp.Count):
         return None
     counted = item.this.this
@@ -213,13 +213,13 @@ def _condition(item: exp.Expr) -> exp.Expr | None:
     return condition
 
 
-# Options of CREATE PRIVATE TABLE; those of the price and of the privacy unit are read as everywhere.
+# Options of CREATE PRIVATE TABLE. Options of the price and of the privacy unit are read as in every statement.
 
 MECHANISMS = ("auto", "mwem", "aim", "cube", "barak")
 _SHARE = (Fraction(1, 100), Fraction(9, 10))
 SHARED_OPTIONS = (*PRICE_OPTIONS, Option("planning_seconds", "number", "time for searches"))
 SHARED = tuple(option.name for option in SHARED_OPTIONS)
-"""What a private table reads as every statement does, where all are read."""
+"""Names of the options that every statement has. One reader serves all statements."""
 
 OWN_OPTIONS = (
     Option("mechanism", "choice", "how the table is made", choices=MECHANISMS),
@@ -243,14 +243,14 @@ OWN = tuple(option.name for option in OWN_OPTIONS)
 
 @dataclass(frozen=True)
 class SyntheticOptions:
-    """rows: of the table, None for the noisy number of records. weights: also the table of probabilities.
-    key: a column that numbers the rows, "" for none.
-    bins: of a RANGE column, at most, 0 for all. inside: whether rows have values inside bins, or their lower edges.
+    """Options of a private table. rows: its number of rows, None for the noisy number of records.
+    weights: whether there is a table of probabilities as well. key: a column that numbers the rows, "" for none.
+    bins: the most bins of a RANGE column, 0 for all. inside: whether values lie inside bins, not at their lower edges.
 
-    rounds, ask, first: None and '' for the rule. ask: 'marginals' as a whole, or single 'queries'. update: 'fit' or
-    'paper'.
-    first: what is asked before the rounds, 'nothing', 'marginals' (1-way) or 'histogram', for first_share of the price.
-    keep: the 'last' distribution or the 'average'. adaptive: rounds whose price doubles when noise drowns an answer.
+    rounds, ask, first: None or '' leaves the choice to dpduck. ask: 'marginals' as a whole, or single 'queries'.
+    update: 'fit' or 'paper'.
+    first: the measurement before the rounds, for first_share of the price: 'nothing', 'marginals' (1-way), 'histogram'.
+    keep: the 'last' distribution or the 'average'. adaptive: whether a round's price doubles if noise drowns an answer.
     """
 
     mechanism: str = "auto"
@@ -271,7 +271,7 @@ class SyntheticOptions:
 
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
-    """Returns our options, and those that every statement has, which are read where all are."""
+    """Reads a private table's own options. Returns them, and the shared options unread for the common reader."""
     given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
     default = SyntheticOptions()
     if "key" in given and not given.text("key"):
@@ -293,4 +293,4 @@ def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tu
         adaptive=given.flag("adaptive"),
         key=given.text("key"),
     )
-    return options, tuple(one for one in expressions if one.this.name.lower() in SHARED)
+    return options, tuple(expression for expression in expressions if expression.this.name.lower() in SHARED)

@@ -1,9 +1,9 @@
-"""The sqlglot dialect: DuckDB's, with BigQuery's SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..); and its tokens.
+"""sqlglot dialect of DuckDB's SQL with BigQuery's SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..), and its tokens.
 
-The statements that are ours alone are read by a cursor over tokens.
+A cursor over tokens reads the statements that only dpduck has.
 
-Each complaint has a position. Bounds on a text are checked before anything is parsed: a parser is never given more than
-it can bear.
+Each complaint has a position. Bounds on a text are checked before anything is parsed, so that a parser never gets more
+than it can bear.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from dpduck.values.quoting import quote_text
 
 MISSPELT = "expected DIFFERENTIAL_PRIVACY after SELECT WITH"
 BOUNDS = "dpduck_bounds"  # in an aggregate's meta: its arguments contribution_bounds_per_row and .._per_group
-START = "dpduck_start"  # in a node's meta: where its first token stands in the text
+START = "dpduck_start"  # in a node's meta: the offset of its first token in the text
 
 
 class DifferentialPrivacy(exp.Expression):
-    """The clause after SELECT; its expressions are the options, as written."""
+    """The clause after SELECT. Its expressions are the options as written."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
 
 def _placed(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the rule of a parser, whose node remembers where it starts unless a rule inside has said so."""
+    """Wraps a parser's rule so that it notes the start of its node, unless an inner rule has noted one."""
 
     def place(self: Any, *arguments: Any, **options: Any) -> Any:
         first = self._curr
         node = rule(self, *arguments, **options)
-        found = node[1] if isinstance(node, tuple) and len(node) == 2 else node
-        found = found[0] if isinstance(found, list) and found else found
-        if isinstance(found, exp.Expr) and first:
-            found.meta.setdefault(START, first.start)
+        target = node[1] if isinstance(node, tuple) and len(node) == 2 else node
+        target = target[0] if isinstance(target, list) and target else target
+        if isinstance(target, exp.Expr) and first:
+            target.meta.setdefault(START, first.start)
         return node
 
     return place
 
 
 def _bounded(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the builder of an aggregate, whose named arguments are its bounds and stand in its meta."""
+    """Wraps the builder of an aggregate: the named arguments are bounds, and move to the node's meta."""
 
     def build_bounded(arguments: list[Any]) -> Any:
         bounds = [argument for argument in arguments if isinstance(argument, exp.Kwarg)]
@@ -75,7 +75,7 @@ _AGGREGATES: dict[str, Callable[..., Any]] = {
 
 
 class PrivateParser(DuckDBParser):
-    """DuckDB's parser; the clause stands where other dialects have hints, so that every consumer sees it."""
+    """DuckDB's parser. The clause stands where other dialects have hints, so that every consumer sees it."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
         token: _placed(rule) for token, rule in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
@@ -141,7 +141,7 @@ _PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
 
 
 def bounded_tokens(text: str) -> list[Token]:
-    """Returns the tokens of a statement whose length, depth and literals are within bounds."""
+    """Tokenizes a statement. Refuses a statement with a length, depth or literal out of bounds."""
     if len(text) > MAX_CHARACTERS:
         raise Refusal(
             f"the statement has {len(text)} characters", accepted=f"at most {MAX_CHARACTERS} (long lists go in a table)"
@@ -163,7 +163,7 @@ def bounded_tokens(text: str) -> list[Token]:
 
 
 def _is_invisible(character: str) -> bool:
-    """Returns control, format, blank and unassigned characters."""
+    """Tells whether a character is control, format, unassigned or blank, and no plain space, tab or line end."""
     return unicodedata.category(character)[0] in "CZ" and character not in " \t\r\n"
 
 
@@ -188,7 +188,7 @@ def _check_each(text: str, tokens: list[Token]) -> None:
 
 
 def _refused(token: Token) -> tuple[str, str] | None:
-    """Returns the reason to refuse a token by itself, and the accepted form."""
+    """Returns the reason to refuse a token by itself and the accepted form, None for a good token."""
     if token.token_type == TokenType.SEMICOLON:
         return "two statements in one text", "one statement"
     if token.token_type not in _QUOTED and "`" in token.text:
@@ -208,7 +208,7 @@ MAX_DIGITS, MAX_EXPONENT_DIGITS = 40, 3
 
 
 def exact_number(text: str) -> Fraction:
-    """Returns a decimal literal as an exact rational, digits and exponent bounded."""
+    """Parses a decimal literal to an exact rational. Its digits and exponent are bounded."""
     mantissa, _, exponent = text.lower().replace("_", "").partition("e")
     if len(mantissa) > MAX_DIGITS or len(exponent.lstrip("+-")) > MAX_EXPONENT_DIGITS:
         raise ValueError("too many digits")
@@ -216,7 +216,7 @@ def exact_number(text: str) -> Fraction:
 
 
 class TokenReader:
-    """Reads words, names, numbers and literals one after the other."""
+    """Cursor that reads words, names, numbers and literals one after the other."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text = text
@@ -237,8 +237,8 @@ class TokenReader:
 
     def unexpected(self, accepted: str) -> Refusal:
         token = self.current
-        found = f"{token.text[:40]!r} is not expected here" if token else "the statement ends too early"
-        return self.refuse(found, accepted)
+        problem = f"{token.text[:40]!r} is not expected here" if token else "the statement ends too early"
+        return self.refuse(problem, accepted)
 
     def at_words(self, *words: str) -> bool:
         following = self.tokens[self.index : self.index + len(words)]
@@ -306,7 +306,7 @@ class TokenReader:
         return text
 
     def amount(self, what: str) -> Fraction:
-        """Returns a number that is a budget or a part of one: positive and sane."""
+        """Reads a budget or a part of one: a positive number within bounds."""
         position = self.position
         value = exact_number(self.number_text(f"a number for {what}"))
         if not SMALLEST_AMOUNT <= value <= LARGEST_AMOUNT:
@@ -329,7 +329,7 @@ class TokenReader:
         return text
 
     def literal(self) -> str:
-        """Returns a literal of a domain or clamp as text; the column's type gives it meaning."""
+        """Reads a literal of a domain or clamp as text. The column's type gives it meaning."""
         for type_word in ("DATE", "TIMESTAMP"):
             if self.at_words(type_word) and self.index + 1 < len(self.tokens):
                 self.index += 1
@@ -345,7 +345,7 @@ class TokenReader:
         return self.number_text("a quoted text, a number, TRUE or FALSE")
 
     def rest(self) -> tuple[str, int]:
-        """Returns the text from here to the end, and where it starts."""
+        """Returns the text from here to the end, and its offset."""
         if self.current is None:
             raise self.unexpected("a SELECT")
         start = self.current.start

@@ -1,4 +1,4 @@
-"""Names tables and released columns, and tells which names DuckDB reserves."""
+"""Names of tables and of released columns, with the names that dpduck reserves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpduck.values.quoting import quote_identifier
 
 @dataclass(frozen=True)
 class TableName:
-    """A table as written, one to three parts; `resolved` names have all three.
+    """Name of a table as written, with one to three parts. Resolved names have all three.
 
     >>> TableName(("clinic", "main", "visits")).sql
     '"clinic"."main"."visits"'
@@ -35,7 +35,7 @@ def require_plain_names(*names: str) -> None:
     """Refuses names with a dot: units, links and grants name columns as texts with dots between the parts.
 
     Columns "old.id" of orders and "id" of "orders.old" would have one name, and rows of two people would be joined as
-    if they were one's.
+    rows of one person.
     """
     for name in names:
         if "." in name:
@@ -54,7 +54,7 @@ GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
 GROUPING_LEVEL = "grouping_level"
 TOTAL = "()"
-"""Of a private view over several grouping sets: the columns that a row is grouped by, as text; of the total."""
+"""GROUPING_LEVEL lists a row's keys as text, in a private view over several grouping sets. TOTAL marks the total."""
 
 KNOWN_FROM = "known_from"
 _RESERVED = re.compile(
@@ -64,7 +64,7 @@ _RESERVED = re.compile(
 
 
 def answer_column(aggregate: int) -> str:
-    """Returns the noisy answer of an aggregate, counted from 0."""
+    """Names the column with the noisy answer of an aggregate. Aggregates are counted from 0."""
     return f"answer_{aggregate + 1}"
 
 
@@ -74,52 +74,52 @@ def stderr_column(aggregate: int) -> str:
 
 
 def margin_column(aggregate: int) -> str:
-    """Returns half the width of its interval; computed when the release is read, for the confidence that was asked."""
+    """Names the column with half an interval's width, computed at each read for the requested confidence."""
     return f"margin_{aggregate + 1}"
 
 
 def lows_column(aggregate: int) -> str:
-    """Names the lower ends of its intervals, where they depend on the answer: one for each of LEVELS."""
+    """Names the lower ends of an aggregate's intervals if they depend on the answer, one for each of LEVELS."""
     return f"lows_{aggregate + 1}"
 
 
 def highs_column(aggregate: int) -> str:
-    """Names the upper ends of the same."""
+    """Names the upper ends of an aggregate's intervals if they depend on the answer, one for each of LEVELS."""
     return f"highs_{aggregate + 1}"
 
 
 def low_column(aggregate: int) -> str:
-    """Returns the lower end for the confidence that was asked."""
+    """Names the lower end of an aggregate's interval for the requested confidence."""
     return f"low_{aggregate + 1}"
 
 
 def high_column(aggregate: int) -> str:
-    """Returns the upper end of the same."""
+    """Names the upper end of an aggregate's interval for the requested confidence."""
     return f"high_{aggregate + 1}"
 
 
 def raw_column(aggregate: int) -> str:
-    """Names the noisy count before it was moved: by a summary's estimator, or by the option nonnegative."""
+    """Names the column with the noisy count before a summary's estimator, or the option nonnegative, moved it."""
     return f"raw_{aggregate + 1}"
 
 
 def variance_column(aggregate: int) -> str:
-    """Names a summary's column with what a row adds to the variance of a sum."""
+    """Names a summary's column with the variance that a row adds to a sum."""
     return f"variance_{aggregate + 1}"
 
 
 def chance_column(aggregate: int) -> str:
-    """Names a summary's column with the chance that a row of an empty cell is as far from 0."""
+    """Names a summary's column with the chance that a row of an empty cell would be as far from 0."""
     return f"chance_{aggregate + 1}"
 
 
 def in_sql(listed: str) -> str:
-    """Returns the name of a table, as a listing shows it, in SQL: no part of one that has a policy has a dot."""
+    """Writes the listed name of a table in SQL. A table with a policy has no dot in any part of its name."""
     return ".".join(map(quote_identifier, listed.split(".")))
 
 
 def is_reserved(name: str) -> bool:
-    """Tells whether a key of this name would be taken for one of the columns above.
+    """Tells whether a key of this name would be mistaken for one of the columns above.
 
     >>> is_reserved("Answer_1"), is_reserved("answer")
     (True, False)

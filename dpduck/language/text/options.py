@@ -1,4 +1,4 @@
-"""One reader for OPTIONS (..) of every statement: tables say which there are, of which type and in which bounds."""
+"""Reader of OPTIONS (..) for every statement. Tables list the options with their types and bounds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SMALLEST, LARGEST_WHOLE = Fraction(1, 10**9), 10**9
 
 @dataclass(frozen=True)
 class Option:
-    """One option. kind: of its value. says: a line of documentation.
+    """One option of a statement. kind: the kind of its value. says: a line of documentation.
 
-    least, most: of numbers; a least of 0 is exclusive. choices: of words, the first where the option is not given.
-    accepted: what a refusal says in place of the bounds. what: what it calls the value, where that is not the name.
-    quoted: whether a word has to be a text. longest: the most characters of each text of words.
+    least, most: bounds of numbers. A least of 0 is exclusive. choices: the allowed words. The first one is the default.
+    accepted: text of a refusal in place of the bounds. what: name of the value in a refusal, "" for the option's name.
+    quoted: whether a word must be a quoted text. longest: the most characters of each text of kind 'words'.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Option:
     longest: int = 100
 
     def value(self, node: exp.Expr) -> Value:
-        """Reads a value from an expression; refuses others with what would be accepted."""
+        """Reads a value from an expression. Refuses other expressions with the accepted form."""
         if self.kind == "numbers":
             listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
             return tuple(self._number(item) for item in listed)
@@ -83,7 +83,7 @@ class Option:
         return value
 
     def _words(self, node: exp.Expr) -> str:
-        """Reads a text that people read. It stays on its line, and a semicolon would end its part of a comment."""
+        """Reads a text for people. It has to stay on its line, and a semicolon would end its part of a comment."""
         text = node.name if isinstance(node, exp.Literal) and node.is_string else ""
         if not 1 <= len(text) <= self.longest or not text.isprintable() or ";" in text:
             wanted = f"a quoted text of at most {self.longest} characters, without line breaks and semicolons"
@@ -101,7 +101,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Given:
-    """The options that a statement has, each once and each in its table. nodes: their values as written."""
+    """Options of a statement: each is given once, and is in its table. nodes: their values as written."""
 
     nodes: Mapping[str, exp.Expr]
     table: Mapping[str, Option]
@@ -113,7 +113,7 @@ class Given:
         return self.nodes[name]
 
     def value(self, name: str) -> Value:
-        """Returns the value of an option, None where it is not given."""
+        """Returns the value of an option, None if it is absent."""
         option, node = self.table[name], self.nodes.get(name)
         return None if node is None else option.value(node)
 
@@ -130,33 +130,33 @@ class Given:
     def numbers(self, name: str) -> tuple[Fraction, ...]:
         """Returns a list of numbers."""
         value = self.value(name)
-        return tuple(one for one in value if isinstance(one, Fraction)) if isinstance(value, tuple) else ()
+        return tuple(number for number in value if isinstance(number, Fraction)) if isinstance(value, tuple) else ()
 
     def words(self, name: str) -> tuple[str, ...]:
         """Returns a list of texts."""
         value = self.value(name)
-        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, tuple) else ()
+        return tuple(word for word in value if isinstance(word, str)) if isinstance(value, tuple) else ()
 
     def flag(self, name: str) -> bool:
-        """Returns a flag, FALSE where it is not given."""
+        """Returns a flag, FALSE if it is absent."""
         return self.value(name) is True
 
     def text(self, name: str) -> str:
-        """Returns a text, empty where it is not given."""
+        """Returns a text, empty if it is absent."""
         return str(self.value(name) or "")
 
     def choice(self, name: str) -> str:
-        """Returns one of its words, the first where it is not given."""
+        """Returns the chosen word of an option, the first choice if the option is absent."""
         return self.text(name) if name in self.nodes else self.table[name].choices[0]
 
 
 def read_given(
-    expressions: Sequence[exp.Expr], options: Sequence[Option], whose: str = "", older: Mapping[str, str] | None = None
+    expressions: Sequence[exp.Expr], options: Sequence[Option], suffix: str = "", older: Mapping[str, str] | None = None
 ) -> Given:
-    """Returns the options of a statement; refuses what is no option, unknown ones with the nearest name, and repeated
-    ones.
+    """Reads the options of a statement. Refuses other expressions, repeated options, and unknown ones with the
+    nearest name.
 
-    whose: of which statement, as refusals say it. older: modern names of older ones.
+    suffix: the statement in a refusal, such as " for a stream". older: the modern names of older ones.
     """
     table = {option.name: option for option in options}
     nodes: dict[str, exp.Expr] = {}
@@ -168,7 +168,7 @@ def read_given(
             raise refusal(expression, "an option is written name = value", accepted)
         name = expression.left.name.lower()
         if name not in table:
-            raise unknown_option(expression, name, tuple(table), whose, older)
+            raise unknown_option(expression, name, tuple(table), suffix, older)
         if name in nodes:
             raise refusal(expression, f"the option {name} is given twice", "each option once")
         nodes[name] = expression.right
@@ -183,11 +183,11 @@ PRICE_OPTIONS = (
     Option("max_rows_contributed", "whole", "rows kept of one unit", Fraction(1), accepted="a whole number above 0"),
     Option("refresh", "text", "a tag: a fresh release, which pays again"),
 )
-"""What every statement with a price may say."""
+"""Options of every statement with a price."""
 
 CAPTIONS = (
     Option("title", "words", "the title of a private view, for its readers"),
     Option("description", "words", "a sentence about a private view", longest=500),
     Option("answer_units", "words", "the unit of each answer of a private view, in their order", longest=40),
 )
-"""What a private view may say to its readers. It changes no answer and no price."""
+"""Options with texts of a private view for its readers. They change no answer and no price."""

@@ -1,6 +1,6 @@
-"""Complaints: where in the statement a parsed node stands, and which word was meant.
+"""Complaints about a statement: the position of a parsed node, and the word that was meant.
 
-Reads what other dialects write: wrapped calls, names of options, deprecated forms (met with the modern one).
+Refuses a statement inside dp(..), unknown options, and older forms of other dialects (with the modern form).
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ def note_positions(root: exp.Expr, text: str) -> None:
 
 
 def position_of(node: exp.Expr) -> Position | None:
-    """Returns the place of the node, else the earliest place inside it, else that of the nearest node around it."""
+    """Returns a node's position, else the earliest position inside it, else the position of the nearest outer node."""
     own = _own(node)
     if own is not None and not isinstance(node, exp.Binary):
         return own
     inside = [_own(part) for part in node.walk()]
-    known = [position for position in inside if position is not None]
-    if known:
-        return min(known, key=lambda position: (position.line, position.column))
+    positions = [position for position in inside if position is not None]
+    if positions:
+        return min(positions, key=lambda position: (position.line, position.column))
     return position_of(node.parent) if node.parent is not None else None
 
 
 def word_of(node: exp.Expr) -> str:
-    """Returns the function as the analyst wrote it, where the parser knows it by another name; '' elsewhere."""
+    """Returns a function's name as the analyst wrote it, '' for other nodes. The parser may use another name."""
     return str(node.meta.get(_WORD, ""))
 
 
 def copy_position(source: exp.Expr, target: exp.Expr) -> None:
-    """Makes one node say that it stands where another does."""
+    """Copies the position of one node to another."""
     place = position_of(source)
     if place is not None:
         target.meta[_LINE], target.meta[_COLUMN] = place.line, place.column
@@ -85,11 +85,11 @@ OPTIONS: Mapping[str, str] = {
     "max_contributed_groups": "max_groups_contributed",
     "uid_column": "privacy_unit_column",
 }
-"""Older names of options, and what they are called now."""
+"""Older names of options, with their modern names."""
 
 
 def refuse_deprecated(text: str, tokens: Sequence[Token]) -> None:
-    """Refuses ANON_ functions, CLAMPED BETWEEN and SELECT WITH ANONYMIZATION; quoted names and texts are left alone."""
+    """Refuses ANON_ functions, CLAMPED BETWEEN and SELECT WITH ANONYMIZATION. Quoted names and texts are exempt."""
     words = [token.text.upper() if token.token_type != TokenType.STRING else "" for token in tokens]
     for number, (token, word) in enumerate(zip(tokens, words, strict=True)):
         if token.token_type == TokenType.IDENTIFIER:
@@ -108,14 +108,14 @@ def _deprecated(text: str, token: Token, form: str, modern: str) -> Refusal:
     return Refusal(f"{form} is deprecated and refused", accepted=modern, position=position_in(text, token.start))
 
 
-# Calls of our own functions where the statement itself is wanted: dp() inside dp(), or on the command line.
+# Calls of dpduck's functions in place of the statement itself: dp() inside dp(), or on the command line.
 
 _OURS = re.compile(r"dp(_\w+)?", re.IGNORECASE)
 _TAKES_STATEMENTS = ("dp", "dp_explain", "dp_errors")
 
 
 def refuse_wrapped(reader: TokenReader) -> None:
-    """Refuses FROM dp(..) and FROM dp_budget() as a statement, and says what to write; reads nothing otherwise."""
+    """Refuses FROM dp(..) and FROM dp_budget() as a statement, with the form to write. Otherwise reads nothing."""
     tokens = reader.tokens
     for index, (token, following) in enumerate(pairwise(tokens)):
         if token.text.upper() == "DIFFERENTIAL_PRIVACY":
@@ -138,41 +138,41 @@ def refuse_wrapped(reader: TokenReader) -> None:
         raise reader.refuse(f"{name}(..) is written inside a statement of dp()", alone)
 
 
-# Names of options that nobody knows, refused with the nearest known one first.
+# Unknown names of options, refused with the nearest known name first.
 
 NEAREST = 0.6
-"""The least similarity (difflib's ratio, from 0 to 1) of a name that may have been meant."""
+"""Least similarity (difflib's ratio, from 0 to 1) of a name that a refusal suggests."""
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Returns the names that there are, the one that may have been meant first.
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Lists names for a refusal, the name that may have been meant first.
 
     >>> nearest("carier", ["origin", "carrier"])
     'carrier (did you mean that?); all are origin, carrier'
     """
-    near = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=NEAREST)
-    first = next((one for one in known if near and one.lower() == near[0]), "")
-    shown = ", ".join(known[:20]) + (", .." if len(known) > 20 else "")
+    near = get_close_matches(name.lower(), [candidate.lower() for candidate in names], n=1, cutoff=NEAREST)
+    first = next((candidate for candidate in names if near and candidate.lower() == near[0]), "")
+    shown = ", ".join(names[:20]) + (", .." if len(names) > 20 else "")
     return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
 
 
 MOST_OPTIONS = 24
-"""Options that a refusal lists."""
+"""Most options that a refusal lists."""
 
 
 def unknown_option(
-    place: exp.Expr, name: str, known: Sequence[str], whose: str = "", older: Mapping[str, str] | None = None
+    place: exp.Expr, name: str, names: Sequence[str], suffix: str = "", older: Mapping[str, str] | None = None
 ) -> Refusal:
-    """Returns the refusal of a name: the modern name of an older one, else the nearest, and all there are."""
-    modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
+    """Returns the refusal of a name, with its modern form or the nearest name, and all names."""
+    modern, near = (older or {}).get(name), get_close_matches(name, names, n=1, cutoff=NEAREST)
     first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), or " if near else ""
-    others = [one for one in known if modern or one not in near]
-    return refusal(place, f"the option {name!r} is unknown{whose}", first + some_of(others, len(known)))
+    others = [option for option in names if modern or option not in near]
+    return refusal(place, f"the option {name!r} is unknown{suffix}", first + some_of(others, len(names)))
 
 
-def some_of(options: Sequence[str], known: int | None = None) -> str:
-    """Lists options for a refusal, the first ones of many. known: how many there are."""
+def some_of(options: Sequence[str], total: int | None = None) -> str:
+    """Lists options for a refusal, the first ones of a long list. total: the number of all options."""
     listed = list(options)
     if len(listed) > MOST_OPTIONS:
-        listed = [*listed[:MOST_OPTIONS], f".. (docs/sql.md has all {len(listed) if known is None else known})"]
+        listed = [*listed[:MOST_OPTIONS], f".. (docs/sql.md has all {len(listed) if total is None else total})"]
     return ", ".join(listed)

@@ -1,6 +1,6 @@
-"""Words of a text that no parser has read: where they stand, and which known one was meant.
+"""Positions of words in a text that no parser has read, and suggestions for misspelt names.
 
-A server's process, which parses nothing of dpduck's, needs these without the parser.
+A server's process parses no statement of dpduck, and needs these without the parser.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ def position_in(text: str, offset: int) -> Position:
     return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
-def meant(name: str, known: Sequence[str]) -> str:
-    """Returns the known name that a name is a slip of, "" where none is near.
+def meant(name: str, names: Sequence[str]) -> str:
+    """Returns the known name nearest to a misspelt name, "" if none is near.
 
     >>> meant("coutn", ["sum", "count"])
     'count'
     """
-    spelled = {one.lower(): one for one in known}
+    spelled = {candidate.lower(): candidate for candidate in names}
     near = get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.75)
     return spelled[near[0]] if near and near[0] != name.lower() else ""
 
 
-def meant_or(name: str, known: Sequence[str], otherwise: str) -> str:
-    """Says what is accepted in place of a name: the known one that may have been meant, and what else there is.
+def meant_or(name: str, names: Sequence[str], otherwise: str) -> str:
+    """Writes the accepted forms in place of a name: the known name that may have been meant, and `otherwise`.
 
     >>> meant_or("cubee", ["cube"], "a name of dp_releases()")
     'cube (did you mean that?), or a name of dp_releases()'
     """
-    near = meant(name, known)
+    near = meant(name, names)
     return f"{near} (did you mean that?), or {otherwise}" if near else otherwise

@@ -1,7 +1,7 @@
 """dp_stderr_of and dp_ratio_of: weighted sums of released cells with their standard errors, free of charge.
 
-Weights are expressions over the key columns alone. They work on the release itself, never on the rows of a private
-view, which may be any post-processing of it; and they run in a database that holds nothing but the release's keys.
+Weights are expressions over the key columns alone. They apply to the release itself, never to the rows of a private
+view, which may be any post-processing of it. They run in a database that holds the release's keys alone.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUB
 
 
 def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
-    """Returns one row for a JSON list: release, confidence, aggregate, one expression of weights (a sum) or two (a
-    ratio).
+    """Returns SQL of one row for a JSON list: the release, the confidence, the aggregate, and one expression of weights
+    for a sum, or two for a ratio.
     """
     name, confidence, aggregate, *expressions = json.loads(text)
-    if not all(isinstance(item, str) for item in (name, *expressions)):
+    if not all(isinstance(string, str) for string in (name, *expressions)):
         raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
     level = _confidence(confidence)
     release = base_release(releases, name, caller)
@@ -76,7 +76,7 @@ def _ratio(
 ) -> list[float | None]:
     """Returns a ratio, its standard error to first order in the noise, and its interval.
 
-    Where the denominator may be 0 the interval is everything, and there is no standard error.
+    If the denominator may be 0, the interval is everything, and there is no standard error.
     """
     if sums[1] == 0:
         return [None, None, -inf, inf]
@@ -94,20 +94,20 @@ def _confidence(value: object) -> Fraction:
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:
     """Returns the release under a name, or behind a private view of that name, as far as the caller may see it."""
-    found = releases.named(name)
-    if found is not None and found.kind != "view" and not caller.owner and found.principal != caller.name:
-        found = None  # another's answers are not listed for this reader either
-    if found is not None and found.strategy == KNOWN:
+    release = releases.named(name)
+    if release is not None and release.kind != "view" and not caller.owner and release.principal != caller.name:
+        release = None  # another's answers are not listed for this reader either
+    if release is not None and release.strategy == KNOWN:
         raise Refusal(
             f"{name[:100]!r} was refreshed: it rests on several releases", accepted="dp_known, or one of dp_releases()"
         )
-    if found is not None and found.strategy == STREAM:
+    if release is not None and release.strategy == STREAM:
         raise Refusal(
             f"{name[:100]!r} is a stream, and has no cells of one moment",
             accepted=f"the columns .._stderr of private.{name[:100]}; dp_difference('{name[:100]}', '{name[:100]}', "
             "'2025-02-01', '2025-01-01'), which has the error of two periods' difference",
         )
-    base = None if found is None else releases.by_digest(found.digest)
+    base = None if release is None else releases.by_digest(release.digest)
     if base is None:
         accepted = meant_or(name, releases.views(), "a name of dp_releases()")
         raise Refusal(f"there is no release {name[:100]!r}", accepted=accepted)
@@ -115,15 +115,15 @@ def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRel
 
 
 def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
-    kept = releases.covariances(release.digest)
-    if kept is None or not release.laws:
+    text = releases.covariances(release.digest)
+    if text is None or not release.laws:
         raise Refusal(
             "no covariances are kept for this release",
             accepted="a release of counts alone, or of one sum, by consistency 'l2' or 'none', without nonnegative, "
             "integer, PREFIXES and RANGES, of at most 20000 grouping sets; with a norm, of one count, without left_out "
             "and total",
         )
-    return covariances_from_text(kept)
+    return covariances_from_text(text)
 
 
 def _evaluated(
@@ -141,19 +141,21 @@ def _evaluated(
     written = [_weight(text, keys) for text in expressions]
     with sandbox() as connection:
         connection.register("cells", rows.select([*keys, GROUPING_ID, GROUPING_SET, answer_column(aggregate - 1)]))
-        found = _run(connection, keys, answer_column(aggregate - 1), [one.sql for one in written])
-    tables = [_by_set(found, len(keys), column) for column in range(len(written) + 1)]
-    with_null = _with_null(found, len(keys))
-    meant = [_meant(table, one, keys, with_null, covariances) for table, one in zip(tables[1:], written, strict=True)]
+        cells = _run(connection, keys, answer_column(aggregate - 1), [weight.sql for weight in written])
+    tables = [_by_set(cells, len(keys), column) for column in range(len(written) + 1)]
+    with_null = _with_null(cells, len(keys))
+    meant = [
+        _meant(table, weight, keys, with_null, covariances) for table, weight in zip(tables[1:], written, strict=True)
+    ]
     return tables[0], meant
 
 
 @dataclass(frozen=True)
 class _Weight:
-    """A weight as SQL, with the positions of the key columns that it names.
+    """Weight as SQL, with the positions of the key columns that it names.
 
     tested: the key columns that the weight compares with NULL.
-    chosen: whether the weight says itself for which grouping sets it is meant.
+    chosen: whether the weight itself selects the grouping sets, by grouping_id.
     """
 
     sql: str
@@ -172,9 +174,9 @@ def _weight(text: str, keys: Sequence[str]) -> _Weight:
 def _checked_weight(text: str, keys: Sequence[str]) -> _Weight:
     expression = parse_expression(text)
     check_row_local(expression)
-    known = {fold(name) for name in (*keys, GROUPING_ID)}
+    names = {fold(name) for name in (*keys, GROUPING_ID)}
     for column in expression.find_all(exp.Column):
-        if column.table or fold(column.name) not in known:
+        if column.table or fold(column.name) not in names:
             raise Refusal(
                 f"a weight may not use {column.sql()!r}",
                 accepted=f"the key columns of the release: {', '.join(keys) or 'it has none'}",
@@ -199,10 +201,10 @@ def _is_tested(column: exp.Column) -> bool:
     return False
 
 
-def _with_null(found: dict[str, NDArray[np.float64]], keys: int) -> frozenset[int]:
+def _with_null(cells: dict[str, NDArray[np.float64]], keys: int) -> frozenset[int]:
     """Returns the key columns that have a group of NULL."""
-    ids = found["dpduck_id"].astype(np.int64)
-    return frozenset(place for place in range(keys) if (found[f"null_{place}"].astype(bool) & ~_bit(ids, place)).any())
+    ids = cells["dpduck_id"].astype(np.int64)
+    return frozenset(place for place in range(keys) if (cells[f"null_{place}"].astype(bool) & ~_bit(ids, place)).any())
 
 
 def _bit(ids: NDArray[np.int64], place: int) -> NDArray[np.bool_]:
@@ -215,21 +217,21 @@ def _meant(
     """Returns the weights of the grouping sets that an expression is meant for. All other sets have weights of 0.
 
     The expression is meant for the grouping set of exactly the columns that it names. A column that it compares with
-    NULL may be rolled up. Where no such set exists, a set with more columns has the same sum.
+    NULL may be rolled up. If no such set exists, a set with more columns has the same sum.
     """
     if weight.chosen or len(weights) == 1:
         return weights
     sets = [frozenset(members) for members in weights]
-    chosen = [one for one in sets if weight.named - weight.tested <= one <= weight.named]
-    unclear = [place for place in sorted(weight.tested & with_null) if any(place not in one for one in chosen)]
-    if unclear and any(unclear[0] in one for one in chosen):
+    chosen = [group for group in sets if weight.named - weight.tested <= group <= weight.named]
+    unclear = [place for place in sorted(weight.tested & with_null) if any(place not in group for group in chosen)]
+    if unclear and any(unclear[0] in group for group in chosen):
         raise _unclear(f"a weight cannot tell a total from the group of NULL of {keys[unclear[0]]!r}", sets, keys)
     if not chosen:
-        larger = [one for one in sets if weight.named <= one and not weight.tested]
+        larger = [group for group in sets if weight.named <= group and not weight.tested]
         if not larger:
             raise _unclear("no grouping set has the columns of this weight alone", sets, keys)
         fewest = min(map(len, larger))
-        alike = [tuple(sorted(one)) for one in larger if len(one) == fewest]
+        alike = [tuple(sorted(group)) for group in larger if len(group) == fewest]
         best = min(alike, key=lambda members: variance_of_sum(covariances, {members: weights[members]}))
         chosen = [frozenset(best)]
     return {
@@ -238,7 +240,7 @@ def _meant(
 
 
 def _unclear(what: str, sets: Sequence[frozenset[int]], keys: Sequence[str]) -> Refusal:
-    ids = sorted((sum(1 << place for place in range(len(keys)) if place not in one), sorted(one)) for one in sets)
+    ids = sorted((sum(1 << place for place in range(len(keys)) if place not in group), sorted(group)) for group in sets)
     listed = [f"{number} for ({', '.join(keys[place] for place in places)})" for number, places in ids]
     more = ", .." if len(listed) > MOST_LISTED else ""
     return Refusal(what, accepted=f"a condition on grouping_id, which is {', '.join(listed[:MOST_LISTED])}{more}")
@@ -247,10 +249,7 @@ def _unclear(what: str, sets: Sequence[frozenset[int]], keys: Sequence[str]) -> 
 def _run(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], answer: str, weights: Sequence[str]
 ) -> dict[str, NDArray[np.float64]]:
-    """Returns the columns set, id, code_0.., null_0.. and value_0.. of every cell.
-
-    value_0 is the answer. The values from value_1 on are the weights.
-    """
+    """Returns the columns set, id, code_0.., null_0.., value_0 (answer) and value_1.. (weights) of all cells."""
     named = ", ".join([*map(quote_identifier, keys), GROUPING_ID])
     codes = [
         f"dense_rank() OVER (PARTITION BY {GROUPING_SET} ORDER BY {name} NULLS FIRST) - 1 AS code_{number}"
@@ -274,17 +273,17 @@ def _run(
         ) from None
 
 
-def _by_set(found: dict[str, NDArray[np.float64]], keys: int, column: int) -> Weights:
-    """Returns one array per grouping set; which code a label has does not matter: covariances see only agreement."""
-    values = np.asarray(found[f"value_{column}"], np.float64)
+def _by_set(cells: dict[str, NDArray[np.float64]], keys: int, column: int) -> Weights:
+    """Returns one array per grouping set. Labels have arbitrary codes: covariances depend on their equality alone."""
+    values = np.asarray(cells[f"value_{column}"], np.float64)
     if not np.isfinite(values).all():
         raise Refusal("a weight is not a finite number", accepted="finite weights; NULL counts as 0")
     tables: Weights = {}
-    for number in np.unique(found["dpduck_set"]):
-        chosen = found["dpduck_set"] == number
-        rolled_up = int(found["dpduck_id"][chosen][0])
+    for number in np.unique(cells["dpduck_set"]):
+        chosen = cells["dpduck_set"] == number
+        rolled_up = int(cells["dpduck_id"][chosen][0])
         members = tuple(position for position in range(keys) if not rolled_up >> position & 1)
-        codes = tuple(np.asarray(found[f"code_{position}"][chosen], np.intp) for position in members)
+        codes = tuple(np.asarray(cells[f"code_{position}"][chosen], np.intp) for position in members)
         sizes = tuple(int(code.max()) + 1 for code in codes)
         table = np.zeros(prod(sizes))
         table[np.ravel_multi_index(codes, sizes) if codes else [0]] = values[chosen]

@@ -1,8 +1,8 @@
-"""dp_explain and dp_errors of cubes: every candidate strategy, what runs over private rows, how far answers are off.
+"""dp_explain and dp_errors of cubes: every candidate strategy, the SQL over private rows, and the errors of answers.
 
-How far every aggregate will be off, and what would help most, is said from public figures alone. Errors of averages,
-variances and quantiles depend on the answer. They are those of a table that the policy lets one expect: EXPECT ROWS,
-spread evenly over the cells of a grouping set, with values spread evenly between their bounds.
+The errors of all aggregates and the most helpful changes follow from public figures alone. Errors of averages,
+variances and quantiles depend on the answer. They are predicted for a table that the policy lets one expect: EXPECT
+ROWS, spread evenly over the cells of a grouping set, with values spread evenly between their bounds.
 """
 
 from __future__ import annotations
@@ -50,99 +50,101 @@ from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
 
 MOST_SECONDS = 2.0
-"""What looking for help may take, as planning the statement itself took."""
+"""Time limit in seconds of the search for helpful changes. The planning time of the statement gives an estimate."""
 
 MANY_ROWS, ONE_FIGURE = 1e7, 0.02
-"""Rows of a cell with hardly any noise; and how far two figures may lie apart that are called one."""
+"""Rows of a cell with hardly any noise, and the relative difference up to which two figures count as one."""
 
 MOST_HELPS = 3
 FEWEST_BINS = 4
 FEWEST_ROWS = 10
-"""Of a cell, to be written without decimals."""
+"""Fewest rows of a cell that are written without decimals."""
 
 ONE = Fraction(1)
 WORTHWHILE = 1.2
-"""How many times less an error must be to be called a help."""
+"""Smallest factor by which a change must reduce errors to be called a help."""
 
 
-def foreseen(found: CubePlan, expect_rows: int | None) -> list[AggregateError]:
-    """Returns one line an aggregate, in the order in which they are written."""
-    if found.request.question.intervals:  # one aggregate each, measured together
-        plan = found.measures[0].plan
+def foreseen(cube: CubePlan, expect_rows: int | None) -> list[AggregateError]:
+    """Returns the predicted error of each aggregate, in the order of the statement."""
+    if cube.request.question.intervals:  # one aggregate each, measured together
+        plan = cube.measures[0].plan
         worst = plan.worst_stderr
-        return [AggregateError(one.text, 1, None, worst, worst) for one in found.request.question.aggregates]
-    pairs = zip(found.request.question.aggregates, found.uses, strict=True)
-    return [_foreseen(found, one, use, expect_rows) for one, use in pairs]
+        return [AggregateError(aggregate.text, 1, None, worst, worst) for aggregate in cube.request.question.aggregates]
+    pairs = zip(cube.request.question.aggregates, cube.uses, strict=True)
+    return [_foreseen(cube, aggregate, use, expect_rows) for aggregate, use in pairs]
 
 
-def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None) -> AggregateError:
-    measured = found.measures[use.measure]
-    variances = cell_variances(found.request, measured.plan)
+def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int | None) -> AggregateError:
+    measured = cube.measures[use.measure]
+    variances = cell_variances(cube.request, measured.plan)
     tree = measured.measure.form == TREE
     rank = sqrt(max(float(table.max()) for table in variances)) if tree else None
-    queries = 2 * tree_buckets(found.request.question, measured.measure).count - 1 if tree else 1
+    queries = 2 * tree_buckets(cube.request.question, measured.measure).count - 1 if tree else 1
     sizes = [table.size // queries for table in variances]
     rows = None if expect_rows is None else float(round(expect_rows / max(sizes), 1))
     if use.weights:
         parts = [use.size * table for table in variances]
         if use.also is not None:
-            others = cell_variances(found.request, found.measures[use.also.measure].plan)
+            others = cell_variances(cube.request, cube.measures[use.also.measure].plan)
             step = float(use.also.weights[0])
             parts = [part + step**2 * table for part, table in zip(parts, others, strict=True)]
     elif expect_rows is None:
-        most = max(_by_rows(found, one, use, table) or inf for table in variances)
-        return AggregateError(one.text, sum(sizes), None, None, None, rank, most if isfinite(most) else None)
+        most = max(_by_rows(cube, aggregate, use, table) or inf for table in variances)
+        return AggregateError(aggregate.text, sum(sizes), None, None, None, rank, most if isfinite(most) else None)
     else:
         parts = [
-            np.full(size, _curved_error(found, one, use, table, expect_rows / size) ** 2)
+            np.full(size, _curved_error(cube, aggregate, use, table, expect_rows / size) ** 2)
             for size, table in zip(sizes, variances, strict=True)
         ]
     together = np.concatenate(parts)
     typical, worst = sqrt(float(together.mean())), sqrt(float(together.max()))
     if use.weights or sum(sizes) == 1:
-        return AggregateError(one.text, sum(sizes), rows, typical, worst, rank)
-    times = _by_rows(found, one, use, max(variances, key=len))
-    return AggregateError(one.text, sum(sizes), rows, typical, None, rank, times)
+        return AggregateError(aggregate.text, sum(sizes), rows, typical, worst, rank)
+    times = _by_rows(cube, aggregate, use, max(variances, key=len))
+    return AggregateError(aggregate.text, sum(sizes), rows, typical, None, rank, times)
 
 
-def _curved_error(found: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
-    """Returns the standard error of an average, a variance or a quantile of so many rows, at most what is possible."""
-    measured, operand = found.measures[use.measure], one.operand
+def _curved_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
+    """Returns the standard error of an average, a variance or a quantile of `rows` rows, at most the answers' range."""
+    measured, operand = cube.measures[use.measure], one.operand
     measure = measured.measure
     if operand is None:
         return 0.0
     if one.is_quantile:
-        return _quantile_error(found, one, measured, table, rows)
+        return _quantile_error(cube, one, measured, table, rows)
     if use.also is not None:
-        every = (cell_variances(found.request, found.measures[part.measure].plan) for part in use.parts)
+        every = (cell_variances(cube.request, cube.measures[part.measure].plan) for part in use.parts)
         largest = [np.array([max(float(one.max()) for one in variances)]) for variances in every]
-        tables = [np.array([rows * FULL]), *_spread_evenly(found, one, use, rows)]
-        answer = of_centre(found, one, use, tables, [np.array([table.max()]), *largest[1:]])
+        tables = [np.array([rows * FULL]), *_spread_evenly(cube, one, use, rows)]
+        answer = of_centre(cube, one, use, tables, [np.array([table.max()]), *largest[1:]])
     else:
         whole = float(measure.steps**measure.degree)
         answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
-        answer = curved(found, one, measured, answers, np.array([table.max()]))
+        answer = curved(cube, one, measured, answers, np.array([table.max()]))
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
-    told = float(answer.stderrs[0])
-    return min(told, possible) if isfinite(told) else possible
+    error = float(answer.stderrs[0])
+    return min(error, possible) if isfinite(error) else possible
 
 
-def _spread_evenly(found: CubePlan, one: Aggregate, use: Use, rows: float) -> list[FloatArray]:
-    """Returns sums about the centre of so many rows, and their squares where values are spread evenly."""
+def _spread_evenly(cube: CubePlan, call: Aggregate, use: Use, rows: float) -> list[FloatArray]:
+    """Returns the sums of `rows` rows about the centre, and of their squares, if values are spread evenly."""
     sums = [np.zeros(1)]
-    if len(use.parts) > 2 and one.operand is not None:
-        width, step = one.operand.high - one.operand.low, found.measures[use.parts[2].measure].measure.operand_step
+    if len(use.parts) > 2 and call.operand is not None:
+        width, step = call.operand.high - call.operand.low, cube.measures[use.parts[2].measure].measure.operand_step
         sums.append(np.array([rows * FULL * float(width**2 / step) / 12]))
     return sums
 
 
-def _quantile_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
-    """Returns the standard error of a quantile, at least that of a bucket: the place in a bucket is not known.
+def _quantile_error(
+    cube: CubePlan, aggregate: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float
+) -> float:
+    """Returns the standard error of a quantile, at least the error of an unknown place within its bucket.
 
     A quantile lies between two rows. The error of a minimum or maximum has two parts. One is the distance of the value
-    that is taken for it. The other is the noise of its rank.
+    that stands for it. The other is the noise of its rank.
     """
-    buckets = tree_buckets(found.request.question, measured.measure)
+    buckets = tree_buckets(cube.request.question, measured.measure)
     width, least = float(buckets.width * buckets.count), float(buckets.width) / sqrt(12)
     gap = width / max(rows, 1.0) / sqrt(3)
     if measured.choices:
@@ -150,22 +152,22 @@ def _quantile_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, tabl
     below = rows * np.arange(1, buckets.count) / buckets.count
     answers = np.concatenate([below, rows - below, [rows]])[None, :]
     noise = table.reshape(-1, answers.size).max(axis=0)
-    answer = curved(found, one, measured, [answers], noise)
+    answer = curved(cube, aggregate, measured, [answers], noise)
     if not isfinite(float(answer.estimates[0])):
         return width / sqrt(12)
     if isfinite(float(answer.stderrs[0])):
         return min(max(hypot(float(answer.stderrs[0]), gap), least), width)
     lowest, highest = bounds_of(buckets)
-    inward = abs(float(answer.estimates[0]) - (highest if one.fraction else lowest))
-    ranks = rank_deviations(noise[None, :], float(one.fraction or 0), buckets.count - 1)[0]
+    inward = abs(float(answer.estimates[0]) - (highest if aggregate.fraction else lowest))
+    ranks = rank_deviations(noise[None, :], float(aggregate.fraction or 0), buckets.count - 1)[0]
     place = min(int(inward / float(buckets.width)), buckets.count - 2)
-    rank = float(ranks[-1 - place if one.fraction else place])
+    rank = float(ranks[-1 - place if aggregate.fraction else place])
     return max(min(hypot(inward, rank / rows * width), width), least)
 
 
-def _by_rows(found: CubePlan, one: Aggregate, use: Use, table: FloatArray) -> float | None:
-    """Returns the standard error of a cell times its rows, where that is one figure for every cell of enough rows."""
-    some, more = (rows * _curved_error(found, one, use, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
+def _by_rows(cube: CubePlan, aggregate: Aggregate, use: Use, table: FloatArray) -> float | None:
+    """Returns the standard error of a cell times its rows, if that is one figure for every cell with enough rows."""
+    some, more = (rows * _curved_error(cube, aggregate, use, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
     return more if abs(more - some) <= ONE_FIGURE * more else None
 
 
@@ -174,39 +176,36 @@ def _by_rows(found: CubePlan, one: Aggregate, use: Use, table: FloatArray) -> fl
 
 @dataclass(frozen=True)
 class Help:
-    """A change of the statement or the policy, with the factor by which every aggregate errs less at least.
-
-    The errors are relative to the rows of a cell.
-    """
+    """Change of the statement or policy, and the least factor by which errors fall, relative to a cell's rows."""
 
     change: str
     times: float
 
 
-def helps(found: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> list[Help]:
-    """Returns what helps most, best first: fewer cells, coarser bins, MAX ROWS, the noise of a delta.
+def helps(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> list[Help]:
+    """Returns the changes that help most, best first: fewer cells, coarser bins, MAX ROWS, the noise of a delta.
 
-    same_cost: the rho that the statement is charged, where the budget adds up rho.
+    same_cost: the rho that the statement is charged, if the budget adds up rho.
     """
-    before = _figures(found, expect_rows)
+    before = _figures(cube, expect_rows)
     if not any(before):
         return []
     offers = []
-    for change, changed in _changed(found, same_cost):
+    for change, changed in _changed(cube, same_cost):
         pairs = zip(before, _figures(changed, expect_rows), strict=True)
         times = [base / error for base, error in pairs if base and error]
         offers += [Help(change, min(times))] if times else []
-    worth = sorted((one for one in offers if one.times >= WORTHWHILE), key=lambda one: -one.times)
+    worth = sorted((offer for offer in offers if offer.times >= WORTHWHILE), key=lambda offer: -offer.times)
     return worth[:MOST_HELPS]
 
 
-def _figures(found: CubePlan, expect_rows: int | None) -> list[float | None]:
-    """Returns the error in dp_errors of each aggregate, relative to the rows of a cell. None stands for no figure.
+def _figures(cube: CubePlan, expect_rows: int | None) -> list[float | None]:
+    """Returns each aggregate's error in dp_errors, relative to the rows of a cell. None stands for no figure.
 
-    An average or a quantile also errs less if a cell has more rows. Its error is this figure already.
+    The error of an average or a quantile already depends on the rows of a cell, so it is returned unchanged.
     """
-    question, figures = found.request.question, list[float | None]()
-    for line, use in zip(foreseen(found, expect_rows), found.uses, strict=True):
+    question, figures = cube.request.question, list[float | None]()
+    for line, use in zip(foreseen(cube, expect_rows), cube.uses, strict=True):
         cells = 1 if question.intervals else max(question.cells)
         if use.weights and line.typical is not None:
             figures.append(line.typical * cells)
@@ -218,26 +217,26 @@ def _figures(found: CubePlan, expect_rows: int | None) -> list[float | None]:
     return figures
 
 
-def _changed(found: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
+def _changed(cube: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
     """Yields changes of the statement, each with the plan that it leads to, if the planning is quick."""
-    took = sum(one.plan.planning_seconds for one in found.measures)
+    took = sum(measure.plan.planning_seconds for measure in cube.measures)
     if took > MOST_SECONDS / 2:
         return
-    rows, charge, noise, amount = found.request.rows, found.request.price.charge, found.noise, amount_of(found.request)
-    offers = [*_offers(found.request)]
+    rows, charge, noise, amount = cube.request.rows, cube.request.price.charge, cube.noise, amount_of(cube.request)
+    offers = [*_offers(cube.request)]
     if took * (len(offers) + 1) > MOST_SECONDS:
         offers = []
     if rows.unit_sql is not None and rows.max_rows > 1:
         fewer = rows.max_rows // 2
         bounded = replace(rows, max_rows=fewer, unit_bound=fewer)
-        offers.append((f"MAX ROWS {fewer} in the policy, which leaves rows out,", replace(found.request, rows=bounded)))
+        offers.append((f"MAX ROWS {fewer} in the policy, which leaves rows out,", replace(cube.request, rows=bounded)))
     for change, request in offers:
         with suppress(Refusal):
             yield change, plans_at(request, noise, amount)
     if charge.epsilon is not None and same_cost is not None:
         with suppress(Refusal):
             change = f"OPTIONS (rho = {float(same_cost):.4g}), at the same cost,"
-            yield change, plans_at(found.request, NoiseKind.GAUSSIAN, same_cost)
+            yield change, plans_at(cube.request, NoiseKind.GAUSSIAN, same_cost)
 
 
 def _offers(request: Request) -> Iterator[tuple[str, Request]]:
@@ -248,21 +247,21 @@ def _offers(request: Request) -> Iterator[tuple[str, Request]]:
     for place, key in enumerate(question.keys):
         if len(key.labels) < 2:
             continue
-        kept = tuple(one for number, one in enumerate(question.keys) if number != place)
-        sets = (_without(one, place) for one in question.grouping_sets)
+        other_keys = tuple(part for number, part in enumerate(question.keys) if number != place)
+        sets = (_without(part, place) for part in question.grouping_sets)
         treatment = replace(question.treatment, weights=())
-        fewer = replace(_of_keys(question, kept), grouping_sets=tuple(dict.fromkeys(sets)), treatment=treatment)
+        fewer = replace(_of_keys(question, other_keys), grouping_sets=tuple(dict.fromkeys(sets)), treatment=treatment)
         yield f"no {key.name} ({len(key.labels)} values)", replace(request, question=fewer)
         binned = any(isinstance(question.sources[source].domain, RangeDomain) for source in key.sources)
         if binned and len(key.labels) >= FEWEST_BINS:
-            keys = tuple(_coarser(one) if one is key else one for one in question.keys)
+            keys = tuple(_coarser(part) if part is key else part for part in question.keys)
             yield f"bins of {key.name} twice as wide", replace(request, question=replace(question, keys=keys))
 
 
-def _of_keys(question: Question, kept: tuple[Key, ...]) -> Question:
-    """Returns the question about some of its keys, with the columns that these are made of, and no others."""
-    used = sorted({source for key in kept for source in key.sources})
-    keys = tuple(replace(key, sources=tuple(used.index(source) for source in key.sources)) for key in kept)
+def _of_keys(question: Question, subset: tuple[Key, ...]) -> Question:
+    """Returns the question about some of its keys, with the source columns of these keys alone."""
+    used = sorted({source for key in subset for source in key.sources})
+    keys = tuple(replace(key, sources=tuple(used.index(source) for source in key.sources)) for key in subset)
     return replace(question, keys=keys, sources=tuple(question.sources[source] for source in used))
 
 
@@ -275,29 +274,29 @@ def _coarser(key: Key) -> Key:
 
 
 def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | None) -> str:
-    """Tells whose the worst error is, and what helps most, with figures: per cents of a cell's rows by EXPECT ROWS."""
-    found = proposal.found
-    price = found.request.price
+    """Names the aggregate with the worst error, and helpful changes. With EXPECT ROWS, errors are per cents of rows."""
+    cube = proposal.found
+    price = cube.request.price
     in_rho = budget is not None and not budget.pure
     same_cost = charged(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
-    cut = bounded_counts(found.request)
+    cut = bounded_counts(cube.request)
     parts = (
         cut,
-        _bound_of_noise(found),
-        _whose(found),
-        _unknown(found, expect_rows),
-        _helping(found, same_cost, expect_rows),
+        _bound_of_noise(cube),
+        _whose(cube),
+        _unknown(cube, expect_rows),
+        _helping(cube, same_cost, expect_rows),
     )
     return "; ".join(part for part in parts if part)
 
 
-def _bound_of_noise(found: CubePlan) -> str:
-    """Says which bound of a unit the noise goes by, and what norms would bring to counts."""
-    request, question = found.request, found.request.question
+def _bound_of_noise(cube: CubePlan) -> str:
+    """Names the bound of a unit that sets the noise, and the errors of counts with other norms."""
+    request, question = cube.request, cube.request.question
     most, treatment = request.rows.max_rows, question.treatment
     if request.rows.unit_sql is None or most == 1:
         return ""
-    if treatment.norm is None and found.noise is not NoiseKind.GAUSSIAN:
+    if treatment.norm is None and cube.noise is not NoiseKind.GAUSSIAN:
         return ""
     norm = treatment.norm
     said = (
@@ -306,10 +305,10 @@ def _bound_of_noise(found: CubePlan) -> str:
         else f"noise goes by max_norm_contributed = {float(norm):g}"
     )
     errors = dict[str, str]()
-    if all(one.function == "count" for one in question.aggregates) and not question.has_ranges:
+    if all(aggregate.function == "count" for aggregate in question.aggregates) and not question.has_ranges:
         with suppress(Refusal):
             errors = {
-                f"{float(bound):g}": shortened(_worst_at(found, bound)) for bound in bounds(ONE, inf, Fraction(most))
+                f"{float(bound):g}": shortened(_worst_at(cube, bound)) for bound in bounds(ONE, inf, Fraction(most))
             }
     if not errors:
         return said
@@ -317,52 +316,52 @@ def _bound_of_noise(found: CubePlan) -> str:
     return f"{said}; with {norms} the standard error is {', '.join(errors.values())}"
 
 
-def _worst_at(found: CubePlan, norm: Fraction) -> float:
+def _worst_at(cube: CubePlan, norm: Fraction) -> float:
     """Returns the largest standard error of counts at a norm."""
-    treatment = replace(found.request.question.treatment, norm=norm, strategy=AUTO)
-    request = replace(found.request, question=replace(found.request.question, treatment=treatment))
+    treatment = replace(cube.request.question.treatment, norm=norm, strategy=AUTO)
+    request = replace(cube.request, question=replace(cube.request.question, treatment=treatment))
     lines = foreseen(plans_at(request, NoiseKind.GAUSSIAN, amount_of(request)), None)
     return max(line.worst or 0.0 for line in lines)
 
 
-def _unknown(found: CubePlan, expect_rows: int | None) -> str:
-    """Says what the errors of averages, variances and quantiles depend on, and what puts figures in place of that."""
-    if expect_rows is not None or found.request.question.intervals:
+def _unknown(cube: CubePlan, expect_rows: int | None) -> str:
+    """Describes the errors of averages, variances and quantiles by a cell's rows, and the way to get figures."""
+    if expect_rows is not None or cube.request.question.intervals:
         return ""
-    lines = [line for line in foreseen(found, None) if line.typical is None]
+    lines = [line for line in foreseen(cube, None) if line.typical is None]
     if not lines:
         return ""
-    told = "".join(f"the error of {one.text} is {by_rows(one.by_rows)}; " for one in lines if one.by_rows is not None)
-    named = in_sql(found.request.rows.table.table)
+    text = "".join(f"the error of {row.text} is {by_rows(row.by_rows)}; " for row in lines if row.by_rows is not None)
+    named = in_sql(cube.request.rows.table.table)
     return (
-        f"{told}ALTER PRIVACY POLICY ON {named} SET EXPECT ROWS n, a public guess, puts figures to the error of "
-        f"{', '.join(one.text for one in lines)}"
+        f"{text}ALTER PRIVACY POLICY ON {named} SET EXPECT ROWS n, a public guess, puts figures to the error of "
+        f"{', '.join(row.text for row in lines)}"
     )
 
 
-def _helping(found: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> str:
-    offers, figures = helps(found, same_cost, expect_rows), _figures(found, expect_rows)
+def _helping(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> str:
+    offers, figures = helps(cube, same_cost, expect_rows), _figures(cube, expect_rows)
     if not offers:
         return ""
-    question = found.request.question
-    if expect_rows is None or len(figures) > 1 or any(one.function != "count" for one in question.aggregates):
-        less = ", ".join(f"{shortened(one.times)} times less with {one.change.rstrip(',')}" for one in offers)
+    question = cube.request.question
+    if expect_rows is None or len(figures) > 1 or any(item.function != "count" for item in question.aggregates):
+        less = ", ".join(f"{shortened(item.times)} times less with {item.change.rstrip(',')}" for item in offers)
         return f"beside its rows a cell's error would be {less}"
     now = 100 * (figures[0] or 0.0) / expect_rows
     rows = expect_rows / max(question.cells)
     said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {shortened(now)} %"
-    return f"{said}; with " + ", with ".join(f"{one.change} {shortened(now / one.times)} %" for one in offers)
+    return f"{said}; with " + ", with ".join(f"{item.change} {shortened(now / item.times)} %" for item in offers)
 
 
 def shortened(figure: float) -> str:
-    """Writes a number with two digits, and without an exponent if few digits are enough."""
+    """Writes a number with two digits, without an exponent if few digits are enough."""
     return f"{float(f'{figure:.2g}'):g}"
 
 
-def _whose(found: CubePlan) -> str:
-    """Says whose worst_stderr is, where there are several aggregates; of none that is a count or a sum, nothing."""
-    lines = [line for line in foreseen(found, None) if line.worst is not None]
-    if len(found.uses) < 2 or not lines or found.request.question.intervals:
+def _whose(cube: CubePlan) -> str:
+    """Names the aggregate of worst_stderr, if there are several aggregates and a count or a sum among them."""
+    lines = [line for line in foreseen(cube, None) if line.worst is not None]
+    if len(cube.uses) < 2 or not lines or cube.request.question.intervals:
         return ""
     worst = max(lines, key=lambda line: line.worst or 0.0)
     return f"worst_stderr is that of {worst.text}: dp_errors() has one line an aggregate"
@@ -372,53 +371,53 @@ _COLUMNS = [*EXPLAINED, ("privacy_unit", "VARCHAR"), ("bounds", "VARCHAR"), ("pr
 
 
 def candidates(request: Request, proposal: CubeProposal) -> str:
-    """Returns a row for every candidate, the chosen one first; it alone has a privacy unit, bounds and the private SQL.
+    """Returns a row for every candidate, the chosen one first. It alone has a privacy unit, bounds and private SQL.
 
-    total_variance and worst_stderr are those of counts and sums, in their own units; errors of averages, variances and
-    quantiles depend on the answer: NULL where nothing else is asked. seconds: measured for planning, estimated for
-    noise and recovery; counting the rows comes on top.
+    total_variance and worst_stderr are about counts and sums, in their own units. They are NULL without counts and
+    sums, because errors of averages, variances and quantiles depend on the answer. seconds: measured for planning,
+    estimated for noise and recovery, without the counting of rows.
     """
-    found = with_rivals(proposal.found)
-    return rows_sql(_COLUMNS, [_row(found, plan, place) for place, plan in enumerate(found.measures[0].plans)])
+    cube = with_rivals(proposal.found)
+    return rows_sql(_COLUMNS, [_row(cube, plan, place) for place, plan in enumerate(cube.measures[0].plans)])
 
 
-def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
-    request, chosen = found.request, place == 0
-    plans = [plan if number == 0 else _like(one, plan) for number, one in enumerate(found.measures)]
-    sizes = [use.size for use in found.uses]
-    used = [(plans[use.measure], use.size) for use in found.uses]
+def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
+    request, chosen = cube.request, place == 0
+    plans = [plan if number == 0 else _like(part, plan) for number, part in enumerate(cube.measures)]
+    sizes = [use.size for use in cube.uses]
+    used = [(plans[use.measure], use.size) for use in cube.uses]
     if request.question.intervals:
         used = used[:1]
-    drawn = list(zip(plans, (one.measure.noisy_tables for one in found.measures), strict=True))
-    notes = (spelled_out(plan.strategy), plan.note, _together(found), _note(found, plan) if chosen else "")
-    seconds = sum(one.planning_seconds for one in plans) + sum(
+    drawn = list(zip(plans, (part.measure.noisy_tables for part in cube.measures), strict=True))
+    notes = (spelled_out(plan.strategy), plan.note, _together(cube), _note(cube, plan) if chosen else "")
+    seconds = sum(part.planning_seconds for part in plans) + sum(
         estimated_seconds(measured_plan(a)) * n for a, n in drawn
     )
     return [
         plan.strategy,
         chosen,
-        sum(one.total_variance * size for one, size in used) if any(sizes) else None,
-        max(one.worst_stderr * size**0.5 for one, size in used) if any(sizes) else None,
+        sum(part.total_variance * size for part, size in used) if any(sizes) else None,
+        max(part.worst_stderr * size**0.5 for part, size in used) if any(sizes) else None,
         request.price.stated_epsilon,
         request.price.stated_delta,
         request.price.charge.rho,
-        sum(_cells(one) for one, _ in used),
-        sum(len(measured_plan(one).measurements) * tables for one, tables in drawn),
+        sum(_cells(part) for part, _ in used),
+        sum(len(measured_plan(part).measurements) * tables for part, tables in drawn),
         "; ".join(note for note in notes if note),
-        float(f"{seconds:.1g}"),  # an estimate, no clock for whoever asks
+        float(f"{seconds:.1g}"),  # an estimate: the caller gets no exact clock
         request.rows.unit_text if chosen else None,
-        "; ".join(_bounds(found, number) for number in range(len(found.measures))) if chosen else None,
-        ";\n".join(job_sql(scan.job) for scan in scans_of(found)) if chosen else None,
+        "; ".join(_bounds(cube, number) for number in range(len(cube.measures))) if chosen else None,
+        ";\n".join(job_sql(scan.job) for scan in scans_of(cube)) if chosen else None,
     ]
 
 
-def _together(found: CubePlan) -> str:
-    """Says which counts are planned together."""
+def _together(cube: CubePlan) -> str:
+    """Describes the counts that are planned together."""
     said = []
-    for number, one in enumerate(found.measures):
-        kinds, strategy = one.measure.kinds, one.measure.strategy
+    for number, measured in enumerate(cube.measures):
+        kinds, strategy = measured.measure.kinds, measured.measure.strategy
         if kinds is not None and strategy is not None:
-            counts = sum(use.measure == number for use in found.uses)
+            counts = sum(use.measure == number for use in cube.uses)
             said.append(
                 f"{counts} counts are planned together: their conditions tell {kinds.kinds} kinds of rows apart, "
                 f"one row is in at most {strategy.most} of the counts, and what is measured is {strategy.name}"
@@ -427,8 +426,8 @@ def _together(found: CubePlan) -> str:
 
 
 def _like(measured: MeasurePlan, plan: AnyPlan) -> AnyPlan:
-    """Returns the measure's plan of the same strategy, where it has one."""
-    return next((one for one in measured.plans if one.strategy == plan.strategy), measured.plan)
+    """Returns the measure's plan of the same strategy, if it has one, else its chosen plan."""
+    return next((candidate for candidate in measured.plans if candidate.strategy == plan.strategy), measured.plan)
 
 
 def _cells(plan: AnyPlan) -> int:
@@ -436,50 +435,50 @@ def _cells(plan: AnyPlan) -> int:
     return plan.cells if isinstance(plan, RangeSetsPlan) else plan.workload.cells
 
 
-def _note(found: CubePlan, plan: AnyPlan) -> str:
-    request = found.request
+def _note(cube: CubePlan, plan: AnyPlan) -> str:
+    request = cube.request
     bound = (
         f", one row counts up to {request.rows.unit_bound} times"
         if request.rows.unit_sql is None and request.rows.unit_bound > 1
         else ""
     )
-    law = f"{plan.noise.value} noise" if not found.measures[0].choices else "exponential mechanism"
-    return f"{law}; privacy unit {request.rows.unit_text}{groups_text(request)}{bound}{_hint(found)}"
+    law = f"{plan.noise.value} noise" if not cube.measures[0].choices else "exponential mechanism"
+    return f"{law}; privacy unit {request.rows.unit_text}{groups_text(request)}{bound}{_hint(cube)}"
 
 
-def _hint(found: CubePlan) -> str:
-    """Hints at a smaller error of a quantile: by the mechanism that is predicted to err less, or without intervals."""
-    treatment, hints = found.request.question.treatment, ""
-    chosen = any(one.choices for one in found.measures)
-    if treatment.quantiles == TREE and _would_choose(found):
+def _hint(cube: CubePlan) -> str:
+    """Hints at a smaller error of a quantile: by the mechanism that is predicted to be better, or without intervals."""
+    treatment, hints = cube.request.question.treatment, ""
+    chosen = any(measured.choices for measured in cube.measures)
+    if treatment.quantiles == TREE and _would_choose(cube):
         hints += "; a choice errs less, and has other intervals: the statement without quantiles = 'tree'"
     if chosen and treatment.quantile_intervals:
-        hints += f"; quantile_intervals = FALSE errs {_times_less(found):.2g} times less, and has no intervals"
+        hints += f"; quantile_intervals = FALSE errs {_times_less(cube):.2g} times less, and has no intervals"
     return hints
 
 
-def _would_choose(found: CubePlan) -> bool:
+def _would_choose(cube: CubePlan) -> bool:
     """Tells whether some quantile of a tree would be a choice if the statement named no mechanism."""
-    question = found.request.question
-    if not any(one.is_quantile for one in question.aggregates):
+    question = cube.request.question
+    if not any(aggregate.is_quantile for aggregate in question.aggregates):
         return False
     weights = [1.0] * len(question.aggregates)
     rule = replace(rule_of(question), how=AUTO)
-    return bool(rule.chosen(question.aggregates, weights, found.noise))
+    return bool(rule.chosen(question.aggregates, weights, cube.noise))
 
 
-def _times_less(found: CubePlan) -> float:
-    """Returns the factor by which the rank of a chosen value is further off because its interval is paid for."""
-    part = float(rule_of(found.request.question).parts[0])
-    return 1 / part if found.noise is NoiseKind.LAPLACE else part**-0.5
+def _times_less(cube: CubePlan) -> float:
+    """Returns the factor by which the price of the interval increases the rank error of a chosen value."""
+    part = float(rule_of(cube.request.question).parts[0])
+    return 1 / part if cube.noise is NoiseKind.LAPLACE else part**-0.5
 
 
-def _bounds(found: CubePlan, number: int) -> str:
-    """Returns a measure in words: whose it is, what rows add, its bounds, the sensitivity and price that follow."""
-    measured = found.measures[number]
+def _bounds(cube: CubePlan, number: int) -> str:
+    """Describes a measure: its aggregates, its rows, its sensitivity, its bounds and its part of the price."""
+    measured = cube.measures[number]
     measure = measured.measure
-    pairs = zip(found.request.question.aggregates, found.uses, strict=True)
-    served = ", ".join(dict.fromkeys(one.text for one, use in pairs if use.measure == number))
+    pairs = zip(cube.request.question.aggregates, cube.uses, strict=True)
+    served = ", ".join(dict.fromkeys(aggregate.text for aggregate, use in pairs if use.measure == number))
     rows = measure.condition or "all rows"
     said = f"{served}: {_what(measure)} over {rows}; one unit adds at most {measured.unit_bound}"
     if not measured.bounds.are_plain:
@@ -505,23 +504,23 @@ def _what(measure: Measure) -> str:
     return names.get(measure.form, "values present")
 
 
-# How long noise and recovery of a plan would take, from public sizes alone: a guide for dp_explain.
+# Estimated seconds of a plan's noise and recovery, from public sizes alone: a guide for dp_explain.
 
 SECONDS_PER_DRAW = 1e-7
-"""One exact draw of noise and its addition, measured on one core of 2020's making."""
+"""Time of one exact draw of noise and its addition, measured on one core from 2020."""
 
 SECONDS_PER_STEP = 5e-9
-"""One cell along one axis in recovery."""
+"""Time of one cell along one axis in recovery."""
 
 SECONDS_PER_QUERY = 5e-5
-"""What every measurement and every grouping set costs whatever its size."""
+"""Time of every measurement and every grouping set, whatever its size."""
 
 SAMPLE = 1000
-"""Of more measurements than twice this, about so many are looked at, evenly spread."""
+"""Size of the evenly spread sample of measurements, if there are more than twice as many."""
 
 
 def estimated_seconds(plan: Plan) -> float:
-    """Returns seconds to draw one aggregate's noise and to recover its answers."""
+    """Estimates the seconds to draw one aggregate's noise and to recover its answers."""
     stride = max(1, len(plan.measurements) // SAMPLE)
     sampled = plan.measurements[::stride]
     measured = stride * sum(prod(measurement.query.shape) for measurement in sampled)

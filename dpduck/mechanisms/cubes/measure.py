@@ -1,6 +1,6 @@
-"""Declares what a release of aggregates measures, over which scans, and recovers its answers.
+"""Asks, scans and recovery of a release of aggregates.
 
-One scan serves all that adds up, one more each other measure.
+One scan serves all measures that add up over rows. Each other measure has a scan of its own.
 """
 
 from __future__ import annotations
@@ -58,38 +58,38 @@ from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError
 
 Noisy = Sequence[Sequence[Any]]
-"""Of each group of asks, what the door answered."""
+"""Answers of the door, for each group of asks."""
 
 
 @dataclass(frozen=True)
 class CubeProposal:
-    """Aggregates by grouping sets: the plan, and what will leave."""
+    """Proposal for aggregates by grouping sets: the plan, and the asks."""
 
     found: CubePlan
     groups: tuple[MeasureAsks, ...]
 
     @property
     def request(self) -> Request:
-        """Returns the request at its price, which planning has found where a standard error was asked for."""
+        """Returns the request at its price, which planning has found if the statement asks for a standard error."""
         return self.found.request
 
 
 def propose_cube(request: Request) -> CubeProposal:
     """Returns the plan of a request by declared keys."""
-    found = planned(request)
-    return CubeProposal(found, tuple(asked(found)))
+    cube = planned(request)
+    return CubeProposal(cube, tuple(asked(cube)))
 
 
 def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
-    """Returns every measurement of every measure."""
+    """Returns all asks of every measure."""
     return [ask for group in proposal.groups for ask in group.asks]
 
 
 def cube_header(proposal: CubeProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
-    found = proposal.found
-    rows = sum(released_cells(found.request.question))
-    return ReleaseHeader(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
+    cube = proposal.found
+    rows = sum(released_cells(cube.request.question))
+    return ReleaseHeader(cube.request, f"{cube.chance}, {cube.strategy}", cube.strategy, error_laws(cube), rows)
 
 
 def cube_columns(proposal: CubeProposal) -> Columns:
@@ -98,7 +98,7 @@ def cube_columns(proposal: CubeProposal) -> Columns:
 
 
 def measure_cube(proposal: CubeProposal, door: Door, tools: Tools) -> Noisy:
-    """Returns noisy tables of every group."""
+    """Returns the noisy tables of every group of asks."""
     return [
         [door.answer(ask) for ask in group.alone] if group.alone else door.tables(group.tables)
         for group in proposal.groups
@@ -107,39 +107,39 @@ def measure_cube(proposal: CubeProposal, door: Door, tools: Tools) -> Noisy:
 
 def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> ReleasedTable:
     """Returns the answers of every aggregate."""
-    found = proposal.found
+    cube = proposal.found
     tables: dict[int, Tables] = {}
     measured: dict[int, Tables] = {}
     for group, answers_of_group in zip(proposal.groups, noisy, strict=True):
-        _recover(found, group, answers_of_group, tables, measured)
-    everything = range(len(found.measures))
-    moved = [measured[number] for number in everything] if found.request.question.treatment.moves else None
-    answers = answers_of(found, [tables[number] for number in everything], moved)
-    rows = released_rows(found.request, answers, wholes(found), tools.box)
-    return ReleasedTable(cube_columns(proposal), rows, covariances_text(found), _measured(proposal, noisy))
+        _recover(cube, group, answers_of_group, tables, measured)
+    everything = range(len(cube.measures))
+    moved = [measured[number] for number in everything] if cube.request.question.treatment.moves else None
+    answers = answers_of(cube, [tables[number] for number in everything], moved)
+    rows = released_rows(cube.request, answers, wholes(cube), tools.box)
+    return ReleasedTable(cube_columns(proposal), rows, covariances_text(cube), _measured(proposal, noisy))
 
 
 def _recover(
-    found: CubePlan, group: MeasureAsks, noisy: Sequence[Any], tables: dict[int, Tables], measured: dict[int, Tables]
+    cube: CubePlan, group: MeasureAsks, noisy: Sequence[Any], tables: dict[int, Tables], measured: dict[int, Tables]
 ) -> None:
-    """Enters the recovered tables of a measure, and those before options moved them."""
-    number, treatment = group.measure, found.request.question.treatment
+    """Enters a measure's recovered tables into `tables`, and its tables before options moved them into `measured`."""
+    number, treatment = group.measure, cube.request.question.treatment
     if group.alone:
-        answers, sets = [answer.astype(float) for answer in noisy], len(found.request.question.grouping_sets)
+        answers, sets = [answer.astype(float) for answer in noisy], len(cube.request.question.grouping_sets)
         tables[number] = measured[number] = [answers[start : start + sets] for start in range(0, len(answers), sets)]
         return
-    plan, strategy = found.measures[number].plan, found.measures[number].measure.strategy
+    plan, strategy = cube.measures[number].plan, cube.measures[number].measure.strategy
     if strategy is None:
         drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
     else:  # the last axis of the only table has a row of the strategy for each table
-        drawn = [[np.array(one[..., row]) for (one,) in noisy] for row in range(len(strategy.rows))]
-    tables[number] = [recovered(plan, one, treatment) for one in drawn]
+        drawn = [[np.array(values[..., row]) for (values,) in noisy] for row in range(len(strategy.rows))]
+    tables[number] = [recovered(plan, values, treatment) for values in drawn]
     if treatment.moves:
-        measured[number] = [measured_answers(plan, one) for one in drawn]
+        measured[number] = [measured_answers(plan, values) for values in drawn]
 
 
 def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> Scan:
-    """Returns the scan of a measure's tables, the first of which has this number among the job's."""
+    """Returns the scan of a measure's tables. first: the number of its first table among the job's tables."""
     tables, bounds = range(first, first + measured.measure.tables), measured.bounds
     if bounds.are_plain:
         return Scan(job, bounds.all_cells, tables)
@@ -148,7 +148,7 @@ def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> Scan:
 
 @dataclass(frozen=True)
 class MeasureAsks:
-    """The asks of one measure: for tables that add up, or, set by set, for distinct values or chosen buckets."""
+    """Asks of one measure: for tables that add up, or, set by set, for distinct values or chosen buckets."""
 
     measure: int
     tables: tuple[Ask[tuple[IntegerArray, ...]], ...] = ()
@@ -156,73 +156,73 @@ class MeasureAsks:
 
     @property
     def asks(self) -> tuple[Ask[Any], ...]:
-        """Whichever there are."""
+        """Returns the asks of either kind."""
         return self.tables or self.alone
 
 
-def asked(found: CubePlan) -> list[MeasureAsks]:
-    """Declares the asks of every measure; refuses noise that cannot be drawn."""
-    known: dict[int, list[tuple[KroneckerQuery, Noise]]] = {}
+def asked(cube: CubePlan) -> list[MeasureAsks]:
+    """Declares the asks of every measure. Refuses noise that cannot be drawn."""
+    by_plan: dict[int, list[tuple[KroneckerQuery, Noise]]] = {}
     groups = []
-    for counted in scans_of(found):
+    for counted in scans_of(cube):
         first = 0
         for number in counted.measures:
-            one = found.measures[number]
-            if id(one.plan) not in known:
-                known[id(one.plan)] = noisy_queries(measured_plan(one.plan))
-            queries = known[id(one.plan)]
-            if one.measure.distinct is not None:
-                scan, values = Scan(counted.job, found.request.rows.unit_bound), one.measure.distinct.domain.size
+            measured = cube.measures[number]
+            if id(measured.plan) not in by_plan:
+                by_plan[id(measured.plan)] = noisy_queries(measured_plan(measured.plan))
+            queries = by_plan[id(measured.plan)]
+            if measured.measure.distinct is not None:
+                scan, values = Scan(counted.job, cube.request.rows.unit_bound), measured.measure.distinct.domain.size
                 present = tuple(Ask(scan, Present(query, values), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, alone=present))
-            elif one.choices:
-                groups.append(MeasureAsks(number, alone=_choices(one, counted.job, found.request)))
+            elif measured.choices:
+                groups.append(MeasureAsks(number, alone=_choices(measured, counted.job, cube.request)))
             else:
-                scan = scan_of(one, counted.job, first)
-                if one.measure.strategy is not None:
-                    queries = _by_kinds(queries, one.measure.strategy, len(counted.job.attributes) - 1)
+                scan = scan_of(measured, counted.job, first)
+                if measured.measure.strategy is not None:
+                    queries = _by_kinds(queries, measured.measure.strategy, len(counted.job.attributes) - 1)
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
-            first += one.measure.tables
+            first += measured.measure.tables
     return groups
 
 
 def _by_kinds(
     queries: Sequence[tuple[KroneckerQuery, Noise]], strategy: CountStrategy, last: int
 ) -> list[tuple[KroneckerQuery, Noise]]:
-    """Returns queries that ask the strategy of counts that are planned together, along the last attribute of a job."""
+    """Extends queries by the strategy of counts that are planned together, along the last attribute of a job."""
     factor = strategy.factor
     return [(KroneckerQuery((*query.attributes, last), (*query.factors, factor)), noise) for query, noise in queries]
 
 
-def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
-    """Returns a bucket for each cell of every grouping set: of the values, then of lower ends, then of upper ones."""
-    scan = Scan(job, one.unit_bound)
+def _choices(measured: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
+    """Returns asks for a bucket in each cell of every grouping set: for the values, for lower ends, for upper ends."""
+    scan = Scan(job, measured.unit_bound)
     queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
-    return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in one.choices for query in queries)
+    return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in measured.choices for query in queries)
 
 
 @dataclass(frozen=True)
 class MeasureScan:
-    """A job, and the numbers of the measures that its aggregates serve, in order."""
+    """Job, and the numbers of the measures that its aggregates serve, in order."""
 
     job: CountingJob
     measures: tuple[int, ...]
 
 
-def scans_of(found: CubePlan) -> list[MeasureScan]:
+def scans_of(cube: CubePlan) -> list[MeasureScan]:
     """Lists the scans of a release."""
-    request = found.request
-    added = [n for n, one in enumerate(found.measures) if one.measure.added and one.measure.kinds is None]
+    request = cube.request
+    added = [n for n, plan in enumerate(cube.measures) if plan.measure.added and plan.measure.kinds is None]
     scans = []
     if added:
-        contributions = [contribution_of(found.measures[number].measure) for number in added]
+        contributions = [contribution_of(cube.measures[number].measure) for number in added]
         scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
-    for number, one in enumerate(found.measures):
-        if one.measure.kinds is not None:
-            scans.append(MeasureScan(_with_kinds(request, one.measure.kinds), (number,)))
-        elif not one.measure.added:
-            scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
+    for number, plan in enumerate(cube.measures):
+        if plan.measure.kinds is not None:
+            scans.append(MeasureScan(_with_kinds(request, plan.measure.kinds), (number,)))
+        elif not plan.measure.added:
+            scans.append(MeasureScan(_with_column(request, _last_key(cube, plan), plan.measure.condition), (number,)))
     return scans
 
 
@@ -245,85 +245,85 @@ def _with_kinds(request: Request, kinds: Together) -> CountingJob:
 
 
 def sources_with(sources: Sequence[SourceColumn], kinds: Together) -> tuple[SourceColumn, ...]:
-    """Returns the columns of a request, and those that kinds of rows are told apart by."""
+    """Returns the columns of a request, and the columns that distinguish kinds of rows."""
     return tuple(dict.fromkeys((*sources, *kinds.columns)))
 
 
-def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
-    """Returns values that are counted once each, or buckets, the outermost with what is outside the bounds."""
+def _last_key(cube: CubePlan, measured: MeasurePlan) -> KeyColumn:
+    """Returns the column of distinct values, or of buckets. Outermost buckets include all values outside the bounds."""
     measure = measured.measure
     if measure.distinct is not None:
-        return key_column(measure.distinct, found.request.rows)
+        return key_column(measure.distinct, cube.request.rows)
     if measure.operand is None:
         raise InternalError("a tree over nothing")
-    buckets = tree_buckets(found.request.question, measure)
+    buckets = tree_buckets(cube.request.question, measure)
     edges = tuple(repr(float(edge)) for edge in buckets.edges)
     domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
-    return KeyColumn(value_of(measure.operand.sql, found.request.rows.columns), domain)
+    return KeyColumn(value_of(measure.operand.sql, cube.request.rows.columns), domain)
 
 
-# What is kept of the measurements themselves, so that later questions can be answered from them.
+# The measurements that are stored, so that later questions can be answered from them.
 
 MOST_QUERIES = 20_000
-"""Measurements of more queries are not kept."""
+"""Measurements of more queries are not stored."""
 
 
 def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
-    """Returns the measurements of all that adds up over rows; None where there are none, or very many."""
-    found, request = proposal.found, proposal.request
-    measures = [found.measures[group.measure].measure for group in proposal.groups]
+    """Returns the measurements that add up over rows, to be stored. None if there are none, or very many."""
+    cube, request = proposal.found, proposal.request
+    measures = [cube.measures[group.measure].measure for group in proposal.groups]
     groups = [
         (group, answers)
-        for group, answers, one in zip(proposal.groups, noisy, measures, strict=True)
-        # what is made of a unit's rows in each group is none of a larger group
+        for group, answers, part in zip(proposal.groups, noisy, measures, strict=True)
+        # a unit's merged value in a group is not its value in a larger group
         if group.tables
-        and one.added
-        and not (one.operand is not None and one.operand.per_group)
-        and not one.squared_norm  # two releases with different weights are about different rows
+        and part.added
+        and not (part.operand is not None and part.operand.per_group)
+        and not part.squared_norm  # two releases with different weights are about different rows
         and not request.question.treatment.groups  # and so are two with different groups
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None
     keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
     if request.question.matrix and len(keys) > 1:
-        (cells,) = scans_of(found)[0].job.attributes
+        (cells,) = scans_of(cube)[0].job.attributes
         keys = [MeasuredKey(cells.sources, cells.size, tuple(cells.codes.ravel().tolist()))]
     if request.question.intervals:
         size = request.question.sources[0].domain.size
         keys = [MeasuredKey((0,), size, tuple(range(size)))]
-    kept = _Kept(request, request.question.sources, keys)
+    record = _Kept(request, request.question.sources, keys)
     plain = tuple(range(len(keys))) if request.question.together else None
     for group, answers in groups:
-        one = found.measures[group.measure]
-        if one.measure.kinds is not None:
-            kept.add(one, one.measure.kinds, group.tables, answers)
+        part = cube.measures[group.measure]
+        if part.measure.kinds is not None:
+            record.add(part, part.measure.kinds, group.tables, answers)
             continue
-        kept.queries.setdefault((id(one.plan), -1), tuple(_query(ask) for ask in group.tables))
-        table = _table(one, list(kept.queries).index((id(one.plan), -1)))
-        kept.tables.append(table if plain is None else replace(table, keys=plain))
-        kept.values.append(tuple(tuple(answer) for answer in answers))
-    if not kept.tables:
+        record.queries.setdefault((id(part.plan), -1), tuple(_query(ask) for ask in group.tables))
+        table = _table(part, list(record.queries).index((id(part.plan), -1)))
+        record.tables.append(table if plain is None else replace(table, keys=plain))
+        record.values.append(tuple(tuple(answer) for answer in answers))
+    if not record.tables:
         return None
     return measured_to_bytes(
         Measured(
             rows_digest(request.rows),
             request.rows.filters,
             request.rows.unit_sql is not None,
-            tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in kept.sources),
-            tuple(kept.keys),
-            found.noise,
-            tuple(kept.tables),
-            tuple(kept.queries.values()),
-            tuple(kept.values),
+            tuple(MeasuredColumn(part.sql, domain_digest(part.domain), part.domain.size) for part in record.sources),
+            tuple(record.keys),
+            cube.noise,
+            tuple(record.tables),
+            tuple(record.queries.values()),
+            tuple(record.values),
         )
     )
 
 
 @dataclass
 class _Kept:
-    """The stored measurements of a request.
+    """Stored measurements of a request.
 
-    sources: its columns. keys: at first those that are grouped by, as many as `grouped`. queries: of each plan.
+    sources: its columns. keys: first the keys of the grouping, then keys for kinds of rows. queries: of each plan.
     values: of each table.
     """
 
@@ -334,53 +334,53 @@ class _Kept:
     queries: dict[tuple[int, int], tuple[MeasuredQuery, ...]] = field(default_factory=dict)
     values: list[tuple[tuple[IntegerArray, ...], ...]] = field(default_factory=list)
 
-    def add(self, one: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]) -> None:
-        """Enters counts that are planned together: one table by the kinds of rows, which are a key more."""
+    def add(self, measured: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]) -> None:
+        """Enters counts that are planned together: one table by the kinds of rows, which are a further key."""
         grouped = len(self.request.question.keys)
         if len(kinds.columns) > 1 and len(kinds.codes) > MOST_JOINT:
-            self._add_conditions(one, kinds, asks, answers)
+            self._add_conditions(measured, kinds, asks, answers)
             return
         self.sources = sources_with(self.sources, kinds)
         places, last = tuple(self.sources.index(column) for column in kinds.columns), len(self.keys)
         self.keys.append(MeasuredKey(places, kinds.kinds, kinds.codes))
         queries = (_query(ask) for ask in asks)
-        name = (id(one.plan), last)
+        name = (id(measured.plan), last)
         self.queries[name] = tuple(replace(query, keys=(*query.keys[:-1], last)) for query in queries)
-        table = replace(_table(one, list(self.queries).index(name)), form="count", keys=(*range(grouped), last))
+        table = replace(_table(measured, list(self.queries).index(name)), form="count", keys=(*range(grouped), last))
         self.tables.append(table)
         self.values.append(tuple(tuple(answer) for answer in answers))
 
     def _add_conditions(
-        self, one: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]
+        self, measured: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]
     ) -> None:
-        """Enters a table for each count that is measured itself: known answers do not tell so many kinds apart.
+        """Enters a table for each count that is measured itself: there are too many kinds for later answers.
 
-        Where rows outside of a domain were left out before MAX ROWS, nothing is kept: these are other rows.
+        Nothing is stored if rows outside a domain were left out before MAX ROWS: these are other rows.
         """
-        rows = () if one.measure.strategy is None else one.measure.strategy.rows
+        rows = () if measured.measure.strategy is None else measured.measure.strategy.rows
         bounded = self.request.rows.unit_sql is not None and any(is_partial(column.domain) for column in kinds.columns)
         if bounded or not set(rows) <= set(kinds.met):
             return
-        name = (id(one.plan), -2)
+        name = (id(measured.plan), -2)
         queries = (_query(ask) for ask in asks)
         self.queries[name] = tuple(
             replace(query, keys=query.keys[:-1], factors=query.factors[:-1]) for query in queries
         )
         grouped = tuple(range(len(self.request.question.keys)))
-        bare = replace(_table(one, list(self.queries).index(name)), form="count", keys=grouped)
+        bare = replace(_table(measured, list(self.queries).index(name)), form="count", keys=grouped)
         for number, row in enumerate(rows):
             self.tables.append(replace(bare, condition=kinds.conditions[kinds.met.index(row)]))
             self.values.append(tuple((np.array(answer[..., number]),) for (answer,) in answers))
 
 
 def blank_measured(proposal: CubeProposal) -> Measured | None:
-    """Returns what a proposal would measure, with zeros for the numbers; None where it would not be kept."""
-    kept = _measured(proposal, [[_blank(ask) for ask in group.tables] for group in proposal.groups])
-    return None if kept is None else measured_from_bytes(kept)
+    """Returns the measurements of a proposal with zeros for the numbers. None if they would not be stored."""
+    data = _measured(proposal, [[_blank(ask) for ask in group.tables] for group in proposal.groups])
+    return None if data is None else measured_from_bytes(data)
 
 
 def _blank(ask: Ask[Any]) -> list[IntegerArray]:
-    shape = [one.rows for one in ask.query.query.factors] if isinstance(ask.query, Table) else []
+    shape = [factor.rows for factor in ask.query.query.factors] if isinstance(ask.query, Table) else []
     return [np.zeros(shape, np.int64)] * len(ask.scan.tables)
 
 

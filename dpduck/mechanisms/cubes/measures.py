@@ -1,12 +1,12 @@
-"""Which tables of integers answer a statement's aggregates, and what part of the price each of them gets.
+"""Tables of integers that answer a statement's aggregates, and the part of the price for each table.
 
-Aggregates share a measurement wherever one gives what they need: sum, avg and count of a column come from the two
-tables of distances from its bounds, variances from three (kernel/contributions.py), all quantiles of a column
-from one tree. Squares are taken of at most MOST_SQUARED_STEPS steps: where bounds have more, variances get tables of
-their own, since averages and sums from theirs would be those of rounded values. A part of the price for every measure
-is least error for the statement: with D_j the summed weighted relative variances that the aggregates take from measure
-j at the whole price, shares are proportional to D_j^(1/3) (Laplace, error D_j / share^2) or D_j^(1/2) (Gaussian, D_j /
-share). Everything here is public.
+Aggregates share a measurement if it serves them all. The sum, avg and count of a column come from the two tables of
+distances from its bounds. Variances come from three tables (kernel/contributions.py). All quantiles of a column come
+from one tree. Squares are taken of at most MOST_SQUARED_STEPS steps. If bounds have more, variances get tables of their
+own, since averages and sums from such tables would be of rounded values. The parts of the price minimise the
+statement's error. Let D_j be the sum of the weighted relative variances that aggregates take from measure j at the
+whole price. Shares are proportional to D_j^(1/3) (Laplace, error D_j / share^2) or D_j^(1/2) (Gaussian, D_j / share).
+Everything here is public.
 
 strategy_table is an analyst's own strategy from a declared public table (row, column, value), or for several grouping
 columns (row, column_1, column_2, .., value). The column 0 stands for every value.
@@ -42,7 +42,7 @@ LARGEST_VALUE = 1000
 
 
 def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
-    """Returns the analysis with the matrix that its option names; the table's content becomes part of the request."""
+    """Returns the analysis with the matrix that its option names. The table's content becomes part of the request."""
     request = analysis.request
     named = request.question.treatment.strategy_table
     sizes, treatment = request.question.sizes, request.question.treatment
@@ -93,18 +93,18 @@ def matrix_of(question: Question) -> NDArray[np.int64]:
 
 
 SHARES = 1 << 24
-"""Parts of the price are multiples of one over this."""
+"""Parts of the price are multiples of 1/SHARES."""
 
 Unit = tuple[int, int, Callable[["Measure"], int]]
 
 MOST_CHOICES = 4
-"""Up to so many operands are tried in every way; of more, sums are measured alone unless something needs counts."""
+"""Up to this many operands are tried in every way. With more, sums are measured alone unless counts are needed."""
 
 MOST_SQUARED_STEPS = 1 << 13
-"""Noise for squares of more would not fit its samplers where units have many rows."""
+"""Noise for squares of more steps would not fit its samplers if units have many rows."""
 
 AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
-"""Relative variance of an average from moments of a degree, a mean over all averages between the bounds."""
+"""Relative variance of an average by the degree of its moments: a mean over all averages between the bounds."""
 VARIANCE_ERROR = 1 / 2
 
 
@@ -112,12 +112,12 @@ VARIANCE_ERROR = 1 / 2
 class Measure:
     """One or more tables of integers that are measured alike, for one price (see kernel.contributions).
 
-    form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
-        fraction), 'distinct' (values present) or 'together' (rows by kind: kinds, measured as `strategy` says).
-        'squares' are those of distances from the centre.
+    form: also 'tree' (rows by key and by bucket of the value), 'distinct' (values present) or 'together' (rows by
+        `kinds`, measured by `strategy`). 'choice' is the choice of a bucket in each cell near the quantile of
+        `fraction`. 'squares' are squared distances from the centre.
     share: its part of the statement's price. squared_norm: the largest sum of the squares of the integers that
-        a unit adds, 0 for any. A unit above it is weighed down, and all is measured in parts of 1/FULL.
-    centre: is subtracted from each value of a sum. shared: whether units have one weight for it and the next measure.
+        a unit adds, 0 for no limit. A unit above it is weighed down, and all numbers are in parts of 1/FULL.
+    centre: subtracted from each value of a sum. shared: whether units have one weight for this and the next measure.
     """
 
     form: str
@@ -147,7 +147,7 @@ class Measure:
 
     @property
     def steps(self) -> int:
-        """K, steps between the operand's bounds."""
+        """Returns K, the steps between the operand's bounds."""
         if self.operand is None:
             return 1
         steps = int((self.operand.high - self.operand.low) / self.operand.step)
@@ -159,9 +159,9 @@ class Measure:
         return contribution_of(self).bound if self.added else 1
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Returns the most that one unit with so many rows, in a table of so many cells, adds to its tables together.
+        """Returns the most that one unit with `rows` rows adds to all tables together, with `cells` cells in a table.
 
-        Of values present, in the largest of the tables: no unit changes more of them than there are.
+        For values present this is at most the size of the largest table: no unit changes more presences than there are.
         """
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
@@ -169,22 +169,22 @@ class Measure:
 
     @property
     def tables(self) -> int:
-        """Tells how many tables it has."""
+        """Returns the number of tables."""
         return contribution_of(self).tables if self.added else 1
 
     @property
     def noisy_tables(self) -> int:
-        """Tells how many tables are drawn: each row of a strategy makes one."""
+        """Returns the number of noisy tables: each row of a strategy makes one."""
         return self.tables if self.strategy is None else len(self.strategy.rows)
 
 
 @dataclass(frozen=True)
 class Use:
-    """The part of an aggregate in a measure: weights of its tables where the answer is their sum, else none.
+    """Use of a measure by an aggregate: weights of its tables if the answer is their weighted sum, else none.
 
-    also: the part from another measure. Of an average this is the sum beside the count, of a variance the sum with the
+    also: the use of another measure. For an average this is the sum beside the count, for a variance the sum with the
         squares beside it.
-    tables: the tables with these weights, none for all tables.
+    tables: the tables with these weights, empty for all tables.
     """
 
     measure: int
@@ -194,18 +194,18 @@ class Use:
 
     @property
     def size(self) -> float:
-        """Returns the sum of the squared weights: the variance of the answer where each table has variance 1."""
+        """Returns the sum of the squared weights: the variance of the answer if each table has variance 1."""
         return float(sum(weight * weight for weight in self.weights))
 
     @property
     def parts(self) -> list[Use]:
-        """Returns the use itself and those of other measures beside it."""
+        """Returns the use itself and the uses of other measures beside it."""
         return [self, *([] if self.also is None else self.also.parts)]
 
 
 @dataclass(frozen=True)
 class Measures:
-    """The measures of a statement, and for each aggregate, in order, what it takes."""
+    """Measures of a statement, and their use by each aggregate, in order."""
 
     measures: tuple[Measure, ...]
     uses: tuple[Use, ...]
@@ -213,7 +213,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Counts:
-    """How counts may be planned together. ways: each with groups of counts.
+    """Ways to plan counts together. ways: each with groups of counts.
 
     evenly: whether the worst count decides. plain, searched: see strategies.counts.plan_counts.
     """
@@ -243,52 +243,52 @@ def choose_measures(
 
     A sum alone has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
     weights: one for each aggregate, or none for equal weights.
-    rule: says which quantiles are chosen, and which come from a tree.
-    unit: the most rows of a unit, in all and in one cell, and the cells that they may fall into. Measures are chosen as
-        if it had one row, so that a stored release is read as it was made. Shares go by a unit's norm.
+    rule: decides which quantiles are chosen, and which come from a tree.
+    unit: the most rows of a unit, in all and in one cell, and the number of cells where they may be. Measures are
+        chosen as for units of one row, so that a stored release is read as it was made. Shares go by a unit's norm.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
-    summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
+    summed = list(dict.fromkeys((item.condition, item.operand) for item in aggregates if item.function == "sum"))
     free = [key for key in summed if key[1] is not None and not _wanted(aggregates, key) & _serving(key[1])]
     picked = rule.chosen(aggregates, given, noise)
     choices: list[Measures] = []
     for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
         chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
         counted = {key[0] for key in [*chosen, *_moment_keys(aggregates)]}
-        rests = counted & {one.condition for one in aggregates if _is_row_count(one)}
+        rests = counted & {item.condition for item in aggregates if _is_row_count(item)}
         choices += [_built(aggregates, chosen, rest, picked) for rest in ([set(), rests] if rests else [set()])]
     if len(choices) == 1 and len(choices[0].measures) == 1:
         return choices[0]  # nothing to choose between, and nothing to share the price with
-    priced = [_priced(one, aggregates, given, noise, rule) for one in choices]
+    priced = [_priced(item, aggregates, given, noise, rule) for item in choices]
     error, best = min(priced, key=lambda pair: pair[0])
-    joined = [one for way in counts.ways if (one := _joined(best, aggregates, given, noise, way, counts)) is not None]
+    joined = [item for way in counts.ways if (item := _joined(best, aggregates, given, noise, way, counts)) is not None]
     if counts.evenly and joined:
         return _evened([best, *joined], noise)
-    for one in joined:
-        found, _ = _priced(one, aggregates, given, noise, rule)
-        if found < error * (1 - TIE):
-            error, best = found, one
-    return _priced(best, aggregates, given, noise, rule, [_moved(one, noise, unit) for one in best.measures])[1]
+    for item in joined:
+        figure, _ = _priced(item, aggregates, given, noise, rule)
+        if figure < error * (1 - TIE):
+            error, best = figure, item
+    return _priced(best, aggregates, given, noise, rule, [_moved(item, noise, unit) for item in best.measures])[1]
 
 
 def _joined(
-    found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind,
+    base: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind,
     way: Sequence[Together], counts: Counts,
 ) -> Measures | None:  # fmt: skip
-    """Returns the measures with counts planned together in one way, or None where no two counts are.
+    """Returns the measures with counts planned together in one way, or None if no two counts are.
 
     Counts that come from moments stay there.
     """
-    counted = [one.counted if found.measures[use.measure].form in ("count", "sum") else None
-               for one, use in zip(aggregates, found.uses, strict=True)]  # fmt: skip
-    measures, uses = list(found.measures), list(found.uses)
+    counted = [item.counted if base.measures[use.measure].form in ("count", "sum") else None
+               for item, use in zip(aggregates, base.uses, strict=True)]  # fmt: skip
+    measures, uses = list(base.measures), list(base.uses)
     for group in way:
-        numbers = [number for number, one in enumerate(counted) if one in group.conditions]
-        conditions = [one for one in group.conditions if one in counted]
+        numbers = [number for number, item in enumerate(counted) if item in group.conditions]
+        conditions = [item for item in group.conditions if item in counted]
         if len(conditions) < 2:
             continue
-        met = tuple(group.met[group.conditions.index(one)] for one in conditions)
-        heavy = [sum(weights[number] for number in numbers if counted[number] == one) for one in conditions]
+        met = tuple(group.met[group.conditions.index(item)] for item in conditions)
+        heavy = [sum(weights[number] for number in numbers if counted[number] == item) for item in conditions]
         strategy = plan_counts(met, tuple(heavy), noise, counts.evenly, counts.plain, counts.searched)
         measures.append(Measure("together", "", kinds=replace(group, conditions=tuple(conditions), met=met),
                                 strategy=strategy))  # fmt: skip
@@ -297,32 +297,32 @@ def _joined(
             tables = tuple(table for table, weight in enumerate(line) if weight) or (0,)
             uses[number] = Use(len(measures) - 1, tuple(line[table] for table in tables), tables=tables)
     used = sorted({use.measure for use in uses})
-    if len(measures) == len(found.measures):
+    if len(measures) == len(base.measures):
         return None
     moved = tuple(replace(use, measure=used.index(use.measure)) for use in uses)
     return Measures(tuple(measures[number] for number in used), moved)
 
 
 def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
-    """Returns the choice with the least error of its worst count, where all measures have the same worst error."""
+    """Returns the choice with the least error of its worst count. Its shares give all measures the same worst error."""
     best: tuple[float, Measures] | None = None
-    for one in choices:
-        worst = [0.0] * len(one.measures)
-        for use in one.uses:
-            measure = one.measures[use.measure]
+    for way in choices:
+        worst = [0.0] * len(way.measures)
+        for use in way.uses:
+            measure = way.measures[use.measure]
             times = 1 if measure.strategy is None else measure.strategy.times(noise)
             worst[use.measure] = max(worst[use.measure], use.size * times)
         wanted = [error if noise is NoiseKind.GAUSSIAN else error**0.5 for error in worst]
         if best is None or sum(wanted) < best[0] * (1 - TIE):
-            pairs = zip(one.measures, shares_of(wanted), strict=True)
-            best = sum(wanted), replace(one, measures=tuple(replace(measure, share=share) for measure, share in pairs))
+            pairs = zip(way.measures, shares_of(wanted), strict=True)
+            best = sum(wanted), replace(way, measures=tuple(replace(measure, share=share) for measure, share in pairs))
     if best is None:
         raise InternalError("no measures to choose from")
     return best[1]
 
 
 def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
-    """Returns a unit's squared sensitivity, in the norm of the noise, over that of as many rows in one cell."""
+    """Returns a unit's relative squared sensitivity, in the norm of the noise. It is 1 for as many rows in one cell."""
     rows, cell_rows, cells_of = unit
     whole, moved = (rows * measure.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
     by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
@@ -335,27 +335,27 @@ def _is_row_count(aggregate: Aggregate) -> bool:
 
 
 def _wanted(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> set[int]:
-    """Returns the degrees of moments that averages and variances need of an operand."""
+    """Returns the degrees of moments that averages and variances need for an operand."""
     return {
-        _DEGREES[one.function] for one in aggregates if one.function in _DEGREES and (one.condition, one.operand) == key
+        _DEGREES[aggregate.function]
+        for aggregate in aggregates
+        if aggregate.function in _DEGREES and (aggregate.condition, aggregate.operand) == key
     }
 
 
 def _serving(operand: Operand) -> set[int]:
-    """Returns the degrees of moments whose tables hold sums as finely as the bounds' steps are."""
+    """Returns the degrees of moments that give sums as fine as the operand's steps."""
     return {1} if is_coarse(operand) else {1, 2}
 
 
 def is_coarse(operand: Operand) -> bool:
-    """Tells whether squares are taken of coarser steps than the operand has: nothing but variances is answered from
-    them.
-    """
+    """Tells whether squares are in coarser steps than the operand. Such squares serve variances alone."""
     return (operand.high - operand.low) / operand.step > MOST_SQUARED_STEPS
 
 
 def _moment_keys(aggregates: Sequence[Aggregate]) -> list[tuple[str, Operand | None]]:
-    """Returns operands whose rows are counted for an average or a variance."""
-    return [(one.condition, one.operand) for one in aggregates if one.function in _DEGREES]
+    """Returns the conditions and operands of rows that are counted for an average or a variance."""
+    return [(aggregate.condition, aggregate.operand) for aggregate in aggregates if aggregate.function in _DEGREES]
 
 
 _DEGREES = {"avg": 1, "var_pop": 2, "var_samp": 2, "stddev_pop": 2, "stddev_samp": 2}
@@ -365,7 +365,7 @@ def _built(
     aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str],
     picked: frozenset[Aggregate],
 ) -> Measures:  # fmt: skip
-    """Returns the measures if these sums come from moments, and counts under these conditions from the moments' rest.
+    """Returns the measures if the sums `as_moments` come from moments, and the counts under `rests` from their rest.
 
     picked: the quantiles that are chosen.
     """
@@ -383,53 +383,51 @@ def _built(
             blocks[(condition, operand, degree)] = len(measures)
             measures.append(Measure("moments", condition, operand, degree, rest))
     uses = []
-    for one in aggregates:
-        block = _block(one, blocks)
-        if _is_row_count(one) and one.condition in holders:
-            number = holders[one.condition]
+    for aggregate in aggregates:
+        block = _block(aggregate, blocks)
+        if _is_row_count(aggregate) and aggregate.condition in holders:
+            number = holders[aggregate.condition]
         elif block is not None:
             number = block
         else:
-            measure = own_measure(one, chosen=one in picked)
+            measure = own_measure(aggregate, chosen=aggregate in picked)
             if measure not in measures:
                 measures.append(measure)
             number = measures.index(measure)
-        uses.append(Use(number, linear_weights(one, measures[number])))
+        uses.append(Use(number, linear_weights(aggregate, measures[number])))
     return Measures(tuple(measures), tuple(uses))
 
 
-def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]) -> int | None:
-    """Returns the moments that answer an aggregate: those of its own degree, or of a higher one whose steps are as
-    fine.
-    """
-    if one.function in ("quantile", "distinct") or one.operand is None:
+def _block(aggregate: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]) -> int | None:
+    """Returns the number of the moments that serve an aggregate: of its degree, or a higher one with as fine steps."""
+    if aggregate.function in ("quantile", "distinct") or aggregate.operand is None:
         return None
-    first = _DEGREES.get(one.function, 1)
-    found = [blocks.get((one.condition, one.operand, degree)) for degree in range(first, 3)]
-    if first == 1 and one.function != "count" and is_coarse(one.operand):
-        found = found[:1]
-    return next((number for number in found if number is not None), None)
+    first = _DEGREES.get(aggregate.function, 1)
+    numbers = [blocks.get((aggregate.condition, aggregate.operand, degree)) for degree in range(first, 3)]
+    if first == 1 and aggregate.function != "count" and is_coarse(aggregate.operand):
+        numbers = numbers[:1]
+    return next((number for number in numbers if number is not None), None)
 
 
-def own_measure(one: Aggregate, chosen: bool) -> Measure:
+def own_measure(aggregate: Aggregate, chosen: bool) -> Measure:
     """Returns the measure that serves this aggregate alone, or others like it."""
     if chosen:
-        return Measure(CHOICE, one.condition, one.operand, fraction=one.fraction)
-    if one.function == "quantile":
-        return Measure(TREE, one.condition, one.operand)
-    if one.function == "distinct":
-        return Measure("distinct", one.condition, distinct=one.distinct)
-    if one.function == "sum" or (one.operand is not None and one.operand.per_group):
-        return Measure("sum", one.condition, one.operand)
-    if one.operand is not None:  # rows with a value, and nothing else is asked of it
-        present = f"{one.operand.sql} IS NOT NULL"
-        return Measure("count", f"({one.condition}) AND {present}" if one.condition else present)
-    return Measure("count", one.condition)
+        return Measure(CHOICE, aggregate.condition, aggregate.operand, fraction=aggregate.fraction)
+    if aggregate.function == "quantile":
+        return Measure(TREE, aggregate.condition, aggregate.operand)
+    if aggregate.function == "distinct":
+        return Measure("distinct", aggregate.condition, distinct=aggregate.distinct)
+    if aggregate.function == "sum" or (aggregate.operand is not None and aggregate.operand.per_group):
+        return Measure("sum", aggregate.condition, aggregate.operand)
+    if aggregate.operand is not None:  # rows with a value, which is not used otherwise
+        present = f"{aggregate.operand.sql} IS NOT NULL"
+        return Measure("count", f"({aggregate.condition}) AND {present}" if aggregate.condition else present)
+    return Measure("count", aggregate.condition)
 
 
-def linear_weights(one: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
-    """Returns weights of the measure's tables whose sum is the aggregate; () where it is no sum of them."""
-    if one.curved:
+def linear_weights(aggregate: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
+    """Returns the weights of the measure's tables, if the aggregate is a weighted sum of these tables, else ()."""
+    if aggregate.curved:
         return ()
     if measure.form == "sum" and measure.operand is not None:
         return (measure.operand.step,)
@@ -437,60 +435,60 @@ def linear_weights(one: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
         return (Fraction(1),)
     whole = Fraction(1, measure.steps**measure.degree)
     rest = (whole,) if measure.rest else ()
-    if one.function == "sum":
+    if aggregate.function == "sum":
         low, width = measure.operand.low, measure.operand.high - measure.operand.low
         values = tuple(whole * (low + width * part / measure.degree) for part in range(measure.degree + 1))
         return values + (Fraction(0),) * measure.rest
-    if one.operand is not None:
+    if aggregate.operand is not None:
         return (whole,) * (measure.degree + 1) + (Fraction(0),) * measure.rest
     return (whole,) * (measure.degree + 1) + rest
 
 
-def _relative(one: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule: QuantileRule) -> float:
-    """Estimates the relative variance of an aggregate if every row adds its bound and noise has that deviation."""
+def _relative(aggregate: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule: QuantileRule) -> float:
+    """Estimates an aggregate's relative variance if every row adds its bound and this is the noise's deviation."""
     if use.weights:
         size = Fraction(1)
-        if one.function == "sum" and one.operand is not None:
-            size = max(abs(one.operand.low), abs(one.operand.high))
-        elif one.operand is not None and one.operand.per_group:
-            size = one.operand.high
+        if aggregate.function == "sum" and aggregate.operand is not None:
+            size = max(abs(aggregate.operand.low), abs(aggregate.operand.high))
+        elif aggregate.operand is not None and aggregate.operand.per_group:
+            size = aggregate.operand.high
         own = float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
         return own if measure.strategy is None else own * measure.strategy.times(noise)
-    if one.is_quantile:
-        return rule.error(one, noise, chosen=measure.form == CHOICE)
-    return AVERAGE_ERROR[measure.degree] if one.function == "avg" else VARIANCE_ERROR
+    if aggregate.is_quantile:
+        return rule.error(aggregate, noise, chosen=measure.form == CHOICE)
+    return AVERAGE_ERROR[measure.degree] if aggregate.function == "avg" else VARIANCE_ERROR
 
 
 def _priced(
-    found: Measures,
+    choice: Measures,
     aggregates: Sequence[Aggregate],
     weights: Sequence[float],
     noise: NoiseKind,
     rule: QuantileRule,
     moved: Sequence[float] = (),
 ) -> tuple[float, Measures]:
-    """Returns the predicted error at the best shares, and the measures with them. moved: for each measure, or 1."""
-    demands = [0.0] * len(found.measures)
-    for one, use, weight in zip(aggregates, found.uses, weights, strict=True):
-        demands[use.measure] += weight * _relative(one, use, found.measures[use.measure], noise, rule)
+    """Returns the predicted error at the best shares, and the measures with them. moved: per measure, empty for 1s."""
+    demands = [0.0] * len(choice.measures)
+    for aggregate, use, weight in zip(aggregates, choice.uses, weights, strict=True):
+        demands[use.measure] += weight * _relative(aggregate, use, choice.measures[use.measure], noise, rule)
     demands = [demand * times for demand, times in zip(demands, moved or [1.0] * len(demands), strict=True)]
     power = power_of(noise)
     wanted = [demand**power for demand in demands]
-    measures = zip(found.measures, shares_of(wanted), strict=True)
+    measures = zip(choice.measures, shares_of(wanted), strict=True)
     shared = tuple(replace(measure, share=share) for measure, share in measures)
-    return sum(wanted) ** (1 / power), replace(found, measures=shared)
+    return sum(wanted) ** (1 / power), replace(choice, measures=shared)
 
 
 def shares_of(wanted: Sequence[float]) -> list[Fraction]:
-    """Returns parts that add up to at most 1, proportional to what is wanted; equal ones exactly."""
+    """Returns parts that add up to at most 1, proportional to `wanted`. If all are equal, the parts are exact."""
     if max(wanted) <= min(wanted) * (1 + 1e-12):
         return [Fraction(1, len(wanted))] * len(wanted)
     free, total = SHARES - len(wanted), sum(wanted)
-    return [Fraction(max(1, int(one / total * free)), SHARES) for one in wanted]
+    return [Fraction(max(1, int(part / total * free)), SHARES) for part in wanted]
 
 
 def contribution_of(measure: Measure) -> Contribution:
-    """Returns what every row adds to the tables of a measure."""
+    """Returns the contribution of every row to the tables of a measure."""
     operand = measure.operand
     if operand is None or measure.form == "count":
         return Contribution(written(measure.condition), norm=measure.squared_norm)

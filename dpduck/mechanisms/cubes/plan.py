@@ -1,4 +1,4 @@
-"""Plans what serves a request, at its price or at the smallest that reaches its target."""
+"""Plans of requests, at their price or at the smallest price that reaches their target."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ AnyPlan = Plan | RangeSetsPlan
 Plans = tuple[AnyPlan, ...]
 PlanAt = Callable[[Request], "CubePlan"]
 FEW_SETS = 50
-"""Up to so many grouping sets are planned again and again to find the smallest price."""
+"""Largest number of grouping sets that are planned again and again to find the smallest price."""
 
 MOST_MERGED = 1 << 14
-"""Values of keys that are put into groups by a list, where units are weighed by these groups."""
+"""Largest number of key values that a list puts into groups, if units are weighed by these groups."""
 
 EVENINGS = 5
-"""So many weightings are tried; the last ones change a price by less than one percent."""
+"""Number of weightings that are tried. The last ones change a price by less than one percent."""
 
 SMALLEST_PRICE = Fraction(1, 10**9)
 
 
 @dataclass(frozen=True)
 class UnitBounds:
-    """What one unit adds at most: to all cells, to one cell, and to the sum of the squares over all cells."""
+    """The most that one unit adds: to all cells, to one cell, and to the sum of the squares over all cells."""
 
     all_cells: int
     one_cell: int
@@ -72,21 +72,21 @@ class UnitBounds:
 
     @property
     def are_plain(self) -> bool:
-        """Tells whether a unit may add all to one cell."""
+        """Tells whether a unit may add everything to one cell."""
         return self == plain_bounds(self.all_cells)
 
 
 def plain_bounds(unit_bound: int) -> UnitBounds:
-    """Returns the bounds of a unit that may add all to one cell."""
+    """Returns the bounds of a unit that may add everything to one cell."""
     return UnitBounds(unit_bound, unit_bound, unit_bound * unit_bound)
 
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """A measure with its candidates, the chosen one first.
+    """Measure with its candidate plans, the chosen plan first.
 
     bounds: of one unit's part in its tables.
-    choices: how a quantile and both ends of its interval are chosen, for which nothing else is measured.
+    choices: of a bucket for a quantile and for both ends of its interval. Nothing else is measured for it.
     """
 
     measure: Measure
@@ -96,18 +96,18 @@ class MeasurePlan:
 
     @property
     def unit_bound(self) -> int:
-        """Returns what one unit adds to all cells at most."""
+        """Returns the most that one unit adds to all cells."""
         return self.bounds.all_cells
 
     @property
     def plan(self) -> AnyPlan:
-        """Returns the chosen one."""
+        """Returns the chosen plan."""
         return self.plans[0]
 
 
 @dataclass(frozen=True)
 class CubePlan:
-    """A request at its price, its measures with their plans, and what every aggregate takes from them."""
+    """Request at its price, its measures with their plans, and their use by every aggregate."""
 
     request: Request
     measures: tuple[MeasurePlan, ...]
@@ -115,7 +115,7 @@ class CubePlan:
 
     @property
     def noise(self) -> NoiseKind:
-        """Returns the one kind of noise of a release."""
+        """Returns the kind of noise, the same for the whole release."""
         return self.measures[0].plan.noise
 
     @property
@@ -139,39 +139,39 @@ class CubePlan:
 
 
 def planned(request: Request) -> CubePlan:
-    """Returns the request with its price, and plans for all that is to be measured."""
+    """Plans a request: its price, and a plan for every measure."""
     if request.price.target is not None:
         return _priced(request, request.price.target)
     noise, amount = noise_of(request), amount_of(request)
     if request.question.treatment.evenly:
-        even, _ = _evened(request, lambda one: plans_at(one, noise, amount))
+        even, _ = _evened(request, lambda candidate: plans_at(candidate, noise, amount))
         return _weighted_as(request, plans_at(even, noise, amount))
     return plans_at(request, noise, amount)
 
 
-def with_rivals(found: CubePlan) -> CubePlan:
-    """Returns the plan beside all that lose against it: those known to lose were not planned for the release."""
-    alone = len(set(found.request.question.grouping_sets)) == 1
-    return plans_at(found.request, found.noise, amount_of(found.request), rivals=True) if alone else found
+def with_rivals(cube: CubePlan) -> CubePlan:
+    """Returns the plan beside all its rivals. Plans that are known to lose were not computed for the release."""
+    alone = len(set(cube.request.question.grouping_sets)) == 1
+    return plans_at(cube.request, cube.noise, amount_of(cube.request), rivals=True) if alone else cube
 
 
 def amount_of(request: Request) -> Fraction:
-    """Returns the price: epsilon, or rho where there is none."""
+    """Returns the price: epsilon, or rho if there is no epsilon."""
     return kind_and_amount(request.price.charge)[1]
 
 
 def noise_of(request: Request) -> NoiseKind:
-    """Gaussian where rho is paid, Laplace where epsilon is."""
+    """Returns Gaussian noise for a price in rho, Laplace noise for a price in epsilon."""
     return kind_and_amount(request.price.charge)[0]
 
 
 def measures_of(
     question: Question, noise: NoiseKind, rows: int = 1, cell_rows: int = 1, evenly: bool = False
 ) -> Measures:
-    """Chooses the measures of a question; intervals of one column are measured together.
+    """Chooses the measures of a question. Intervals of one column are measured together.
 
-    rows, cell_rows: of one unit in all and in one cell, by which the shares of the price are chosen. evenly: whether
-    the worst count decides.
+    rows, cell_rows: the rows of one unit in all and in one cell, for the shares of the price. evenly: whether the worst
+    count decides.
     """
     if question.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
@@ -185,8 +185,8 @@ def measures_of(
 def _counts_of(question: Question, evenly: bool) -> Counts:
     """Returns the ways in which counts of a question may be planned together.
 
-    Options that change each answer by itself take the counts as they are. A strategy is searched for where the groups
-    are measured as they are asked, since its columns are long.
+    With options that change each answer by itself, the counts are measured as they are. A strategy is searched for only
+    if the groups are measured as the statement has them, since its columns are long.
     """
     treatment = question.treatment
     plain = treatment.moves or treatment.integer or treatment.consistency != "l2"
@@ -203,27 +203,27 @@ def rule_of(question: Question) -> QuantileRule:
 def plans_at(
     request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bool = False, measures: Measures | None = None
 ) -> CubePlan:
-    """Plans of every measure that together may cost this epsilon or rho. rivals: see plan_workload.
+    """Plans every measure, at this epsilon or rho for all together. rivals: see plan_workload.
 
-    measures: are chosen if not given.
+    measures: chosen here if None.
 
-    Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
+    If a standard error is or was the target, the chosen plan has the least error of the worst cell.
     """
     question = request.question
     rows, evenly = request.rows.unit_bound, request.price.target is not None
     cell_rows = request.cell_rows if request.rows.cell_key else rows
-    found = measures or measures_of(question, noise, rows, cell_rows, evenly)
+    all_measures = measures or measures_of(question, noise, rows, cell_rows, evenly)
     prices = [
         (
             measure,
             amount * measure.share / (1 if measure.strategy is None else measure.strategy.norm),
             unit_bounds(request, measure, _cells_of(question, measure)),
         )
-        for measure in found.measures
+        for measure in all_measures.measures
     ]
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
     seconds = float(question.treatment.planning_seconds) / max(1, different)
-    known: dict[tuple[Fraction, UnitBounds, int, str, int], Plans] = {}
+    plans_by_key: dict[tuple[Fraction, UnitBounds, int, str, int], Plans] = {}
     planned_measures = []
     for measure, price, bounds in prices:
         if measure.form == CHOICE:
@@ -232,21 +232,21 @@ def plans_at(
         buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
         row_bound = measure.bound if measure.strategy is None else measure.strategy.row_bound
         alike = (price, bounds, row_bound, "" if measure.added else measure.form, buckets)
-        if alike not in known:
-            known[alike] = (
+        if alike not in plans_by_key:
+            plans_by_key[alike] = (
                 _candidates(question, noise, price, bounds, row_bound, seconds, rivals)
                 if measure.added
                 else _alone(question, measure, noise, price, bounds)
             )
-        plans = known[alike]
+        plans = plans_by_key[alike]
         if request.price.target is not None or question.treatment.evenly:
             plans = tuple(sorted(plans, key=lambda plan: plan.worst_stderr))
         planned_measures.append(MeasurePlan(measure, bounds, plans))
-    return CubePlan(request, tuple(planned_measures), found.uses)
+    return CubePlan(request, tuple(planned_measures), all_measures.uses)
 
 
 def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
-    """Returns what one unit adds at most to the tables of a measure over so many cells."""
+    """Returns the most that one unit adds to the tables of a measure over `cells` cells."""
     rows = request.rows.unit_bound
     bound = measure.unit_bound(rows, cells)
     if measure.distinct is not None:
@@ -272,9 +272,9 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
-    """Returns the most cells that rows of a unit fall into.
+    """Returns the largest number of cells that the rows of one unit fall into.
 
-    Values present are measured set by set, and their cells are those of the largest set.
+    Values present are measured set by set: their cells are the cells of the largest set.
     """
     if measure.distinct is not None:
         return max(question.cells)
@@ -293,7 +293,7 @@ def _candidates(
     seconds: float,
     rivals: bool,
 ) -> Plans:
-    """Returns candidates for one measure whose margins are sums of cells."""
+    """Returns candidate plans for a measure with margins that are sums of cells."""
     treatment, workload, unit_bound = question.treatment, _workload(question), bounds.all_cells
     if not question.has_ranges:
         return plan_workload(
@@ -336,7 +336,7 @@ def _workload(question: Question) -> MarginalWorkload:
 
 
 def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, bounds: UnitBounds) -> Plans:
-    """Returns the plan of a measure whose grouping sets are measured one by one: values present, or trees in cells."""
+    """Returns the plan of a measure that takes grouping sets one by one: values present, or trees in cells."""
     workload = _workload(question)
     if measure.form == "distinct":
         return (plan_distinct(workload, noise, amount, bounds.all_cells, bounds.squared),)
@@ -348,7 +348,7 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
 
 
 def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
-    """Returns the plan of a chosen quantile. Only the value and its interval are known: no tables, no variances.
+    """Returns the plan of a chosen quantile. It has only the value and its interval: no tables, no variances.
 
     Without an interval, the value has the whole price of the measure.
     """
@@ -363,7 +363,7 @@ def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Frac
 
 
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
-    """Returns the buckets of the tree that answers quantiles, or of which one is chosen; fewer for many cells."""
+    """Returns the buckets of the tree that answers quantiles, or of a choice. There are fewer for many cells."""
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)
@@ -380,16 +380,16 @@ def _require_plain(treatment: Treatment) -> None:
 
 
 def _priced(request: Request, target: Target) -> CubePlan:
-    """Returns the smallest price at which the plan reaches the target, and the very plans that do."""
+    """Finds the smallest price at which the plan reaches the target, and returns the plans at this price."""
     noise = noise_of(request)
     measures = measures_of(request.question, noise, evenly=True).measures
     joint = any(measure.strategy for measure in measures)
     wanted, parts = float(target.stderr), 1 if joint else len(measures)
     if request.question.treatment.norm is not None:
-        wanted *= FULL  # of what is measured
+        wanted *= FULL  # measured in parts of a row
 
-    def plan_of(one: Request, price: Fraction = FINE) -> CubePlan:
-        return plans_at(one, noise, price * parts)
+    def plan_of(candidate: Request, price: Fraction = FINE) -> CubePlan:
+        return plans_at(candidate, noise, price * parts)
 
     even, fine = _evened(request, plan_of)
 
@@ -400,8 +400,8 @@ def _priced(request: Request, target: Target) -> CubePlan:
     amount = max(amount, SMALLEST_PRICE, target.least / parts)
     while True:
         require_within(amount * parts, target)
-        found = plans_at(even, noise, amount * parts)
-        worst = found.worst_stderr
+        cube = plans_at(even, noise, amount * parts)
+        worst = cube.worst_stderr
         if worst <= wanted:
             break
         amount = raised(amount, worst / wanted, noise)
@@ -409,40 +409,40 @@ def _priced(request: Request, target: Target) -> CubePlan:
     price = replace(request.price, charge=Charge.concentrated(total))
     if target.pure:
         price = replace(request.price, charge=Charge.pure(total), stated_epsilon=total)
-    return _weighted_as(replace(request, price=price), found)
+    return _weighted_as(replace(request, price=price), cube)
 
 
 def _searched(request: Request) -> bool:
-    """Tells whether planning is a search that takes seconds, so that it is not done again and again."""
+    """Tells whether planning is a search that takes seconds, and so is not repeated."""
     few = 1 if noise_of(request) is NoiseKind.LAPLACE else FEW_SETS
     return request.question.has_ranges or len(request.question.grouping_sets) > few
 
 
 def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, CubePlan]:
-    """Returns the request with weights of its grouping sets under which their worst cell errs least, and its plan.
+    """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan.
 
-    Planners make a weighted sum of variances least. The least worst variance is that sum's under the weights that are
-    its dual's optimum, where every set with a weight errs alike: sets are weighted alike at first, and those that err
-    more get more weight, a few times over. Weights that the statement has are left alone.
+    Planners minimise a weighted sum of variances. The least worst variance is reached at the weights that solve the
+    dual problem, where all sets with a weight have the same error. All sets begin with equal weights. A few times over,
+    sets with larger errors get more weight. Weights in the statement are left alone.
     """
     question = request.question
     if question.treatment.weights or len(question.grouping_sets) == 1:
         return request, plan_at(request)
     cells = np.array(question.cells, dtype=np.float64)
     weights = 1 / cells
-    found = []
+    trials = []
     for _ in range(1 if _searched(request) else EVENINGS):
         weights /= (weights * cells).sum() / len(cells)
         treatment = replace(question.treatment, weights=tuple(map(Fraction, weights.tolist())))
         weighted = replace(request, question=replace(question, treatment=treatment))
-        found.append((weighted, plan_at(weighted)))
-        variances = np.array([np.max(one) for one in found[-1][1].measures[0].plan.variances])
+        trials.append((weighted, plan_at(weighted)))
+        variances = np.array([np.max(table) for table in trials[-1][1].measures[0].plan.variances])
         weights *= (variances / variances.max()) ** 2
-    return min(found, key=lambda pair: pair[1].worst_stderr)
+    return min(trials, key=lambda pair: pair[1].worst_stderr)
 
 
-def _weighted_as(request: Request, found: CubePlan) -> CubePlan:
-    """Returns plans for a request with its own weights, by which their total variance is told."""
+def _weighted_as(request: Request, cube: CubePlan) -> CubePlan:
+    """Returns plans for a request with its own weights, which enter their total variance."""
     weights = _workload(request.question).weights
 
     def weighted(plan: AnyPlan) -> AnyPlan:
@@ -450,8 +450,8 @@ def _weighted_as(request: Request, found: CubePlan) -> CubePlan:
         measured = replace(measured, workload=replace(measured.workload, weights=weights))
         return replace(plan, measured=measured) if isinstance(plan, RangeSetsPlan) else measured
 
-    measures = [replace(one, plans=tuple(map(weighted, one.plans))) for one in found.measures]
-    return CubePlan(request, tuple(measures), found.uses)
+    measures = [replace(measure, plans=tuple(map(weighted, measure.plans))) for measure in cube.measures]
+    return CubePlan(request, tuple(measures), cube.uses)
 
 
 def require_within(price: Fraction, target: Target) -> None:
@@ -470,13 +470,13 @@ def measured_plan(plan: AnyPlan) -> Plan:
 
 
 def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
-    """Returns one table's answers, an array per grouping set."""
+    """Recovers one table's answers, an array per grouping set."""
     if isinstance(plan, RangeSetsPlan):
         answers = recover_sets(plan, noisy)
-        return [np.rint(one) for one in answers] if treatment.integer else answers
+        return [np.rint(table) for table in answers] if treatment.integer else answers
     return treated(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
 
 
 def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
-    """Computes the same before linear programs and the option nonnegative move them, which no formula describes."""
+    """Recovers answers before linear programs and the option nonnegative move them, which no formula describes."""
     return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)

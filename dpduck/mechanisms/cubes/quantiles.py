@@ -1,9 +1,8 @@
 """The choice between two mechanisms for quantiles: the exponential mechanism, and a tree of counts.
 
-The mechanism with the smaller predicted error is taken. The prediction uses public facts alone. An error is the
-variance of a value's rank at the whole price. Its unit is the variance of a count's noise. The errors of a tree are
-those of its plan. The rank of a chosen value has a Laplace law. Its scale is 2 max(q, 1 - q) / epsilon, with the
-epsilon of its part of the price.
+The mechanism with the smaller error is taken, by a prediction from public facts alone. An error is the variance of a
+value's rank at the whole price, in units of the variance of a count's noise. The errors of a tree follow from its plan.
+The rank of a chosen value has a Laplace law of scale 2 max(q, 1 - q) / epsilon. Here epsilon is its part of the price.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ MOST_CHOSEN = 1 << 14
 LARGEST_PART = 1000
 """The largest denominator of a quantile that may be chosen."""
 WRITTEN_TREE, WRITTEN_CHOICE = 3 / 4, 2.0
-"""Errors where a mechanism is written, as in earlier versions. A tree has them for the squared number of levels."""
+"""Errors of mechanisms that a statement names, as in earlier versions. Trees: per squared number of levels."""
 MOST_LEVELS = 1024
 FINE = Fraction(1, 64)
-"""The price at which trees are compared. The noise is then of many rows, so that it scales with the price."""
+"""The price at which trees are compared. Its noise is many rows large, and so scales with the price."""
 
 
 def power_of(noise: NoiseKind) -> float:
@@ -69,55 +68,56 @@ class QuantileRule:
     def chosen(
         self, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
     ) -> frozenset[Aggregate]:
-        """Returns the quantiles that are chosen: all quantiles of a column that can be, or none.
+        """Returns the quantiles that are chosen: of each column all quantiles that can be chosen, or none.
 
-        A tree serves all quantiles of its column. Where the statement asks for choices, a quantile is chosen only if it
-        is the only one of its column.
+        A tree serves all quantiles of a column. With 'choice', a quantile is chosen only if its column has no other.
         """
-        quantiles = [one for one in aggregates if one.is_quantile]
+        quantiles = [quantile for quantile in aggregates if quantile.is_quantile]
         if self.how == TREE or self.cells > MOST_CHOSEN:
             return frozenset()
         groups = [
-            [one for one in quantiles if (one.condition, one.operand) == key]
-            for key in dict.fromkeys((one.condition, one.operand) for one in quantiles)
+            [quantile for quantile in quantiles if (quantile.condition, quantile.operand) == key]
+            for key in dict.fromkeys((quantile.condition, quantile.operand) for quantile in quantiles)
         ]
         if self.how == CHOICE:
-            return frozenset(one for group in groups for one in group if len(group) == 1 and can_be_chosen(one))
+            return frozenset(
+                quantile for group in groups for quantile in group if len(group) == 1 and can_be_chosen(quantile)
+            )
         weight = dict(zip(aggregates, weights, strict=True))
-        return frozenset(one for group in groups for one in self._better(group, weight, noise))
+        return frozenset(quantile for group in groups for quantile in self._better(group, weight, noise))
 
     def _better(
         self, group: Sequence[Aggregate], weight: dict[Aggregate, float], noise: NoiseKind
     ) -> Sequence[Aggregate]:
         """Returns the chosen quantiles of one column. Each choice has a part of the price, and a tree has one part."""
-        able = [one for one in group if can_be_chosen(one)]
+        able = [quantile for quantile in group if can_be_chosen(quantile)]
         if not able or self.cells * len(able) > MOST_CHOSEN:
             return ()
         power = power_of(noise)
-        trees = {one: weight[one] * self.error(one, noise, chosen=False) for one in group}
-        choices = [(weight[one] * self.error(one, noise, chosen=True)) ** power for one in able]
-        rest = sum(trees[one] for one in group if one not in able)
+        trees = {quantile: weight[quantile] * self.error(quantile, noise, chosen=False) for quantile in group}
+        choices = [(weight[quantile] * self.error(quantile, noise, chosen=True)) ** power for quantile in able]
+        rest = sum(trees[quantile] for quantile in group if quantile not in able)
         return able if sum(choices) + rest**power < sum(trees.values()) ** power else ()
 
-    def error(self, one: Aggregate, noise: NoiseKind, *, chosen: bool) -> float:
+    def error(self, aggregate: Aggregate, noise: NoiseKind, *, chosen: bool) -> float:
         """Returns the variance of a quantile's rank at the whole price."""
-        if one.operand is None:
+        if aggregate.operand is None:
             raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
         if self.how != AUTO:
-            steps = int((one.operand.high - one.operand.low) / one.operand.step)
+            steps = int((aggregate.operand.high - aggregate.operand.low) / aggregate.operand.step)
             return WRITTEN_CHOICE if chosen else WRITTEN_TREE * log2(max(2, min(steps, MOST_LEVELS))) ** 2
-        fraction = one.fraction or Fraction(0)
+        fraction = aggregate.fraction or Fraction(0)
         if chosen:
             return choice_error(fraction, noise, self.parts[0])
-        return tree_error(fraction, tree_of(one.operand, self.cells).count, noise)
+        return tree_error(fraction, tree_of(aggregate.operand, self.cells).count, noise)
 
 
 TREES = QuantileRule(TREE)
 
 
-def can_be_chosen(one: Aggregate) -> bool:
+def can_be_chosen(aggregate: Aggregate) -> bool:
     """Tells whether a quantile may be chosen. A minimum or maximum may not: all buckets beyond are equally near."""
-    part = one.fraction if one.is_quantile and one.fraction is not None else Fraction(0)
+    part = aggregate.fraction if aggregate.is_quantile and aggregate.fraction is not None else Fraction(0)
     return 0 < part < 1 and part.denominator <= LARGEST_PART
 
 
@@ -140,7 +140,7 @@ def choice_error(fraction: Fraction, noise: NoiseKind, part: Fraction) -> float:
 def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
     """Returns the variance of a tree's rank, as a mean over its edges.
 
-    For a minimum or maximum, the variance includes the rank that is taken for it.
+    For a minimum or maximum, the variance includes the distance of the rank that stands for it.
     """
     if buckets < 2:
         return 0.0

@@ -1,4 +1,4 @@
-"""From recovered tables to what is released of every aggregate: answers, standard errors and stored intervals."""
+"""Answers of aggregates from recovered tables, with standard errors and stored intervals."""
 
 from __future__ import annotations
 
@@ -40,44 +40,44 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
 Tables = Sequence[Sequence[FloatArray]]
-"""Of one measure: for each of its tables, an array per grouping set."""
+"""Tables of one measure: for each table, an array per grouping set."""
 
 ROUNDING = 1 / 12
 """The variance that rounding to whole numbers adds."""
 
 MOST_COVARIANCES = 20_000
-"""Covariances of more sets of columns are not kept with a release."""
+"""Covariances of more sets of columns are not stored with a release."""
 
 
-def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[AnswerColumn]:
-    """Returns the answers of every aggregate from the recovered tables of every measure; raw: those before options.
+def answers_of(cube: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[AnswerColumn]:
+    """Returns the answers of every aggregate from the recovered tables of every measure. raw: tables before options.
 
-    Ratios and quantiles are answered from what was measured: there is no saying what options would do to them.
+    Ratios and quantiles are answered from the raw tables: the effect of options on such answers is unknown.
     """
     if raw is not None:
         return [
             _moved(shown, measured) if use.weights else measured
-            for use, shown, measured in zip(found.uses, answers_of(found, tables), answers_of(found, raw), strict=True)
+            for use, shown, measured in zip(cube.uses, answers_of(cube, tables), answers_of(cube, raw), strict=True)
         ]
-    if found.request.question.intervals:
-        return _intervals(found, tables[0][0][0])
-    aggregates = found.request.question.aggregates
+    if cube.request.question.intervals:
+        return _intervals(cube, tables[0][0][0])
+    aggregates = cube.request.question.aggregates
     counts = {
-        one.condition: [weighted(use.weights, of_set) for of_set in zip(*used_tables(use, tables), strict=True)]
-        for one, use in zip(aggregates, found.uses, strict=True)
-        if one.function == "count" and one.operand is None
+        aggregate.condition: [weighted(use.weights, of_set) for of_set in zip(*used_tables(use, tables), strict=True)]
+        for aggregate, use in zip(aggregates, cube.uses, strict=True)
+        if aggregate.function == "count" and aggregate.operand is None
     }
     answers = [
-        _answer(found, one, use, tables, counts.get(one.condition))
-        for one, use in zip(aggregates, found.uses, strict=True)
+        _answer(cube, aggregate, use, tables, counts.get(aggregate.condition))
+        for aggregate, use in zip(aggregates, cube.uses, strict=True)
     ]
     return _ordered(aggregates, answers)
 
 
 def _ordered(aggregates: Sequence[Aggregate], answers: Sequence[AnswerColumn]) -> list[AnswerColumn]:
-    """Puts the quantiles of one column in order, cell by cell: none is above one of a higher fraction."""
+    """Puts the quantiles of one column in order, cell by cell: no quantile is above one with a higher fraction."""
     moved = list(answers)
-    quantiles = [number for number, one in enumerate(aggregates) if one.is_quantile]
+    quantiles = [number for number, aggregate in enumerate(aggregates) if aggregate.is_quantile]
     for key in dict.fromkeys((aggregates[number].condition, aggregates[number].operand) for number in quantiles):
         alike = [number for number in quantiles if (aggregates[number].condition, aggregates[number].operand) == key]
         alike.sort(key=lambda number: aggregates[number].fraction or 0)
@@ -95,46 +95,46 @@ def _curved_column(answer: AnswerColumn) -> Curved:
 
 
 def _of_no_rows(table: FloatArray, rows: FloatArray) -> FloatArray:
-    """Returns a table with nothing in the cells that have less than one row, as count(*) says beside it."""
+    """Returns a table with 0 in the cells that have less than one row by the count(*) beside it."""
     cells = table.reshape(len(rows), -1)
     emptied: FloatArray = np.where(rows[:, None] < FEWEST_ROWS, 0.0, cells).reshape(table.shape)
     return emptied
 
 
 def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
-    """Returns an answer that an option has moved: its error is the noise's and the move's together.
+    """Returns an answer that an option has moved. Its error combines the noise and the move.
 
-    The move is known. In a sparse table it is one bias of all occupied cells, as large as the noise of the empty ones.
+    The move is known. In a sparse table it is the same bias in all occupied cells, as large as empty cells' noise.
     """
     stderrs = np.hypot(measured.stderrs, shown.estimates - measured.estimates)
     return AnswerColumn(shown.estimates, stderrs, raw=measured.estimates)
 
 
-def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
-    """Reads intervals of one column, which are the answers of one measurement, one cell each."""
-    errors = np.sqrt(cell_variances(found.request, found.measures[0].plan)[0])
+def _intervals(cube: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
+    """Returns the answers for intervals of one column, which come from one measurement, one cell each."""
+    errors = np.sqrt(cell_variances(cube.request, cube.measures[0].plan)[0])
     return [
         AnswerColumn(answers[number : number + 1], errors[number : number + 1])
-        for number in range(len(found.request.question.aggregates))
+        for number in range(len(cube.request.question.aggregates))
     ]
 
 
 def _answer(
-    found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables], counts: Sequence[FloatArray] | None
+    cube: CubePlan, aggregate: Aggregate, use: Use, every: Sequence[Tables], counts: Sequence[FloatArray] | None
 ) -> AnswerColumn:
-    """Returns the answer of one aggregate. counts: the number of the same rows in each grouping set, if it is shown.
+    """Returns the answers of one aggregate. counts: count(*) over the same rows in each grouping set, if released.
 
     every: the tables of each measure.
     """
     tables = used_tables(use, every)
-    measured = found.measures[use.measure]
-    variances = cell_variances(found.request, measured.plan)
+    measured = cube.measures[use.measure]
+    variances = cell_variances(cube.request, measured.plan)
     if use.also is not None:
-        return _of_several(found, one, use, every)
+        return _of_several(cube, aggregate, use, every)
     if use.weights:
         estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         errors = np.concatenate(variances) * use.size
-        if _is_rounded(found, use):
+        if _is_rounded(cube, use):
             return AnswerColumn(np.rint(estimates), np.sqrt(errors + ROUNDING))
         return AnswerColumn(estimates, np.sqrt(errors))
     if counts is not None and not measured.choices:
@@ -142,14 +142,14 @@ def _answer(
         emptied = [[_of_no_rows(table, rows) for table in of_set] for of_set, rows in zip(by_set, counts, strict=True)]
         tables = list(zip(*emptied, strict=True))
     parts = [
-        curved(found, one, measured, [table.ravel() for table in of_set], variance)
+        curved(cube, aggregate, measured, [table.ravel() for table in of_set], variance)
         for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
     ]
     return _of_sets(parts)
 
 
 def _of_sets(parts: Sequence[Curved]) -> AnswerColumn:
-    """Returns the answers of all grouping sets, one after the other."""
+    """Joins the answers of all grouping sets, one after the other."""
     return AnswerColumn(
         np.concatenate([part.estimates for part in parts]),
         np.concatenate([part.stderrs for part in parts]),
@@ -159,64 +159,64 @@ def _of_sets(parts: Sequence[Curved]) -> AnswerColumn:
 
 
 def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
-    """Returns the tables that an aggregate takes from those of its measure."""
+    """Returns the tables that an aggregate takes from its measure."""
     return [every[use.measure][table] for table in use.tables] if use.tables else every[use.measure]
 
 
-def _of_several(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
+def _of_several(cube: CubePlan, aggregate: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
     """Returns a sum, an average or a variance, from a count of values and sums of their distances from a centre.
 
-    A variance has the sums of squared distances, too.
+    A variance also takes the sums of squared distances.
     """
-    by_set = list(_by_set(found, use, every))
+    by_set = list(_by_set(cube, use, every))
     if use.weights and use.also is not None:
         ours, other = use.weights[0], use.also.weights[0]
         sums = [float(ours) * counts + float(other) * sums for (counts, sums), _ in by_set]
         errors = [float(ours) ** 2 * first + float(other) ** 2 * second for _, (first, second) in by_set]
         return AnswerColumn(np.concatenate(sums), np.sqrt(np.concatenate(errors)))
-    return _of_sets([of_centre(found, one, use, *of_set) for of_set in by_set])
+    return _of_sets([of_centre(cube, aggregate, use, *of_set) for of_set in by_set])
 
 
 def _by_set(
-    found: CubePlan, use: Use, every: Sequence[Tables]
+    cube: CubePlan, use: Use, every: Sequence[Tables]
 ) -> Iterator[tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]]:
     """Yields for each grouping set the tables of each measure, and the variances of their noise."""
     places = [part.measure for part in use.parts]
     tables = [[table.ravel() for table in every[place][0]] for place in places]
-    variances = [cell_variances(found.request, found.measures[place].plan) for place in places]
+    variances = [cell_variances(cube.request, cube.measures[place].plan) for place in places]
     yield from zip(zip(*tables, strict=True), zip(*variances, strict=True), strict=True)
 
 
 def of_centre(
-    found: CubePlan, one: Aggregate, use: Use, tables: Sequence[FloatArray], variances: Sequence[FloatArray]
+    cube: CubePlan, aggregate: Aggregate, use: Use, tables: Sequence[FloatArray], variances: Sequence[FloatArray]
 ) -> Curved:
     """Returns averages or variances. tables: noisy counts, sums about a centre and sums of squares, in integers.
 
     variances: of their noise.
     """
-    if use.also is None or one.operand is None:
+    if use.also is None or aggregate.operand is None:
         raise InternalError("an average of no count and no sum")
-    measure, noise = found.measures[use.also.measure].measure, found.measures[use.measure].plan.noise
+    measure, noise = cube.measures[use.also.measure].measure, cube.measures[use.measure].plan.noise
     steps = [1 / FULL, *(float(part.weights[0]) for part in use.parts[1:])]
     noisy = [
         Noisy(table * step, np.sqrt(variance) * step, step)
         for table, variance, step in zip(tables, variances, steps, strict=True)
     ]
-    bounds = float(one.operand.low), float(one.operand.high)
+    bounds = float(aggregate.operand.low), float(aggregate.operand.high)
     if len(noisy) == 2:
         return average_about(float(measure.centre), bounds, noisy[0], noisy[1], noise)
-    sample, width = one.function.endswith("samp"), bounds[1] - bounds[0]
+    sample, width = aggregate.function.endswith("samp"), bounds[1] - bounds[0]
     spread = variance_about(width, noisy[0], noisy[1], noisy[2], noise, sample=sample)
     step = float(measure.operand_step) / width
-    if measure.operand is not None and measure.operand.step > one.operand.step:
+    if measure.operand is not None and measure.operand.step > aggregate.operand.step:
         spread = of_rounded(spread, step=step, sample=sample)
-    if one.function.startswith("stddev"):
+    if aggregate.function.startswith("stddev"):
         return rescaled(deviation_of(spread), 0.0, width, 1)
     return rescaled(spread, 0.0, width, 2)
 
 
 def weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
-    """Returns the sum of tables over one denominator, by which the sum is divided once: 7712.02, not
+    """Returns the weighted sum of tables. It is divided once, by the common denominator: 7712.02, not
     7712.020000000001.
     """
     whole = lcm(*(weight.denominator for weight in weights))
@@ -226,30 +226,30 @@ def weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> Float
 
 
 def curved(
-    found: CubePlan, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
+    cube: CubePlan, aggregate: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
     """Returns an average, a variance or a quantile of every cell, from its tables and the variance of their noise."""
-    measure, operand, noise = measured.measure, one.operand, measured.plan.noise
+    measure, operand, noise = measured.measure, aggregate.operand, measured.plan.noise
     if operand is None:
         raise InternalError("a curved aggregate without an operand")
-    if one.function == "quantile":
-        buckets = tree_buckets(found.request.question, measure)
+    if aggregate.function == "quantile":
+        buckets = tree_buckets(cube.request.question, measure)
         if measured.choices:
             return chosen(tables, buckets)
         queries = 2 * buckets.count - 1
         shaped = tables[0].reshape(-1, queries)
-        return quantile(shaped, variance.reshape(-1, queries), float(one.fraction or 0), buckets, noise)
+        return quantile(shaped, variance.reshape(-1, queries), float(aggregate.fraction or 0), buckets, noise)
     whole = float(measure.steps**measure.degree)
     moments = [table / whole for table in tables[: measure.degree + 1]]
     scaled, step = variance / whole**2, 1 / whole
     low, width = float(operand.low), float(operand.high - operand.low)
-    if one.function == "avg":
+    if aggregate.function == "avg":
         return rescaled(average(moments, scaled, noise, step), low, width)
-    sample = one.function.endswith("samp")
+    sample = aggregate.function.endswith("samp")
     spread = variance_of(moments, scaled, noise, step, sample=sample)
     if is_coarse(operand):
         spread = of_rounded(spread, step=1 / measure.steps, sample=sample)
-    if one.function.startswith("stddev"):
+    if aggregate.function.startswith("stddev"):
         return rescaled(deviation_of(spread), 0.0, width, 1)
     return rescaled(spread, 0.0, width, 2)
 
@@ -264,20 +264,20 @@ def cell_variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
     return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
 
 
-def wholes(found: CubePlan) -> list[bool]:
+def wholes(cube: CubePlan) -> list[bool]:
     """Tells for each aggregate whether its answers are whole numbers."""
-    return [is_whole(found, number) for number in range(len(found.uses))]
+    return [is_whole(cube, number) for number in range(len(cube.uses))]
 
 
-def is_whole(found: CubePlan, number: int) -> bool:
-    """Tells whether every answer of an aggregate is one integer measurement or rounded: public facts of the plan."""
-    request, use = found.request, found.uses[number]
+def is_whole(cube: CubePlan, number: int) -> bool:
+    """Tells whether every answer of an aggregate is one integer measurement or rounded, from public facts."""
+    request, use = cube.request, cube.uses[number]
     if request.question.treatment.integer:
         return True
-    measured = found.measures[use.measure]
+    measured = cube.measures[use.measure]
     plan = measured.plan
     counts = measured.measure.operand is None or not measured.measure.operand.sql or measured.measure.form == "count"
-    if _is_rounded(found, use):
+    if _is_rounded(cube, use):
         return True
     single = use.weights == (Fraction(1),)
     if measured.measure.strategy is not None:  # sums of whole numbers are whole
@@ -290,16 +290,16 @@ def is_whole(found: CubePlan, number: int) -> bool:
     )
 
 
-def _is_rounded(found: CubePlan, use: Use) -> bool:
+def _is_rounded(cube: CubePlan, use: Use) -> bool:
     """Tells whether an answer is a count of weighed units, in parts of 1/FULL, which is shown as a whole number."""
-    measure = found.measures[use.measure].measure
+    measure = cube.measures[use.measure].measure
     counts = measure.operand is None or not measure.operand.sql or measure.form in ("count", "valued")
     plain = bool(use.weights) and use.also is None
-    return measure.squared_norm > 0 and counts and plain and not found.request.question.treatment.nonnegative
+    return measure.squared_norm > 0 and counts and plain and not cube.request.question.treatment.nonnegative
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:
-    """Returns the noise of the one integer measurement that every cell of a grouping set is; None where it combines
+    """Returns the noise parameter if each cell of a grouping set is one integer measurement, None if it combines
     several.
     """
     if plan.strategy == DISTINCT:
@@ -311,25 +311,25 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
     return plan.measurements[0].parameter if alike and query.is_identity else None
 
 
-def error_laws(found: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Returns the law of each grouping set's noise, for each aggregate; () where it depends on answers."""
-    return tuple(_laws_of(found, use) for use in found.uses)
+def error_laws(cube: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
+    """Returns the law of each grouping set's noise, for each aggregate. It is () if errors depend on answers."""
+    return tuple(_laws_of(cube, use) for use in cube.uses)
 
 
-def _laws_of(found: CubePlan, use: Use) -> tuple[ErrorLaw, ...]:
-    more = ROUNDING if _is_rounded(found, use) else 0.0
-    laws = _laws(found.measures[use.measure].plan, use.weights, more)
+def _laws_of(cube: CubePlan, use: Use) -> tuple[ErrorLaw, ...]:
+    more = ROUNDING if _is_rounded(cube, use) else 0.0
+    laws = _laws(cube.measures[use.measure].plan, use.weights, more)
     if use.also is None or not use.weights:
         return laws
-    others = _laws(found.measures[use.also.measure].plan, use.also.weights)
+    others = _laws(cube.measures[use.also.measure].plan, use.also.weights)
     return tuple(
-        ErrorLaw(one.noise, None, one.variance + other.variance, max(one.step, other.step))
-        for one, other in zip(laws, others, strict=True)
+        ErrorLaw(law.noise, None, law.variance + other.variance, max(law.step, other.step))
+        for law, other in zip(laws, others, strict=True)
     )
 
 
 def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[ErrorLaw, ...]:
-    """Returns the law of each grouping set's noise; of ranges, the law of the cell with the largest variance.
+    """Returns the law of each grouping set's noise. For ranges it is the law of the cell with the largest variance.
 
     more: the variance that later steps add.
     """
@@ -339,7 +339,7 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tupl
         plan = replace(plan, variances=least_squares_variances(plan))
     size, step = float(sum(weight * weight for weight in weights)), float(max(map(abs, weights)))
     if isinstance(plan, RangeSetsPlan):
-        return tuple(ErrorLaw(plan.noise, None, size * float(one.max()), step) for one in plan.variances)
+        return tuple(ErrorLaw(plan.noise, None, size * float(table.max()), step) for table in plan.variances)
     alone = len(weights) == 1 and not more
     return tuple(
         ErrorLaw(plan.noise, single_parameter(plan, number) if alone else None, size * variance + more, step)
@@ -347,24 +347,24 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tupl
     )
 
 
-def covariances_text(found: CubePlan) -> str | None:
-    """Writes the covariances of released cells. None: where no formula holds, or where they would be very long.
+def covariances_text(cube: CubePlan) -> str | None:
+    """Writes the covariances of released cells. Returns None if no formula holds, or if they would be very long.
 
     Aggregates that are measured with different noise have no covariances in common. Counts that are planned together
-    have those of one of their tables, times the variance of a count over that of a cell (combine). So has one count of
-    weighed units, which is measured in parts of a row.
+    have the covariances of one of their tables, times a factor: the variance of a count over that of a cell (combine).
+    The same holds for one count of weighed units, which is measured in parts of a row.
     """
-    request, plans = found.request, [measured.plan for measured in found.measures]
+    request, plans = cube.request, [measured.plan for measured in cube.measures]
     treatment, plan = request.question.treatment, plans[0]
-    programs = any(isinstance(one, Plan) and solves_program(one) for one in plans)
+    programs = any(isinstance(candidate, Plan) and solves_program(candidate) for candidate in plans)
     if treatment.integer or treatment.nonnegative or programs or len(request.question.grouping_sets) > MOST_COVARIANCES:
         return None
-    single = len(plans) == 1 and found.measures[0].measure.strategy is not None
-    weighed = len(found.uses) == 1 and _is_rounded(found, found.uses[0]) and not treatment.widens
-    whole = all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses)
+    single = len(plans) == 1 and cube.measures[0].measure.strategy is not None
+    weighed = len(cube.uses) == 1 and _is_rounded(cube, cube.uses[0]) and not treatment.widens
+    whole = all(candidate is plan for candidate in plans) and all(use.weights == (Fraction(1),) for use in cube.uses)
     alike = single or weighed or whole
-    if isinstance(plan, RangeSetsPlan) or not alike or not found.measures[0].measure.added:
+    if isinstance(plan, RangeSetsPlan) or not alike or not cube.measures[0].measure.added:
         return None
-    kept = covariances(plan)
-    sets = len(kept.sources) if isinstance(kept, TableCovariances) else len(kept.variances)
-    return covariances_to_text(kept) if sets <= MOST_COVARIANCES else None
+    values = covariances(plan)
+    sets = len(values.sources) if isinstance(values, TableCovariances) else len(values.variances)
+    return covariances_to_text(values) if sets <= MOST_COVARIANCES else None

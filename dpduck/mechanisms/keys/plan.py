@@ -1,8 +1,8 @@
-"""A release of counts by selected keys: published by a noisy threshold, then answered and shown.
+"""Release of counts by selected keys: groups are published by a noisy threshold, then answered and explained.
 
-A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau, where one unit
-changes the count by at most k and P(noise > tau) is so small that none of C new groups is published but with
-probability delta. The noise costs rho or epsilon like any other; delta comes on top.
+A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau. One unit changes
+the count by at most k. The tail P(noise > tau) is so small that the probability to publish one or more of C new groups
+is at most delta. The noise costs rho or epsilon like any other noise, and delta comes on top.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from dpduck.values.errors import InternalError, Refusal
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """One release of selected keys.
+    """Plan of one release of selected keys.
 
     least: n. excess: tau. reused: the aggregates that the selecting count answers.
-    other: whether what was suppressed is counted too. selection, answers: the noise of the selecting counts, and of
-    every other count. measured, beside: where any aggregate is no count of rows, the measures of all, each with its
-    noise and norms.
+    other: whether the suppressed groups are counted, too. selection, answers: the noise of the selecting count, and of
+    every other count. measured, beside: all measures, each with its noise and norms, if any aggregate is not a count of
+    rows.
     """
 
     bounds: GroupBounds
@@ -78,7 +78,7 @@ class KeyPlan:
 
     @property
     def threshold(self) -> int:
-        """Published is what has a noisy count above it."""
+        """Returns the threshold: the noisy count of a published group is above it."""
         return self.least - 1 + self.bounds.per_group + self.excess
 
     @property
@@ -87,7 +87,7 @@ class KeyPlan:
         return f"{self.selection.kind.name.lower()}_threshold"
 
     def use_of(self, aggregate: int) -> Use:
-        """Returns the use that an aggregate makes of the counted tables."""
+        """Returns an aggregate's use of the counted tables."""
         return Use(aggregate, (Fraction(1),)) if self.measured is None else self.measured.uses[aggregate]
 
     @property
@@ -96,17 +96,17 @@ class KeyPlan:
         return self.reused if self.measured is None else self.measured.reused
 
     def noise_of(self, table: int, others: bool = False) -> Noise:
-        """Returns the noise of a table, before it is known which groups are published. others: of the row for these."""
+        """Returns the noise of a table before the selection of groups. others: for the row of unpublished groups."""
         if table in self.selecting and not others:
             return self.selection
         return self.beside[table].noise if self.beside else self.answers
 
     def part_of(self, table: int) -> float:
-        """Returns the worth of one integer of a count: 1, or 1/FULL of units that are weighed."""
+        """Returns the worth of one integer of a count: 1, or 1/FULL for weighed units."""
         return 1 / FULL if self.measured is not None and self.measured.measures[table].squared_norm else 1.0
 
     def is_rounded(self, use: Use) -> bool:
-        """Tells whether it is a count of weighed units, which is shown as a whole number."""
+        """Tells whether the answer is a count of weighed units, which is shown as a whole number."""
         if self.measured is None or use.measure in self.selecting:
             return False
         measure = self.measured.measures[use.measure]
@@ -115,23 +115,23 @@ class KeyPlan:
 
     @property
     def queries(self) -> int:
-        """Tells how many queries share the price."""
+        """Returns the number of queries that share the price."""
         if self.measured is None:
             return queries(self.aggregates, self.reused, self.other)
         return 1 + sum(share > 0 for share in self.measured.shares)
 
     def published(self, units: int) -> float:
-        """Returns the probability that a group of so many units, in as many rows, is published."""
+        """Returns the probability that a group with `units` units, in as many rows, is published."""
         if units < self.least:
             return 0.0
         return float(survivals(self.selection, np.array([self.threshold - units + 1]))[0])
 
 
 def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
-    """Tells how many queries share the price: the selection, and the aggregates that it does not answer.
+    """Returns the number of queries that share the price: the selection, and the aggregates that it does not answer.
 
-    The row for all others is answered at the price of its aggregate's published groups, or at one where those are
-    reused: both are parts of one partition of the rows.
+    The row for all other groups shares the price of its aggregate's published groups. If these are reused, it has the
+    price of one query. Both are parts of one partition of the rows.
     """
     return 1 + (aggregates if other else aggregates - len(reused))
 
@@ -148,9 +148,9 @@ def plan_keys(
     other: bool,
     measured: KeyMeasures | None = None,
 ) -> KeyPlan:
-    """Returns the plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for groups.
+    """Returns the plan at a price: epsilon for Laplace, rho for Gaussian noise, in equal shares. delta: for new groups.
 
-    measured: shares it in another way, and has sums.
+    measured: gives other shares of the price, and has sums.
     """
     share = amount / queries(aggregates, reused, other) if measured is None else amount * measured.selection
     selection, answers = noise_for(kind, share, bounds.l1, bounds.l2_squared), noise_for(kind, share, bounds.rows)
@@ -162,27 +162,27 @@ def plan_keys(
 def _beside(
     kind: NoiseKind, amount: Fraction, bounds: GroupBounds, measured: KeyMeasures, other: bool
 ) -> tuple[Beside, ...]:
-    """Returns the noise and the norms of each measure. One that the selection answers has the noise of all it has."""
+    """Returns the noise and the norms of each measure. A measure without a share gets the selection's share."""
     noises: dict[Noise, Noise] = {}
-    found = []
+    results = []
     for measure, share in zip(measured.measures, measured.shares, strict=True):
         l1, l2_squared, most = norms_of_keys(measure, bounds, other)
         noise = noise_for(kind, amount * (share or measured.selection), l1, l2_squared)
-        found.append(Beside(noises.setdefault(noise, noise), (l1, l2_squared, most)))
-    return tuple(found)
+        results.append(Beside(noises.setdefault(noise, noise), (l1, l2_squared, most)))
+    return tuple(results)
 
 
 SMALLEST_SHARE = 1e-100
-"""The least probability that a threshold is looked for with."""
+"""The least probability for which a threshold is computed."""
 
 FARTHEST = 250
 """Standard deviations beyond which noise has less than that probability."""
 
 
 def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
-    """tau: the smallest whole number from 0 at which no new group is published but with this delta, as it is charged.
+    """Returns tau: the smallest whole number from 0 at which the charged delta of new groups is at most this delta.
 
-    The tails of error bars tell where it is, to a few steps.
+    A search over the tails that error bars use locates it to within a few steps.
     """
     each = -expm1(log1p(-float(delta)) / groups)
     if not SMALLEST_SHARE <= each < 0.5:
@@ -198,7 +198,7 @@ def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
 
 
 OTHER_SET = 1
-"""The grouping set of the row for all groups that are not published; its columns are NULL, its GROUPING(..) is 1."""
+"""Grouping set of the row for all groups that are not published. Its columns are NULL, its GROUPING(..) is 1."""
 
 
 KeyProposal = OneAsk[KeyPlan, PublishedKeys]
@@ -220,14 +220,14 @@ def key_header(proposal: KeyProposal) -> ReleaseHeader:
 
 
 def key_columns(proposal: KeyProposal) -> Columns:
-    """Returns the columns of the released table; those that select keys have lower ends of intervals of their own."""
+    """Returns the columns of the released table. Answers that select keys have a column for lower interval ends."""
     lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
-    whole = [one.function == "count" for one in proposal.request.question.aggregates]
+    whole = [aggregate.function == "count" for aggregate in proposal.request.question.aggregates]
     return (*released_columns(proposal.request, whole), *lows)
 
 
 def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
-    """Returns published groups with their answers; a table without rows where none is."""
+    """Returns published groups with their answers. The table has no rows if no group is published."""
     columns = key_columns(proposal)
     rows = _rows(proposal.request, proposal.plan, published)
     return ReleasedTable(columns, rows.select([name for name, _ in columns]))
@@ -238,9 +238,9 @@ LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contribute
 
 
 def warn_of_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
-    """Says which groups an answer will show.
+    """Describes the groups that an answer will show.
 
-    Refuses an answer that can show none, since a group has at most all rows.
+    Refuses an answer that cannot show any group, since a group has at most all rows.
     """
     request, threshold = proposal.request, proposal.plan.threshold
     counted = "rows" if request.rows.unit_sql is None else "privacy units"
@@ -255,7 +255,7 @@ def warn_of_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
-    """Returns the plan of a request that selects its keys; noise: another than what is asked, at the same rho."""
+    """Returns the plan of a request that selects its keys. noise: replaces the request's noise, at the same rho."""
     selection, charge = _selection(request), request.price.charge
     kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
     epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
@@ -266,7 +266,7 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
         for number, aggregate in enumerate(aggregates)
         if units[number] or (rows and not aggregate.condition and not aggregate.operand)
     )
-    plain = all(unit or not one.operand for unit, one in zip(units, aggregates, strict=True))
+    plain = all(unit or not call.operand for unit, call in zip(units, aggregates, strict=True))
     return plan_keys(
         kind,
         epsilon if kind is NoiseKind.LAPLACE else charge.rho,
@@ -281,7 +281,7 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
 
 
 def _measures(request: Request, plain: bool, reused: tuple[int, ...]) -> KeyMeasures | None:
-    """Returns the measures of a statement, or None where all are counts of rows."""
+    """Returns the measures of a statement, or None if all aggregates are counts of rows."""
     question = request.question
     if question.treatment.norm is not None:
         return weighed_measures_of_keys(question.aggregates, reused, question.treatment)
@@ -289,7 +289,7 @@ def _measures(request: Request, plain: bool, reused: tuple[int, ...]) -> KeyMeas
 
 
 def bounds_of_request(request: Request) -> GroupBounds:
-    """Bounds what one unit changes: with a unit's column, 1 in each group; else a row, as often as joins repeat it."""
+    """Bounds one unit's changes: 1 in each group. Without a unit column, a unit is a row with all copies by joins."""
     groups = _selection(request).groups
     if request.rows.unit_sql is None:
         return GroupBounds(groups, request.rows.unit_bound, request.rows.unit_bound, request.rows.unit_bound)
@@ -306,7 +306,7 @@ def keyed_job(request: Request, measured: KeyMeasures | None = None) -> Counting
 
 
 def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
-    """Declares the ask."""
+    """Returns the ask of a plan."""
     tables = plan.aggregates if plan.measured is None else len(plan.measured.measures)
     query = Threshold(
         plan.bounds, plan.least, plan.excess, plan.answers, tables, plan.selecting, plan.other, plan.beside
@@ -315,9 +315,9 @@ def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Tells how noise of published groups is distributed before they are selected, and that of the row of others.
+    """Returns the law of the noise of published groups before their selection, and of the row for all other groups.
 
-    Of averages it depends on the answer, and there is no law.
+    Errors of averages depend on the answer, and have no law.
     """
     uses = map(plan.use_of, range(plan.aggregates))
     return tuple(tuple(_law(plan, use, others) for others in (False, True)) if use.weights else () for use in uses)
@@ -343,7 +343,7 @@ def _selection(request: Request) -> KeySelection:
 
 
 def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
-    """Returns one row per published group, and the one for the others last."""
+    """Returns one row per published group, and last the row for all other groups."""
     ordered = [key for key in request.question.keys if not key.row_sql] + [
         key for key in request.question.keys if key.row_sql
     ]
@@ -377,7 +377,7 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
 
 
 def _measured(table: int, published: PublishedKeys) -> IntegerArray:
-    """Returns the noisy numbers of a table, that of all others last."""
+    """Returns the noisy numbers of a table, with the number of all other groups last."""
     rest = np.array([] if published.other is None else [published.other[table]], np.int64)
     return np.concatenate([published.answers[table], rest])
 
@@ -403,7 +403,7 @@ def _average(request: Request, plan: KeyPlan, published: PublishedKeys, number: 
         each = [sqrt(plan.noise_of(table, others).variance) for others in (False, True)]
         return np.array(each[:1] * groups + each[1:] * (len(counts) - groups))
 
-    found = average_about(
+    result = average_about(
         float(plan.measured.measures[use.also.measure].centre),
         (float(operand.low), float(operand.high)),
         Noisy(counts.astype(np.float64) * part, stderrs(use.measure) * part, part),
@@ -411,25 +411,25 @@ def _average(request: Request, plan: KeyPlan, published: PublishedKeys, number: 
         plan.selection.kind,
     )
     return {
-        answer_column(number): pa.array(found.estimates, from_pandas=True),
-        stderr_column(number): pa.array(found.stderrs, from_pandas=True),
-        lows_column(number): listed(found.lows),
-        highs_column(number): listed(found.highs),
+        answer_column(number): pa.array(result.estimates, from_pandas=True),
+        stderr_column(number): pa.array(result.stderrs, from_pandas=True),
+        lows_column(number): listed(result.lows),
+        highs_column(number): listed(result.highs),
     }
 
 
-# dp_explain for selected keys: the threshold, the noise, and how likely groups of some sizes are published.
+# dp_explain for selected keys: the threshold, the noise, and the chances that groups of some sizes are published.
 
 
 SIZES = (1, 10, 50, 100, 500)
-"""Privacy units of the groups whose chances are shown."""
+"""Numbers of privacy units for which the chances are shown."""
 
 
 def explained_keys(request: Request, proposal: KeyProposal) -> str:
-    """Returns the plan and the one with the other noise at the same rho and delta, with the columns of every
+    """Returns the plan and a plan with the other noise at the same rho and delta, with the columns of every
     explanation.
 
-    How many groups there are is private: total_variance and cells are NULL. worst_stderr: of a published group.
+    The number of groups is private, so total_variance and cells are NULL. worst_stderr: of a published group.
     """
     columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
     columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
@@ -465,22 +465,22 @@ def _note(request: Request, plan: KeyPlan) -> str:
 
 
 def _sums(plan: KeyPlan) -> str:
-    """Says what a unit adds to each table of sums, from public figures. Counts of rows alone have no such text."""
+    """Describes a unit's additions to each table, from public figures. Counts of rows alone have no such text."""
     if plan.measured is None:
         return ""
     words = {"count": "a count", "valued": "a count of values", "sum": "a sum in steps"}
     parts = zip(plan.measured.measures, plan.measured.shares, plan.beside, strict=True)
-    told = [
+    texts = [
         f"{words[measure.form]} over {measure.condition or 'all rows'}"
-        f"{_about(measure)}, {_moved(measure, one)}: {float(100 * share):.3g} % of the price"
-        for measure, share, one in parts
+        f"{_about(measure)}, {_moved(measure, part)}: {float(100 * share):.3g} % of the price"
+        for measure, share, part in parts
         if share
     ]
-    return "".join(f"; {one}" for one in told)
+    return "".join(f"; {part}" for part in texts)
 
 
 def _moved(measure: Measure, beside: Beside) -> str:
-    """Says what one unit adds at most, or what norm its groups have at most."""
+    """Describes the most that one unit adds, or the largest norm of its groups."""
     if measure.squared_norm:
         norm = sqrt(measure.squared_norm) * float(measure.operand_step)
         return f"of which one unit has at most a norm of {norm:.6g}, and a unit above it counts for a part of itself"
@@ -497,21 +497,21 @@ def _about(measure: Measure) -> str:
 
 
 def foreseen_of_keys(proposal: KeyProposal, expect_rows: int | None) -> list[AggregateError]:
-    """Returns one line an aggregate of a published group, where there are sums.
+    """Returns the predicted error of each aggregate of a published group, if there are sums.
 
-    How many groups and rows of each there are is private. The error of an average is told by the rows of its group, as
-    a mean over all averages between the bounds.
+    The numbers of groups and of their rows are private. So the error of an average is multiplied by the rows of its
+    group. It is a mean over all averages between the bounds.
     """
-    plan, found = proposal.plan, list[AggregateError]()
+    plan, errors = proposal.plan, list[AggregateError]()
     if plan.measured is None:
         return []
-    for number, (one, law) in enumerate(zip(proposal.request.question.aggregates, key_laws(plan), strict=True)):
+    for number, (aggregate, law) in enumerate(zip(proposal.request.question.aggregates, key_laws(plan), strict=True)):
         use = plan.use_of(number)
         if law:
-            found.append(AggregateError(one.text, None, None, law[0].stderr, law[0].stderr))
-        elif use.also is not None and one.operand is not None:
-            step, half = float(use.also.weights[0]), float(one.operand.high - one.operand.low) / 2
+            errors.append(AggregateError(aggregate.text, None, None, law[0].stderr, law[0].stderr))
+        elif use.also is not None and aggregate.operand is not None:
+            step, half = float(use.also.weights[0]), float(aggregate.operand.high - aggregate.operand.low) / 2
             first, second = (plan.noise_of(table).variance for table in (use.measure, use.also.measure))
             by_row = sqrt(step * step * second + half * half / 3 * first * plan.part_of(use.measure) ** 2)
-            found.append(AggregateError(one.text, None, None, None, None, by_rows=by_row))
-    return found
+            errors.append(AggregateError(aggregate.text, None, None, None, None, by_rows=by_row))
+    return errors

@@ -1,4 +1,4 @@
-"""What is known from all releases about the same rows: least squares over what they measured, free of charge.
+"""Answers from all releases about the same rows: least squares over their measurements, free of charge.
 
-Nothing here can reach a private row: it imports neither the door nor what reads rows, and works on stored numbers.
+No module here can reach a private row: none imports the door or a reader of rows, and all work on stored numbers.
 """

@@ -1,4 +1,4 @@
-"""Known answers: of each aggregate the best estimate that released tables give, its error, and what it rests on."""
+"""Known answers: the best estimate of each aggregate from released tables, its error, and the releases behind it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
 MOST_JOINED = 8
-"""Tables of kinds of rows of several columns that are tried for an answer."""
+"""The most joint tables that are tried for one sum. A joint table counts kinds of rows over several columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One aggregate over the cells of all grouping sets, in order.
+    """Answer to one aggregate over the cells of all grouping sets, in order.
 
     - low, high: the ends of its intervals.
-    - releases: the names of the releases that it rests on.
-    - alone: the time of the one release, if its rows may have changed since.
-    - left_out: columns with a domain. The answer leaves out the rows outside of that domain.
+    - releases: the names of the releases behind it.
+    - alone: the time of the first release, if its rows may have changed since. Otherwise "".
+    - left_out: columns with a domain. The answer leaves out rows outside of these domains.
     - bounded: see Match.
     - ends: the ends of the intervals for every level of LEVELS, with shape (levels, cells).
     - spread: the total variance of all sums that the answer is computed from. It depends on no estimate.
@@ -55,7 +55,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """A sum over rows in all cells. smallest: the least standard deviation of a measurement, in its largest weight."""
+    """Sum over rows, by cell. smallest: the least ratio of a measurement's standard deviation to its largest weight."""
 
     estimates: FloatArray
     variances: FloatArray
@@ -66,31 +66,33 @@ class _Sum:
 
 def answers_of(
     question: KnownQuestion,
-    kept: Sequence[Kept],
+    releases: Sequence[Kept],
     remembered: SandboxAnswers,
     moment: str,
     about: str = "",
     same: Same | None = None,
 ) -> list[Answer | None]:
-    """Returns the answer of each aggregate. It is None where no release determines every cell.
+    """Returns the answer to each aggregate. It is None if no tables determine every cell.
 
-    - moment: the time of the current rows.
-    - about: a release. Only releases that may be combined with it answer, about the very rows that it counted.
-    - same: the properties of an answer. Only tables about the rows of that answer count.
+    - moment: the moment of the current rows.
+    - about: the name of a release. Only tables that may be combined with it are used: they are about its rows.
+    - same: the properties of an answer. Only tables about the rows of that answer are used.
     """
-    request, tables = question.analysis.request, with_one(usable(question, kept), about)
+    request, tables = question.analysis.request, with_one(usable(question, releases), about)
     if same is not None:
-        tables = {one: uses for one, uses in tables.items() if replace(same, quantity=one.quantity) == one}
-    found = []
+        tables = {item: uses for item, uses in tables.items() if replace(same, quantity=item.quantity) == item}
+    answers = []
     for aggregate in request.question.aggregates:
         needs = (wanted(aggregate, request.rows.filters), wanted_of_rows(aggregate, request.rows.filters))
-        tried = (_best(question, aggregate, one, tables, remembered, moment, about) for one in needs if one is not None)
-        found.append(next((one for one in tried if one is not None), None))
-    return found
+        tried = (
+            _best(question, aggregate, item, tables, remembered, moment, about) for item in needs if item is not None
+        )
+        answers.append(next((item for item in tried if item is not None), None))
+    return answers
 
 
 def with_one(tables: dict[Same, list[Usable]], about: str) -> dict[Same, list[Usable]]:
-    """Returns what may be combined with one release, itself first; everything where none is named."""
+    """Returns the tables that may be combined with one release, its own first. Without a name, returns all tables."""
     if not about:
         return tables
     own = {same for same, uses in tables.items() if any(use.kept.name == about for use in uses)}
@@ -106,16 +108,14 @@ def _best(
     moment: str,
     about: str,
 ) -> Answer | None:
-    """Returns the answer from tables that may be combined. The right rows come first, then the least error.
+    """Returns the best answer from tables that may be combined. The order of preference is:
 
-    This is the order of preference:
     - tables about the current rows,
     - tables that MAX ROWS was applied to as in the question,
     - tables about all rows of the question,
     - tables that leave out rows of the fewest columns.
 
-    All other tables are about other quantities, however small their error is. Among tables about the same rows, those
-    with the least error answer.
+    Tables further down are about other quantities, however small their error is. Among equals, the least error wins.
     """
     best: tuple[tuple[bool, bool, int, float], Answer] | None = None
     for same in [same for same in tables if same.quantity == need.quantities[0]]:
@@ -123,13 +123,13 @@ def _best(
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
         if how is None or not all(other in tables for other in others):
             continue
-        alone = len(others) == 1  # an average's error depends on estimates, which are worked out then
+        alone = len(others) == 1  # an average's error depends on estimates, so its sums need them
         sums = [_summed(question, how, tables[other], remembered, about, alone) for other in others]
-        if any(one is None for one in sums):
+        if any(part is None for part in sums):
             continue
-        parts = [one for one in sums if one is not None]
-        total = sum(float(one.variances.sum()) for one in parts)
-        error = float(f"{total:.9e}")  # nine digits: below them errors are equal
+        parts = [part for part in sums if part is not None]
+        total = sum(float(part.variances.sum()) for part in parts)
+        error = float(f"{total:.9e}")  # errors that agree to nine digits count as equal
         rank = (same.moment != moment, how.bounded != "", len(how.left_out), error)
         if best is None or rank < best[0]:
             best = rank, _answered(question, aggregate, parts, how, same, same.moment == moment)
@@ -139,48 +139,48 @@ def _best(
 def _summed(
     question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers, about: str, linear: bool
 ) -> _Sum | None:
-    """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it.
+    """Computes one sum over rows in all cells from tables that may be combined. None if they do not determine it.
 
-    A table of kinds of rows makes one axis of several columns. It is tried beside all tables that make none, one such
-    table at a time, so that none ever makes an answer worse.
+    A joint table makes one axis of several columns. Each joint table is tried separately, beside all plain tables, so
+    that it never makes an answer worse.
     """
     plain = [use for use in uses if not use.joins]
     joined = [use for use in uses if use.joins][:MOST_JOINED]
     tried = [plain, *([use, *plain] if uses[0] is use else [*plain, use] for use in joined)]
-    found = [_summed_over(question, how, some, remembered, about, linear) for some in tried if some]
-    return min((one for one in found if one is not None), key=lambda one: float(one.variances.sum()), default=None)
+    sums = [_summed_over(question, how, some, remembered, about, linear) for some in tried if some]
+    return min((part for part in sums if part is not None), key=lambda part: float(part.variances.sum()), default=None)
 
 
 def _summed_over(
     question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers, about: str, linear: bool
 ) -> _Sum | None:
-    """Returns the sum from tables that are looked at together, or from a few."""
+    """Computes the sum from the best selection of the tables, else from the first table that determines it alone."""
     axes = axes_over(question, how, uses)
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None
     request = question.analysis.request.question
     sets = [asked(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
-    columns = frozenset(source.sql for source in request.sources).union(*(one.columns for one in how.seen))
+    columns = frozenset(source.sql for source in request.sources).union(*(part.columns for part in how.seen))
     tried = selections(axes, uses, columns, bool(about))
-    found = [_solved(axes, sets, chosen, remembered, linear) for chosen in tried]
-    best = min((one for one in found if one is not None), key=lambda one: float(one.variances.sum()), default=None)
+    sums = [_solved(axes, sets, chosen, remembered, linear) for chosen in tried]
+    best = min((part for part in sums if part is not None), key=lambda part: float(part.variances.sum()), default=None)
     if best is not None:
         return best
     each = (_solved(axes, sets, chosen, remembered, linear) for chosen in alone(axes, uses, tried))
-    return next((one for one in each if one is not None), None)
+    return next((part for part in each if part is not None), None)
 
 
 def _solved(
     axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembered: SandboxAnswers, linear: bool
 ) -> _Sum | None:
-    """Returns all cells from some tables; None where they do not determine them."""
+    """Solves all cells from the chosen tables. None if they do not determine every cell."""
     if not chosen:
         return None
     knowledge, smallest = knowledge_of(axes, chosen, remembered)
     planned = linear and any(use.kept.name == PLANNED for use in chosen)
-    found = [_cells(knowledge, one, planned) for one in sets]
-    parts = [one for one in found if one is not None]
-    if len(parts) < len(found):
+    cells = [_cells(knowledge, cell_set, planned) for cell_set in sets]
+    parts = [cell_set for cell_set in cells if cell_set is not None]
+    if len(parts) < len(cells):
         return None
     laplace = any(use.kept.measured.noise is NoiseKind.LAPLACE for use in chosen)
     return _Sum(
@@ -193,14 +193,14 @@ def _solved(
 
 
 def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
-    """Returns an axis for each column that a table or the question tells apart."""
+    """Returns the axes of all columns that a table or the question distinguishes."""
     sources = question.analysis.request.question.sources
     sizes = {source.sql: source.domain.size for source in sources}
     together = [[sources[place].sql for place in key.sources] for key in question.analysis.request.question.keys]
-    conditions = [*how.seen, *(one for use in uses for one in use.seen)]
-    for one in conditions:
-        sizes |= dict(zip(one.columns, one.met.shape, strict=True))
-        together.append(list(one.columns))
+    conditions = [*how.seen, *(condition for use in uses for condition in use.seen)]
+    for condition in conditions:
+        sizes |= dict(zip(condition.columns, condition.met.shape, strict=True))
+        together.append(list(condition.columns))
     for measured, keys in {(id(use.kept.measured), use.keys): (use.kept.measured, use.keys) for use in uses}.values():
         named = [[measured.columns[place] for place in measured.keys[key].columns] for key in keys]
         sizes |= {column.sql: column.size for columns in named for column in columns}
@@ -209,67 +209,67 @@ def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Ax
 
 
 def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: SandboxAnswers) -> tuple[Knowledge, float]:
-    """Returns everything that these tables measured, and the least standard deviation of their noises."""
+    """Returns the measurements along the axes, and the least ratio of a standard deviation to the largest weight."""
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
-    known: tuple[Knowledge, float] | None = remembered.get((axes, names))
-    if known is None:
-        found = [(one, max(map(abs, use.weights))) for use in uses for one in seen_by(axes, use)]
-        smallest = float(min(one.variance**0.5 / weight for one, weight in found))
-        known = Knowledge(axes.lengths, [one for one, _ in found]), smallest
-        remembered.put((axes, names), known)
-    return known
+    cached: tuple[Knowledge, float] | None = remembered.get((axes, names))
+    if cached is None:
+        measurements = [(measurement, max(map(abs, use.weights))) for use in uses for measurement in seen_by(axes, use)]
+        smallest = float(min(measurement.variance**0.5 / weight for measurement, weight in measurements))
+        cached = Knowledge(axes.lengths, [measurement for measurement, _ in measurements]), smallest
+        remembered.put((axes, names), cached)
+    return cached
 
 
 def _cells(knowledge: Knowledge, of_set: Asked, planned: bool) -> tuple[FloatArray, FloatArray] | None:
-    found = knowledge.answer(of_set.along, errors_alone=planned)
-    if not found.known.all():
+    answer = knowledge.answer(of_set.along, errors_alone=planned)
+    if not answer.known.all():
         return None
-    return of_set.cells(found.estimates), of_set.cells(found.variances)
+    return of_set.cells(answer.estimates), of_set.cells(answer.variances)
 
 
 def _answered(
     question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum], how: Match, same: Same, now: bool
 ) -> Answer:
-    names = tuple(dict.fromkeys(use.kept.name for one in sums for use in one.uses))
-    moments = [use.kept.released_at for one in sums for use in one.uses]
+    names = tuple(dict.fromkeys(use.kept.name for entry in sums for use in entry.uses))
+    moments = [use.kept.released_at for entry in sums for use in entry.uses]
     alone = "" if now else moments[0]
-    confidence, spread = question.analysis.confidence, sum(float(one.variances.sum()) for one in sums)
+    confidence, spread = question.analysis.confidence, sum(float(entry.variances.sum()) for entry in sums)
     if len(sums) == 1:
         stderrs = np.sqrt(sums[0].variances)
         margins = sum_margin(sums[0].noise, confidence)
         half = np.array([margins.of(stderr, stderr / sums[0].smallest) for stderr in stderrs.tolist()])
         estimates = sums[0].estimates
         ends = partial(_ends, sums[0])
-        found = estimates, stderrs, estimates - half, estimates + half
-        return Answer(*found, names, alone, how.left_out, how.bounded, ends, spread, same)
+        columns = estimates, stderrs, estimates - half, estimates + half
+        return Answer(*columns, names, alone, how.left_out, how.bounded, ends, spread, same)
     curved = _average(aggregate, sums)
-    level = next((place for place, one in enumerate(LEVELS) if one >= confidence), len(LEVELS) - 1)
+    level = next((place for place, entry in enumerate(LEVELS) if entry >= confidence), len(LEVELS) - 1)
     low, high = curved.lows[level], curved.highs[level]
-    found = curved.estimates, curved.stderrs, low, high
+    columns = curved.estimates, curved.stderrs, low, high
     bounds = curved.lows, curved.highs
-    return Answer(*found, names, alone, how.left_out, how.bounded, lambda: bounds, spread, same)
+    return Answer(*columns, names, alone, how.left_out, how.bounded, lambda: bounds, spread, same)
 
 
-def _ends(one: _Sum) -> tuple[FloatArray, FloatArray]:
-    """Ends of the intervals of a sum for every level."""
-    stderrs = np.sqrt(one.variances)
+def _ends(total: _Sum) -> tuple[FloatArray, FloatArray]:
+    """Returns the ends of a sum's intervals for every level."""
+    stderrs = np.sqrt(total.variances)
     distinct, which = np.unique(stderrs, return_inverse=True)
     halves = []
     for level in LEVELS:
-        margins = sum_margin(one.noise, level)
-        halves.append(np.array([margins.of(stderr, stderr / one.smallest) for stderr in distinct.tolist()])[which])
+        margins = sum_margin(total.noise, level)
+        halves.append(np.array([margins.of(stderr, stderr / total.smallest) for stderr in distinct.tolist()])[which])
     half = np.array(halves)
-    return one.estimates - half, one.estimates + half
+    return total.estimates - half, total.estimates + half
 
 
 def _average(aggregate: Aggregate, sums: Sequence[_Sum]) -> Curved:
-    """Returns the average from the two sums of distances from the bounds, which were measured alike."""
+    """Computes the average from its two sums of distances from the bounds. Both were measured alike."""
     operand = aggregate.operand
     if operand is None:
         raise InternalError("an average of nothing")
     width = float(operand.high - operand.low)
     steps = float((operand.high - operand.low) / operand.step)
-    moments = [one.estimates / steps for one in sums]
+    moments = [part.estimates / steps for part in sums]
     largest = float(np.sqrt(sums[0].variances).max() / sums[0].smallest) / steps
-    found = average(moments, sums[0].variances / steps**2, sums[0].noise, largest)
-    return rescaled(found, float(operand.low), width)
+    curved = average(moments, sums[0].variances / steps**2, sums[0].noise, largest)
+    return rescaled(curved, float(operand.low), width)

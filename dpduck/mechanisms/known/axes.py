@@ -1,4 +1,4 @@
-"""Measured tables and questions along common axes: a column is one, and columns that are only told apart together."""
+"""Measured tables and questions along common axes. An axis is a column, or columns that are distinguished jointly."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 
 LARGEST_JOINT = 4096
-"""Codes of an axis that is made of several columns."""
+"""The most codes of an axis that is made of several columns."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Columns of each axis, and how many codes each column has."""
+    """Axes of tables and questions: the columns of each axis, and the number of codes of each column."""
 
     columns: tuple[tuple[str, ...], ...]
     sizes: tuple[tuple[int, ...], ...]
 
     @property
     def lengths(self) -> list[int]:
-        """Returns codes of each axis."""
+        """Returns the number of codes of each axis."""
         return [prod(sizes) for sizes in self.sizes]
 
     def of(self, column: str) -> int:
@@ -44,7 +44,7 @@ class Axes:
         return next(number for number, columns in enumerate(self.columns) if column in columns)
 
     def spread(self, columns: Sequence[str], table: NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Returns a table over some columns of one axis, repeated over the others, as one list over its codes."""
+        """Repeats a table over some columns of one axis along its other columns, as one list over the axis's codes."""
         axis = self.of(columns[0])
         order = [columns.index(column) for column in self.columns[axis] if column in columns]
         shape = [
@@ -54,7 +54,7 @@ class Axes:
 
 
 def axes_of(sizes: dict[str, int], together: Iterable[Sequence[str]]) -> Axes:
-    """Returns one axis for each column, or for columns that something tells apart together."""
+    """Builds one axis for each column, but a common axis for columns that the lists of `together` connect."""
     groups = [{column} for column in sizes]
     for columns in together:
         met = [group for group in groups if group & set(columns)]
@@ -65,24 +65,24 @@ def axes_of(sizes: dict[str, int], together: Iterable[Sequence[str]]) -> Axes:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What one key asks along its axis: rows over the key's labels. codes: the label of each code of the axis."""
+    """Query of one key along its axis: rows over the key's labels. codes: the label of each code of the axis."""
 
     factor: Factor | scipy.sparse.csr_array
     codes: NDArray[np.int64]
 
     @property
     def rows(self) -> scipy.sparse.csr_array:
-        """Returns rows over the codes of the axis."""
-        held = np.flatnonzero(self.codes >= 0)
+        """Returns the query's rows over the codes of the axis."""
+        labelled = np.flatnonzero(self.codes >= 0)
         labels = _matrix(self.factor)
-        entries = (np.ones(len(held)), (self.codes[held], held))
+        entries = (np.ones(len(labelled)), (self.codes[labelled], labelled))
         return scipy.sparse.csr_array(
             labels @ scipy.sparse.csr_array(entries, shape=(labels.shape[1], len(self.codes)))
         )
 
     @property
     def whole(self) -> bool:
-        """Tells whether labels are the codes themselves."""
+        """Tells whether the labels are the codes themselves."""
         return np.array_equal(self.codes, np.arange(len(self.codes)))
 
 
@@ -97,21 +97,21 @@ def _matrix(factor: Factor | scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(columns.astype(np.float64))
 
 
-def _along(parts: Sequence[_Part], kept: NDArray[np.bool_] | None) -> Along:
-    """Returns all that is asked along one axis, of the codes that are seen."""
+def _along(parts: Sequence[_Part], visible: NDArray[np.bool_] | None) -> Along:
+    """Combines the queries of all keys along one axis, over the visible codes alone."""
     if len(parts) == 1 and parts[0].whole and not isinstance(parts[0].factor, (MatrixFactor, scipy.sparse.csr_array)):
         factor = parts[0].factor
-        if kept is None or isinstance(factor, IdentityFactor):
-            return Along(factor, kept)
-    size = len(parts[0].codes) if parts else len(kept if kept is not None else ())
+        if visible is None or isinstance(factor, IdentityFactor):
+            return Along(factor, visible)
+    size = len(parts[0].codes) if parts else len(visible if visible is not None else ())
     rows = scipy.sparse.csr_array(np.ones((1, size)))
-    for part in parts:  # a row of each, and of all their products: what is asked of both at once
+    for part in parts:  # one row for each product of the keys' rows: the cells of all keys
         own = part.rows
         rows = scipy.sparse.csr_array(
             scipy.sparse.vstack([own.multiply(rows[[number]]) for number in range(rows.shape[0])], format="csr")
         )
-    if kept is not None:
-        rows = scipy.sparse.csr_array(rows.multiply(kept.astype(np.float64)[None, :]))
+    if visible is not None:
+        rows = scipy.sparse.csr_array(rows.multiply(visible.astype(np.float64)[None, :]))
     rows.eliminate_zeros()
     rows.sort_indices()
     return Along(rows=rows)
@@ -119,28 +119,28 @@ def _along(parts: Sequence[_Part], kept: NDArray[np.bool_] | None) -> Along:
 
 def _seen(axes: Axes, conditions: Sequence[Condition]) -> dict[int, NDArray[np.bool_]]:
     """Returns the codes that meet all conditions, by axis."""
-    found: dict[int, NDArray[np.bool_]] = {}
-    for one in conditions:
-        axis, met = axes.of(one.columns[0]), axes.spread(one.columns, one.met).astype(np.bool_)
-        found[axis] = found[axis] & met if axis in found else met
-    return found
+    masks: dict[int, NDArray[np.bool_]] = {}
+    for condition in conditions:
+        axis, met = axes.of(condition.columns[0]), axes.spread(condition.columns, condition.met).astype(np.bool_)
+        masks[axis] = masks[axis] & met if axis in masks else met
+    return masks
 
 
 def seen_by(axes: Axes, use: Usable) -> Sequence[Seen]:
-    """Returns what a release measured of one quantity, along the axes; remembered, since it never changes."""
+    """Returns a release's measurements of one quantity along the axes. They never change, so they are cached."""
     name = None if use.name is None else (axes, use.name)
-    found = None if name is None else use.before.get(name)
-    if found is None:
-        found = _seen_by(axes, use)
+    seen = None if name is None else use.before.get(name)
+    if seen is None:
+        seen = _seen_by(axes, use)
         if name is not None:
             if len(use.before) >= MOST_SEEN:
                 use.before.clear()
-            use.before[name] = found
-    return found
+            use.before[name] = seen
+    return seen
 
 
 def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
-    """Returns the same; factors that ask the same are one object."""
+    """Computes the measurements of `seen_by`. Equal queries along an axis share one object."""
     measured = use.kept.measured
     table, names = measured.tables[use.table], [column.sql for column in measured.columns]
     masks = _seen(axes, use.seen)
@@ -155,7 +155,7 @@ def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
     places = {number: axes.of(names[key.columns[0]]) for number, key in keys.items()}
     built: dict[tuple[object, ...], Along] = {}
     size = float(np.square(use.weights).sum())
-    found = []
+    measurements = []
     for query, values in zip(measured.queries[table.group], measured.values[use.table], strict=True):
         summed = weighted(use.weights, values)
         outside = [number for number in codes if number not in query.keys and (codes[number] < 0).any()]
@@ -176,31 +176,31 @@ def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
                 ),
             )
             if name not in built:
-                kept = masks.get(axis)
+                visible = masks.get(axis)
                 for number in outside:
                     if places[number] == axis:
-                        kept = (codes[number] >= 0) if kept is None else kept & (codes[number] >= 0)
-                built[name] = _along([_Part(query.factors[place], codes[query.keys[place]]) for place in mine], kept)
+                        visible = (codes[number] >= 0) if visible is None else visible & (codes[number] >= 0)
+                built[name] = _along([_Part(query.factors[place], codes[query.keys[place]]) for place in mine], visible)
             along[axis] = built[name]
         shape = [
             prod(summed.shape[place] for place in order if places[query.keys[place]] == axis) for axis in sorted(along)
         ]
         variance = size * noise_variance(measured.noise, query.parameter)
-        found.append(Seen(along, variance, summed.transpose(order).reshape(shape)))
-    return found
+        measurements.append(Seen(along, variance, summed.transpose(order).reshape(shape)))
+    return measurements
 
 
 def weighted(weights: Sequence[float], parts: Sequence[IntegerArray]) -> FloatArray:
-    """Returns the sum of a table's parts."""
+    """Returns the weighted sum of a table's parts."""
     used = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
     return np.asarray(np.sum(used, axis=0), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What a question asks of one grouping set along the axes.
+    """Query for the cells of one grouping set along the axes.
 
-    shape: of its keys in the order of the axes. order: of these keys, as they are released.
+    shape: the sizes of its keys in the order of the axes. order: the positions of the keys in the order of release.
     """
 
     along: dict[int, scipy.sparse.csr_array]
@@ -208,12 +208,12 @@ class Asked:
     order: tuple[int, ...]
 
     def cells(self, table: FloatArray) -> FloatArray:
-        """Returns a table over the asked axes as one list of cells."""
+        """Flattens a table over the query's axes to one list of cells, in the order of release."""
         return table.reshape(self.shape).transpose(self.order).ravel()
 
 
 def asked(axes: Axes, question: Question, grouping_set: Sequence[int], conditions: Sequence[Condition]) -> Asked:
-    """Returns the cells of a grouping set, of the codes that meet the conditions."""
+    """Returns the query for the cells of a grouping set, over the codes that meet the conditions."""
     masks, names = _seen(axes, conditions), [source.sql for source in question.sources]
     sizes = question.sources
     places = {number: axes.of(names[question.keys[number].sources[0]]) for number in range(len(question.keys))}
@@ -226,8 +226,8 @@ def asked(axes: Axes, question: Question, grouping_set: Sequence[int], condition
     }
     for number, of_key in codes.items():  # rows without a label are in no grouping set
         if number not in grouping_set and (of_key < 0).any():
-            held = of_key >= 0
-            masks[places[number]] = masks[places[number]] & held if places[number] in masks else held
+            labelled = of_key >= 0
+            masks[places[number]] = masks[places[number]] & labelled if places[number] in masks else labelled
     order = sorted(range(len(grouping_set)), key=lambda place: places[grouping_set[place]])
     along = {}
     for axis in sorted({places[number] for number in grouping_set} | masks.keys()):
@@ -236,20 +236,20 @@ def asked(axes: Axes, question: Question, grouping_set: Sequence[int], condition
             for place in order
             if places[grouping_set[place]] == axis
         ]
-        one = _along(parts, masks.get(axis))
-        along[axis] = one.rows if one.rows is not None else _kept(one)
+        along_axis = _along(parts, masks.get(axis))
+        along[axis] = along_axis.rows if along_axis.rows is not None else _kept(along_axis)
     lengths = [question.keys[grouping_set[place]].released_size for place in order]
     return Asked(along, tuple(lengths), tuple(int(place) for place in np.argsort(order)) if order else ())
 
 
-def _kept(one: Along) -> scipy.sparse.csr_array:
-    size = 0 if one.plain is None else one.plain.size
-    held = np.ones(size) if one.kept is None else one.kept.astype(np.float64)
-    return scipy.sparse.csr_array(scipy.sparse.diags_array(held))
+def _kept(along: Along) -> scipy.sparse.csr_array:
+    size = 0 if along.plain is None else along.plain.size
+    diagonal = np.ones(size) if along.kept is None else along.kept.astype(np.float64)
+    return scipy.sparse.csr_array(scipy.sparse.diags_array(diagonal))
 
 
 def _labels(key: Key) -> Factor | scipy.sparse.csr_array:
-    """Returns the released cells of a key: its labels, or intervals of them."""
+    """Returns the released cells of a key: its labels, or intervals of labels."""
     size = len(key.labels)
     if not key.shape:
         return IdentityFactor(size)
@@ -260,14 +260,14 @@ def _labels(key: Key) -> Factor | scipy.sparse.csr_array:
     return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lengths), size))
 
 
-# The cells of a release: one table over all of its columns, whose sums are the consistent margins.
+# The cells of a release: one table over all its columns. Sums of its cells are the consistent margins.
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """One aggregate in every cell of all keys. stderr: of a cell, NaN where the release does not determine it.
+    """Estimates of one aggregate in each cell of all keys. stderr: the error of each cell, NaN if it is not determined.
 
-    variances: for dp_cells_stderr: sizes of the keys; for each set of them, as bits, its component's variance.
+    variances: a text for dp_cells_stderr: the sizes of the keys, and the variance of each component as in `_subsets`.
     """
 
     estimates: FloatArray
@@ -276,10 +276,10 @@ class Cells:
 
 
 def cells_of(measured: Measured, question: Question) -> list[Cells]:
-    """Returns the cells of each aggregate of a release of grouping sets, from what it measured.
+    """Estimates the cells of each aggregate of a release of grouping sets, from its measurements.
 
-    Components that it did not measure are 0: the flattest table with these margins. Cells are multiples of a power of 2
-    so small that sums of all of them are exact in any order.
+    Components without a measurement are 0: the flattest table with these margins. Cells are rounded to multiples of a
+    power of 2, so that sums of all cells are exact in any order.
     """
     return [_cells(measured, question, aggregate) for aggregate in question.aggregates]
 
@@ -288,24 +288,24 @@ def _cells(measured: Measured, question: Question, aggregate: Aggregate) -> Cell
     sizes = list(question.sizes)
     knowledge = Knowledge(sizes, list(_cells_seen(measured, aggregate)))
     everything = {place: scipy.sparse.csr_array(scipy.sparse.eye_array(size)) for place, size in enumerate(sizes)}
-    found = knowledge.answer(everything)
-    estimates = found.estimates.ravel()
+    answer = knowledge.answer(everything)
+    estimates = answer.estimates.ravel()
     quantum = 2.0 ** (ceil(log2(float(np.abs(estimates).sum()) + 1)) - 50)
     sets = (tuple(compress(range(len(sizes)), bits)) for bits in _subsets(len(sizes)))
     components = [knowledge.component_variance(members) for members in sets]
-    text = f"{','.join(map(str, sizes))}|{','.join(f'{one:.17g}' for one in components)}"
-    stderr = float(found.variances.flat[0] ** 0.5) if found.known.flat[0] else float("nan")
+    text = f"{','.join(map(str, sizes))}|{','.join(f'{variance:.17g}' for variance in components)}"
+    stderr = float(answer.variances.flat[0] ** 0.5) if answer.known.flat[0] else float("nan")
     return Cells(np.rint(estimates / quantum) * quantum, stderr, text)
 
 
 def _subsets(count: int) -> Iterator[list[bool]]:
-    """Yields every set of positions, as bits, the first position the lowest."""
+    """Yields every set of positions as bits. The first position is the lowest bit."""
     for number in range(1 << count):
         yield [bool(number >> place & 1) for place in range(count)]
 
 
 def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[Seen]:
-    """Returns what the release measured of an aggregate, along its keys."""
+    """Yields the release's measurements of an aggregate along its keys."""
     need = wanted(aggregate, ())
     for table, values in zip(measured.tables, measured.values, strict=True):
         for quantity, more, weights in quantities(table):

@@ -1,7 +1,7 @@
-"""Which tables are solved together where all of them would be too much.
+"""Selections of tables that are solved together, if all tables together would be too large.
 
-Tables of filters and ranges tell codes apart that others do not, and blocks grow with the product over all axes. Each
-way to choose among them takes more of what there is with every release, so that none ever makes an answer worse.
+Tables of filters and ranges distinguish codes that others do not, and blocks grow with the product over all axes. Each
+selection gains tables with every release, so that a release never makes an answer worse.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dpduck.strategies.recovery.atoms import refined
 from dpduck.strategies.recovery.known import LARGEST_BLOCK
 
 FEW = 16
-"""Up to so many tables are solved together whenever that can be done at all."""
+"""Up to this many tables, all tables that fit into the largest block are solved together."""
 
 EASY = 256
-"""Atoms of a block that is solved in some milliseconds: of many tables those are taken that stay within it."""
+"""The most atoms of a block of some milliseconds. Of many tables, only the first FEW are solved together beyond it."""
 
 
 def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new: bool) -> list[Sequence[Usable]]:
-    """Returns sets of tables, of which the one with the least error answers.
+    """Returns the sets of tables to try. The set with the least error gives the answer.
 
-    columns: those that a question names. new: whether the first table has just been measured, or is planned.
+    columns: the columns of the question. new: whether the first table has just been measured, or is planned.
     """
     whole = _fitting(axes, uses, EASY)
     if len(whole) == len(uses):
@@ -38,18 +38,18 @@ def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new:
     near = [
         use for number, use in enumerate(uses) if is_cellwise(use) or use.columns <= columns or (new and not number)
     ]
-    found = _fitting(axes, near, EASY)
-    return [found] if new else [whole, found, _fitting(axes, uses[:FEW], LARGEST_BLOCK)]
+    selection = _fitting(axes, near, EASY)
+    return [selection] if new else [whole, selection, _fitting(axes, uses[:FEW], LARGEST_BLOCK)]
 
 
 def alone(axes: Axes, uses: Sequence[Usable], tried: Sequence[Sequence[Usable]]) -> Iterator[Sequence[Usable]]:
-    """Yields each table by itself that can be solved; what several do not determine none of them does."""
-    before = {id(use) for one in tried for use in one}
+    """Yields each untried table that can be solved alone. A member of a tried set determines no more than the set."""
+    before = {id(use) for selection in tried for use in selection}
     yield from ([use] for use in uses if id(use) not in before and _fitting(axes, [use], LARGEST_BLOCK))
 
 
 def is_cellwise(use: Usable) -> bool:
-    """Tells whether all queries of a table leave the codes of every axis alike."""
+    """Tells whether all queries of a table treat the codes of every axis alike."""
     measured = use.kept.measured
     whole = all(
         len(key.columns) == 1 and key.codes == tuple(range(measured.columns[key.columns[0]].size))
@@ -62,7 +62,7 @@ def is_cellwise(use: Usable) -> bool:
 
 
 def _fitting(axes: Axes, uses: Sequence[Usable], most: int) -> list[Usable]:
-    """Returns the tables, from the first on, that together have blocks of so many atoms at most."""
+    """Returns the tables, from the first on, that together have blocks of at most `most` atoms."""
     atoms: dict[int, NDArray[np.intp]] = {}
     fitting = []
     for use in uses:

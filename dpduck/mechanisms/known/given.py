@@ -1,9 +1,8 @@
-"""Plans what a statement measures given what is known: marginals of its columns, each as precise as the answer lacks.
+"""Plans of marginals for a statement beside earlier releases: each marginal is as precise as the answer still needs.
 
-A statement as it is written measures its own groups of the rows that meet its conditions. In its place marginals of
-all columns that it names may be measured, without the conditions: the same price where no cells are added up, and
-what others ask of these columns is known too. Only noise and shapes of what was released are looked at, which are
-public; no estimate is.
+By itself, a statement measures its own groups, over the rows that meet its conditions. Marginals of all columns that it
+names may be measured instead, without the conditions. The price is the same if no cells are added up, and other
+questions about these columns have answers too. Plans depend on public noise and shapes of releases, and on no estimate.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 MOST_CELLS = 1 << 18
-"""Cells that are measured in place of a statement's own."""
+"""The most cells that are measured in place of a statement's own cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What a statement lacks, and the request that measures any marginals in place of it.
+    """Missing precision of a statement, and the request for marginals in place of the statement.
 
-    whole: all columns in one marginal. gap: in units of the most that a row adds to what is asked, 1 for counts.
-    finer: whether it measures rows that the statement's conditions leave out.
+    whole: the request for all columns in one marginal. gap: missing precision, in units of a row's
+    largest contribution: 1 for counts. finer: whether it also measures rows that the statement's conditions leave out.
     """
 
     whole: Request
@@ -59,7 +58,7 @@ class Given:
         return noise_of(self.whole)
 
     def at(self, amount: Fraction) -> Request | None:
-        """Returns the request that measures what helps most at a price; None where that is very much."""
+        """Returns the request for the best marginals at a price. None if they have more than MOST_CELLS cells."""
         bound = self.whole.rows.unit_bound
         given = float(amount) / (bound if self.noise is NoiseKind.LAPLACE else bound * bound)
         shares = shares_of(best_precisions(self.gap, self.noise, given), self.noise)
@@ -70,16 +69,16 @@ class Given:
         weights = tuple(Fraction(round(float(shares[number]) * 10**6), 10**6) for number in chosen)
         treatment = Treatment(strategy="marginals", budgets=SHARES, weights=weights)
         question = replace(self.whole.question, grouping_sets=tuple(sets), treatment=treatment)
-        found = replace(self.whole, question=question)
-        return found if found.price.target is None else _without_target(found, amount)
+        request = replace(self.whole, question=question)
+        return request if request.price.target is None else _without_target(request, amount)
 
     def least(self, target: float, most: Fraction) -> Fraction | None:
-        """Returns the least price at which the answer has this standard error; None if it is above `most`."""
-        found = least_amount(self.gap, self.noise, target, float(most) / self._factor)
-        return None if found is None else Fraction(found) * self._factor
+        """Returns the least price at which the answer has this standard error. None if it is above `most`."""
+        amount = least_amount(self.gap, self.noise, target, float(most) / self._factor)
+        return None if amount is None else Fraction(amount) * self._factor
 
     def evened(self, target: float, most: Fraction) -> Given:
-        """Returns the same, planned for the largest standard error of the answer rather than the sum of variances."""
+        """Returns the same plan for the largest standard error of the answer, in place of the sum of variances."""
         return replace(self, gap=evened(self.gap, self.noise, target, float(most) / self._factor))
 
     @property
@@ -88,7 +87,7 @@ class Given:
 
 
 def priced_at(request: Request, amount: Fraction) -> Request:
-    """Returns a request at a price in place of its target, planned for its worst cell as a target is."""
+    """Returns a request at a price in place of its target. It is planned for its worst cell, like a target."""
     question = request.question
     if request.price.target is not None and (question.has_ranges or len(question.grouping_sets) > 1):
         request = replace(request, question=replace(question, treatment=replace(question.treatment, evenly=True)))
@@ -105,15 +104,15 @@ def _without_target(request: Request, amount: Fraction) -> Request:
 def given_known(
     question: KnownQuestion,
     request: Request,
-    kept: Sequence[Kept],
+    releases: Sequence[Kept],
     remembered: SandboxAnswers,
     moment: str,
     amount: Fraction,
 ) -> Given | None:
-    """Returns what a statement lacks given what is known; None where it asks for more than counts, or sums or averages
-    of one clamped column, by declared columns.
+    """Returns the precision that a statement lacks beside earlier releases. None unless it asks for counts, or for sums
+    or averages of one clamped column, by declared columns.
 
-    moment: of the rows of now. amount: a price, so that it can be planned at all.
+    moment: the moment of the current rows. amount: a price, without which nothing can be planned.
     """
     whole = _whole(question, request)
     if whole is None or len(whole.question.keys) > MOST_AXES:
@@ -123,31 +122,31 @@ def given_known(
     blank = blank_measured(propose_cube(priced_at(whole, amount) if whole.price.target is not None else whole))
     if blank is None:
         return None
-    tables = with_one(usable(question, [*kept, Kept(PLANNED, "", moment, blank)]), PLANNED)
+    tables = with_one(usable(question, [*releases, Kept(PLANNED, "", moment, blank)]), PLANNED)
     gaps, scale = list[Gap](), 1.0
     for aggregate in request.question.aggregates:
         need = wanted(aggregate, request.rows.filters)
         for quantity in need.quantities if need else ():
-            found = [same for same in tables if same.quantity == quantity]
-            how = match(question, found[0], need.conditions) if need and len(found) == 1 else None
-            gap = None if how is None else _gap(question, whole, how, tables[found[0]], remembered)
+            matches = [same for same in tables if same.quantity == quantity]
+            how = match(question, matches[0], need.conditions) if need and len(matches) == 1 else None
+            gap = None if how is None else _gap(question, whole, how, tables[matches[0]], remembered)
             if gap is None:
                 return None
             gaps.append(gap)
-            (own,) = (use for use in tables[found[0]] if use.kept.name == PLANNED)
+            (own,) = (use for use in tables[matches[0]] if use.kept.name == PLANNED)
             scale = _scale(blank.tables[own.table], own.weights)
     if not gaps:
         return None
     finer = len(whole.rows.filters) < len(request.rows.filters) or any(
-        one.condition for one in request.question.aggregates
+        entry.condition for entry in request.question.aggregates
     )
-    least = np.min([one.known for one in gaps], axis=0)  # an average's two sums are measured alike
-    asked_of_all = np.concatenate([one.asked for one in gaps])
+    least = np.min([entry.known for entry in gaps], axis=0)  # an average's two sums are measured alike
+    asked_of_all = np.concatenate([entry.asked for entry in gaps])
     return Given(whole, Gap(gaps[0].sizes, least * scale**2, asked_of_all), finer)
 
 
 def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
-    """Returns the most that a row adds to a table, in units of the quantity that is its weighted parts."""
+    """Returns the most that a row adds to a table, in units of the quantity: the weighted sum of the table's parts."""
     whole = float(table.steps**table.degree)
     if table.form == "sum":
         whole = float(max(abs(table.low), abs(table.high)) / table.step)
@@ -155,22 +154,23 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
 
 
 def _whole(question: KnownQuestion, request: Request) -> Request | None:
-    """Returns a statement's aggregate by every column that it names, of all rows that its conditions on them leave out,
-    too.
+    """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
-    Where a unit's rows are cut to MAX ROWS after WHERE, that stays as it is: other rows would be counted.
+    If a unit's rows are cut to MAX ROWS after WHERE, the WHERE conditions stay: otherwise other rows would be counted.
     """
     asked_of = request.question
-    kinds = {(one.function, one.operand) for one in asked_of.aggregates}
-    if len(kinds) > 1 or not kinds <= {("count", None)} | {(name, one) for name in ("sum", "avg") for _, one in kinds}:
+    kinds = {(entry.function, entry.operand) for entry in asked_of.aggregates}
+    if len(kinds) > 1 or not kinds <= {("count", None)} | {
+        (name, entry) for name in ("sum", "avg") for _, entry in kinds
+    }:
         return None
     left, conditions = list(request.rows.filters), list[Condition]()
     for written in request.rows.filters if request.rows.unit_sql is None and request.rows.periods is None else ():
         read = [question.condition(text) for text in question.conjuncts(written)]
         if None not in read:
             left.remove(written)
-            conditions += [one for one in read if one is not None]
-    for text in (text for one in asked_of.aggregates for text in question.conjuncts(one.condition)):
+            conditions += [entry for entry in read if entry is not None]
+    for text in (text for entry in asked_of.aggregates for text in question.conjuncts(entry.condition)):
         condition = question.condition(text)
         if condition is None:
             return None
@@ -178,7 +178,7 @@ def _whole(question: KnownQuestion, request: Request) -> Request | None:
     grouped = [question.analysis.request.question.sources[place].sql for key in asked_of.keys for place in key.sources]
     if asked_of.intervals:
         grouped = [source.sql for source in asked_of.sources]
-    columns = list(dict.fromkeys([*grouped, *chain.from_iterable(one.columns for one in conditions)]))
+    columns = list(dict.fromkeys([*grouped, *chain.from_iterable(entry.columns for entry in conditions)]))
     built = _keys(question, columns)
     if built is None:
         return None
@@ -190,7 +190,7 @@ def _whole(question: KnownQuestion, request: Request) -> Request | None:
 
 
 def _keys(question: KnownQuestion, columns: Sequence[str]) -> tuple[tuple[Key, ...], tuple[SourceColumn, ...]] | None:
-    """Returns each column as a key of its own; None where one of them has no domain."""
+    """Builds a key of its own for each column. None if a column has no domain."""
     builder = KeyBuilder(question.source, question.facts)
     try:
         keys = tuple(builder.build(sql, parse_expression(sql)) for sql in columns)
@@ -202,7 +202,7 @@ def _keys(question: KnownQuestion, columns: Sequence[str]) -> tuple[tuple[Key, .
 def _gap(
     question: KnownQuestion, whole: Request, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers
 ) -> Gap | None:
-    """Returns what the columns' components lack; None where several columns are only told apart together."""
+    """Returns the missing precision of the columns' components. None if several columns share an axis."""
     uses = [use for use in uses if not use.joins]
     axes = axes_over(question, how, uses)
     names = [source.sql for source in whole.question.sources]
@@ -211,28 +211,28 @@ def _gap(
         return None
     sizes = tuple(axes.lengths[place] for place in places)
     request = question.analysis.request.question
-    rows = [_lengths(asked(axes, request, one, how.seen), places, sizes) for one in request.grouping_sets]
-    found = [row for row in rows if row is not None]
-    if len(found) < len(rows):
+    rows = [_lengths(asked(axes, request, members, how.seen), places, sizes) for members in request.grouping_sets]
+    asked_rows = [row for row in rows if row is not None]
+    if len(asked_rows) < len(rows):
         return None
-    return Gap(sizes, _known(axes, places, uses, remembered), np.array(found))
+    return Gap(sizes, _known(axes, places, uses, remembered), np.array(asked_rows))
 
 
 def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: SandboxAnswers) -> FloatArray:
-    """Returns what is known of each component from whatever was measured cell by cell; other shapes are left out."""
-    known = np.zeros(1 << len(places))
+    """Returns the precision of each component from tables that were measured cell by cell. Other tables are ignored."""
+    precisions = np.zeros(1 << len(places))
     plain = [use for use in uses if use.kept.name != PLANNED and is_cellwise(use)]
     if plain:
         knowledge, _ = knowledge_of(axes, plain, remembered)
         rest = prod(float(length) for place, length in enumerate(axes.lengths) if place not in places)
-        for number in range(len(known)):
+        for number in range(len(precisions)):
             inside = tuple(sorted(place for i, place in enumerate(places) if number >> i & 1))
-            known[number] = 1 / knowledge.component_variance(inside) / rest
-    return known
+            precisions[number] = 1 / knowledge.component_variance(inside) / rest
+    return precisions
 
 
 def _lengths(of_set: Asked, places: Sequence[int], sizes: Sequence[int]) -> FloatArray | None:
-    """Returns the squared length, in each component, of the longest row that a grouping set asks."""
+    """Returns the squared length of a grouping set's longest row in each component. None if it needs other axes."""
     if not set(of_set.along) <= set(places):
         return None
     lengths = np.ones(1)

@@ -1,10 +1,10 @@
-"""Which measured tables answer one question: those that are about the same rows, and how they see these.
+"""Measured tables that can answer one question: tables about the same rows, and the codes that each table sees.
 
-Two tables may be combined if they were measured over the same rows at one moment, dropped the same rows, and count
-those that meet the same conditions. A condition over declared columns is no difference: it is a set of codes, and the
-table sees those alone. Where rows may be in no code of a column's domain, a table that has this column sees other rows
-than one that sums over it: along that axis the one knows of the codes, the other of all rows, and what is in no code is
-known to neither. So they are kept apart (docs/decisions.md).
+Tables may be combined if they were measured over the same rows at one moment, and dropped the same rows. They must also
+count rows that meet the same conditions. A condition over declared columns makes no difference: it is a set of codes,
+and the table sees these codes alone. But rows may be in no code of a column's domain. Then a table with this column and
+a table that sums over it see different rows: rows with a code in the one, all rows in the other. Neither sees the rows
+without a code by themselves, so such tables are not combined (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from dpduck.language.statements.parse import parse_expression
 from dpduck.store.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
 
 PLANNED = "planned"
-"""The name of what is not measured yet."""
+"""The name of a planned release, which is not measured yet."""
 
 MOST_SEEN = 4096
-"""Tables whose view of some axes is remembered."""
+"""The most tables with cached measurements along some axes."""
 
 Quantity = tuple[str | Fraction | int, ...]
-"""What is added up over rows: ('count',), ('sum', value and bounds), ('moment', the same and which of the two)."""
+"""A quantity that is summed over rows: ('count',), ('sum', value and bounds), ('moment', value and bounds, 0 or 1)."""
 
 
 @dataclass(frozen=True)
 class Same:
-    """What tables have in common that may be combined.
+    """Common properties of tables that may be combined.
 
-    moment: of the rows; of rows that may change, the release. filters, dropped: what left rows out before a unit's
-    rows were cut to MAX ROWS. conditions: those that are no sets of codes. inside: columns whose other rows are unseen.
+    moment: the time of the rows, or the release if they may change. inside: columns seen only inside their domains.
+    filters, dropped: conditions and codes that drop rows before MAX ROWS. conditions: others that are no sets of codes.
     """
 
     moment: str
@@ -52,9 +52,9 @@ class Same:
 
 @dataclass(frozen=True, eq=False)
 class Usable:
-    """One quantity that a release measured. table: its number there. weights: of its parts, whose sum is the quantity.
+    """One measured quantity of a release: the weighted sum of a table's parts. table: its number in the release.
 
-    seen: codes that it sees alone, beside those that its keys leave out. before: see Readings.seen.
+    seen: conditions on the codes that it sees. Its keys may leave out more codes. before: the cache Readings.seen.
     """
 
     kept: Kept
@@ -65,7 +65,7 @@ class Usable:
 
     @property
     def name(self) -> tuple[Hashable, ...] | None:
-        """Returns equal for the same quantity; None for what is planned, which has none."""
+        """Returns an identifier of the quantity. None for a planned release."""
         if self.kept.name == PLANNED:
             return None
         return self.kept.name, self.kept.moment, self.table, self.weights
@@ -78,69 +78,69 @@ class Usable:
 
     @property
     def joins(self) -> bool:
-        """Tells whether it counts kinds of rows that several columns tell apart together."""
+        """Tells whether the table counts kinds of rows that several columns distinguish jointly."""
         measured = self.kept.measured
         kinds = measured.tables[self.table].keys is not None
         return kinds and any(len(measured.keys[key].columns) > 1 for key in self.keys)
 
     @property
     def columns(self) -> frozenset[str]:
-        """Returns all that it tells apart."""
+        """Returns all columns that the table distinguishes."""
         measured = self.kept.measured
         keyed = (measured.columns[place].sql for key in self.keys for place in measured.keys[key].columns)
-        return frozenset((*keyed, *(column for one in self.seen for column in one.columns)))
+        return frozenset((*keyed, *(column for condition in self.seen for column in condition.columns)))
 
 
 _Quantity = tuple[Same, tuple[float, ...], tuple[Condition, ...]]
-"""What may be combined with it, the weights of its parts, and the codes that it sees alone."""
+"""The common properties of a quantity, the weights of its parts, and the conditions on the codes that it sees."""
 
 
-def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usable]]:
-    """Returns every quantity that was measured about the rows of a question, by what may be combined."""
-    found: dict[Same, list[Usable]] = {}
+def usable(question: KnownQuestion, releases: Sequence[Kept]) -> dict[Same, list[Usable]]:
+    """Returns every quantity that was measured about a question's rows. Quantities under one key may be combined."""
+    groups: dict[Same, list[Usable]] = {}
     rows = rows_digest(question.analysis.request.rows)
-    for one in kept:
-        if one.measured.rows == rows and _columns_are_known(question, one):
-            for number, table in enumerate(one.measured.tables):
-                for same, weights, seen in _quantities_of(question, one, number, table):
-                    found.setdefault(same, []).append(Usable(one, number, weights, seen, question.readings.seen))
-    return found
+    for release in releases:
+        if release.measured.rows == rows and _columns_are_known(question, release):
+            for number, table in enumerate(release.measured.tables):
+                for same, weights, seen in _quantities_of(question, release, number, table):
+                    groups.setdefault(same, []).append(Usable(release, number, weights, seen, question.readings.seen))
+    return groups
 
 
-def _quantities_of(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Sequence[_Quantity]:
-    """Returns what a table of a release is about, which was worked out before where it is stored: it never changes."""
-    known, name = question.readings.tables, (one.name, one.moment, number)
-    if name in known and one.released_at:
-        return known[name]
+def _quantities_of(question: KnownQuestion, release: Kept, number: int, table: MeasuredTable) -> Sequence[_Quantity]:
+    """Returns the quantities of a release's table. They never change, so they are cached if the release is stored."""
+    cached, name = question.readings.tables, (release.name, release.moment, number)
+    if name in cached and release.released_at:
+        return cached[name]
     own: dict[Same, _Quantity] = {}
-    for same, weights, seen in _of_table(question, one, table):
+    for same, weights, seen in _of_table(question, release, table):
         before = own.get(same)
         if before is None or np.count_nonzero(weights) > np.count_nonzero(before[1]):
-            own[same] = same, weights, seen  # of two sums that share their noises the one of more parts
-    known[name] = tuple(own.values())
-    return known[name]
+            own[same] = same, weights, seen  # of two sums with common noise, prefers the sum of more parts
+    cached[name] = tuple(own.values())
+    return cached[name]
 
 
-def _columns_are_known(question: KnownQuestion, one: Kept) -> bool:
-    """Tells whether the columns of a release have the domains that they had."""
-    return all(_domain_of(question, column.sql) == column.domain for column in one.measured.columns)
+def _columns_are_known(question: KnownQuestion, release: Kept) -> bool:
+    """Tells whether the columns of a release still have the domains that they had."""
+    return all(_domain_of(question, column.sql) == column.domain for column in release.measured.columns)
 
 
 def _domain_of(question: KnownQuestion, sql: str) -> str:
-    """Returns the digest of a column's domain, "" where it has none."""
-    known, column = question.readings.domains, question.column(sql)
-    if sql not in known:
-        known[sql] = "" if column is None else domain_digest(column.domain)
-    return known[sql]
+    """Returns the digest of a column's domain, "" for a column without a domain."""
+    digests, column = question.readings.domains, question.column(sql)
+    if sql not in digests:
+        digests[sql] = "" if column is None else domain_digest(column.domain)
+    return digests[sql]
 
 
-def _of_table(question: KnownQuestion, one: Kept, table: MeasuredTable) -> Iterator[_Quantity]:
-    measured = one.measured
+def _of_table(question: KnownQuestion, release: Kept, table: MeasuredTable) -> Iterator[_Quantity]:
+    measured = release.measured
     filters, conditions, seen = set[str](), set[str](), list[Condition]()
     keys = measured.keys_of(table).values()
     keyed = frozenset(measured.columns[place].sql for key in keys for place in key.columns)
     inside = {column for column in keyed if question.partial(column)}
-    dropped = {f"{column} outside" for column in inside} | {_dropped(one, key) for key in keys} - {""}
+    dropped = {f"{column} outside" for column in inside} | {_dropped(release, key) for key in keys} - {""}
     for text in (part for written in measured.filters for part in question.conjuncts(written)):
         if measured.bounded:
             filters.add(text)
@@ -153,7 +153,7 @@ def _of_table(question: KnownQuestion, one: Kept, table: MeasuredTable) -> Itera
         for text in value:
             _see(question, text, added, more, within)
         same = Same(
-            one.moment or one.name,
+            release.moment or release.name,
             measured.rows,
             frozenset(filters),
             frozenset(dropped if measured.bounded else ()),
@@ -165,7 +165,7 @@ def _of_table(question: KnownQuestion, one: Kept, table: MeasuredTable) -> Itera
 
 
 def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Condition], inside: set[str]) -> None:
-    """Enters a condition as codes that are seen alone; as itself where it is none, or may hold outside of all codes."""
+    """Adds a condition to `seen` if it is a set of codes that no row outside meets, else its text to `conditions`."""
     condition = question.condition(text)
     if condition is None or condition.outside:
         conditions.add(text)
@@ -174,14 +174,14 @@ def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Co
         inside |= {column for column in condition.columns if question.partial(column)}
 
 
-def _dropped(one: Kept, key: MeasuredKey) -> str:
-    """Returns the codes that a key leaves out, which leaves their rows out of everything."""
+def _dropped(release: Kept, key: MeasuredKey) -> str:
+    """Returns the codes that a key leaves out, as text. Rows with these codes are left out of everything."""
     without = [place for place, code in enumerate(key.codes) if code < 0]
-    return f"{[one.measured.columns[place].sql for place in key.columns]} {without}" if without else ""
+    return f"{[release.measured.columns[place].sql for place in key.columns]} {without}" if without else ""
 
 
 def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...], tuple[float, ...]]]:
-    """Returns what a table measures: the quantity, conditions that this adds, and weights of the table's parts."""
+    """Yields the quantities of a table: each with the conditions that it adds, and the weights of the table's parts."""
     if table.form == "count":
         yield ("count",), (), (1.0,)
         return
@@ -205,20 +205,20 @@ def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...]
 
 
 def present_text(value: str) -> str:
-    """Writes the condition that a row has a value, as `conjuncts` does."""
+    """Renders the condition that a row has a value, in the form of `conjuncts`."""
     return sql_of(parse_expression(f"{value} IS NOT NULL").unnest())
 
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """What an aggregate needs: quantities, each over the rows that meet all of these conditions."""
+    """Quantities that an aggregate needs, each over the rows that meet all conditions."""
 
     quantities: tuple[Quantity, ...]
     conditions: tuple[str, ...]
 
 
 def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
-    """Returns what an aggregate needs; None for one that nothing is known of but its own release."""
+    """Returns the quantities that an aggregate needs. None if only its own release can answer it."""
     conditions = [part for text in (*filters, aggregate.condition) for part in conjuncts(text)]
     operand = aggregate.operand
     if operand is not None and operand.per_group:
@@ -232,7 +232,7 @@ def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
 
 
 def wanted_of_rows(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
-    """Returns the tables for a sum of 1 over rows that were counted, or None for other aggregates."""
+    """Returns the count that equals a sum of 1 over the rows of a condition. None for other aggregates."""
     if not aggregate.counts or aggregate.counted is None:
         return None
     conditions = [part for text in (*filters, aggregate.counted) for part in conjuncts(text)]
@@ -246,9 +246,9 @@ def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """How tables answer a question. seen: codes that are asked alone. left_out: columns whose other rows are not in it.
+    """Match of tables to a question. seen: its conditions on codes. left_out: see Answer.
 
-    bounded: how a unit's rows were cut to MAX ROWS, where the question means it otherwise: WHERE first, FILTER then.
+    bounded: how MAX ROWS was applied. "" if as the question means it, after WHERE and before FILTER.
     """
 
     seen: tuple[Condition, ...]
@@ -257,18 +257,18 @@ class Match:
 
 
 def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Match | None:
-    """Tells how a question over rows with these conditions is asked of such tables; None where it cannot be."""
+    """Matches tables of this kind to a question over rows with these conditions. None if they cannot answer it."""
     asked = {column.sql for column in question.analysis.request.question.sources}
     if not same.filters | same.conditions <= set(conditions):
         return None
     left = [text for text in conditions if text not in same.filters | same.conditions]
     read = [question.condition(text) for text in left]
-    seen = [one for one in read if one is not None]
+    seen = [condition for condition in read if condition is not None]
     if len(seen) < len(read):
         return None
     own = {column for column in asked if question.partial(column)}
-    needed = own | {column for one in seen for column in one.columns if question.partial(column)}
-    own |= {column for one in seen if not one.outside for column in one.columns}
+    needed = own | {column for condition in seen for column in condition.columns if question.partial(column)}
+    own |= {column for condition in seen if not condition.outside for column in condition.columns}
     if not needed <= same.inside:
         return None
     dropped = {text.removesuffix(" outside") for text in same.dropped if text.endswith(" outside")}
@@ -276,15 +276,15 @@ def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Mat
 
 
 def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
-    """Tells whether every row that the tables kept meets a condition."""
-    one = question.condition(text)
-    if text in same.filters or one is None or one.outside or not one.met.all():
+    """Tells whether every row in the tables meets a condition."""
+    condition = question.condition(text)
+    if text in same.filters or condition is None or condition.outside or not condition.met.all():
         return False
-    return all(f"{column} outside" in same.dropped or not question.partial(column) for column in one.columns)
+    return all(f"{column} outside" in same.dropped or not question.partial(column) for column in condition.columns)
 
 
 def _bounded(question: KnownQuestion, same: Same) -> str:
-    """Tells how MAX ROWS was applied to other rows than the question means; "" where it was not."""
+    """Describes how MAX ROWS was applied to other rows than the question means. "" if it was not."""
     rows = question.analysis.request.rows
     where = {part for text in rows.filters for part in question.conjuncts(text) if not _holds(question, same, part)}
     if rows.unit_sql is None or same.filters == where:

@@ -1,4 +1,4 @@
-"""Answers of units that are weighed down to norms, where norms or totals are found inside the statement."""
+"""Mechanism for answers with units weighed down to norms. The statement itself finds the norms or the totals."""
 
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism

@@ -1,8 +1,8 @@
-"""Finds the centre of an average inside the statement: about the median of one value of each unit.
+"""Search inside the statement for the centre of an average: about the median of one value of each unit.
 
 Each unit counts once, by the first of its rows in keyed order. So one choice among buckets of values costs as much as a
-count of units, whatever MAX ROWS is. An average about a centre is right about any centre. One that is near the values
-makes the norm of their distances small.
+count of units, whatever MAX ROWS is. An average is right for any centre, but a centre near the values makes the norm
+of their distances small.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError
 
 AN_OCTAVE = 16
-"""Buckets between a number and its double, where a column has no bounds of its own."""
+"""Buckets between a number and its double, if a column has no bounds of its own."""
 
 
 @dataclass(frozen=True)
 class CenterSearch:
-    """The choice of one centre. buckets: of the values, or of the logarithms of their steps where they are open."""
+    """Search for one centre. buckets: buckets of values, or of logarithms of values in steps if the operand is open."""
 
     operand: Operand
     buckets: Buckets
@@ -43,30 +43,30 @@ class CenterSearch:
 
 
 def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: Rows) -> CenterSearch:
-    """Returns the choice of a measure's centre at this price in rho. job: of its rows."""
+    """Plans the choice of a measure's centre at a price in rho. job: the job that counts its rows."""
     operand = measure.operand
     if operand is None:
         raise InternalError("a centre of nothing")
     buckets = _logarithms(operand) if operand.is_open else _plain(operand)
     edges = tuple(repr(float(edge)) for edge in buckets.edges)
     domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
-    one = replace(
+    unit_job = replace(
         job,
         filters=(*job.filters, *((condition_of(measure.condition, rows.columns),) if measure.condition else ())),
         max_rows=1,
         keys=(KeyColumn(value_of(_logarithm_sql(operand) if operand.is_open else operand.sql, rows.columns), domain),),
         attributes=(Attribute((0,), np.arange(buckets.count, dtype=np.int64), buckets.count),),
         aggregates=(Contribution(),),
-        cell_key=(),  # of the cells of other keys
+        cell_key=(),  # the cell key holds for cells of other keys
         beside=(),
     )
     (choice,) = bucket_choices(Fraction(1, 2), buckets.count, NoiseKind.GAUSSIAN, price, 1, 1, WITHOUT_ENDS)
     query = Quantiles(KroneckerQuery((), ()), choice.buckets, choice.below, choice.above, choice.rate, choice.nothing)
-    return CenterSearch(operand, buckets, Ask(Scan(one, 1), query))
+    return CenterSearch(operand, buckets, Ask(Scan(unit_job, 1), query))
 
 
 def center_found(search: CenterSearch, door: Door) -> Fraction:
-    """Returns the middle of the chosen bucket, or of the bounds where units are too few to choose by."""
+    """Returns the middle of the chosen bucket, or of the bounds if there are too few units to choose."""
     chosen = int(door.answer(search.ask).ravel()[0])
     operand, buckets = search.operand, search.buckets
     if chosen >= buckets.count:
@@ -83,13 +83,13 @@ def _plain(operand: Operand) -> Buckets:
 
 
 def _logarithms(operand: Operand) -> Buckets:
-    """Returns buckets of log2(1 + |x| / step), with the sign of x. The one in the middle holds 0."""
+    """Returns buckets of log2(1 + |x| / step), with the sign of x. The middle bucket holds 0."""
     width = Fraction(1, AN_OCTAVE)
     octaves = int(log2(operand.high / operand.step)) + 1
     return Buckets(-octaves - width / 2, width, 2 * octaves * AN_OCTAVE + 1, False)
 
 
 def _logarithm_sql(operand: Operand) -> str:
-    """Returns SQL that raises on no number: of a finite one, the logarithm is that of a number from 1 on."""
+    """Renders SQL that raises on no number: for a finite number, it takes the logarithm of a number of at least 1."""
     number, step = operand.sql, repr(float(operand.step))
     return f"CASE WHEN isfinite({number}) THEN sign({number}) * log2(1 + abs({number}) / {step}) END"

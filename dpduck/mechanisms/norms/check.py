@@ -1,11 +1,11 @@
-"""dp_check of a statement: what bounds of rows and norms leave out, and the error that each brings.
+"""dp_check of a statement: the loss and the standard error at each bound on rows and at each norm.
 
-For the eyes of an owner who chooses a bound. What is left out is exact (kernel/counting/unit_facts), and is told to
-nobody else. Standard errors are those of dp_explain at the statement's price. Those of averages are of a table with as
-many rows as there are, spread evenly over the cells.
+It helps an owner to choose a bound, and is shown to nobody else. The loss is the part of the answers that a bound
+leaves out. It is exact (kernel/counting/unit_facts). Standard errors are the errors of dp_explain at the statement's
+price. For averages, they assume the true number of rows, spread evenly over the cells.
 
-The bounds are the numbers 1, 2, 5, 10, 20, 50 and so on. A list ends at the first number that leaves nothing out, and
-with the bound that a statement has without a norm.
+The bounds are the numbers 1, 2, 5, 10, 20, 50 and so on, up to the first number that leaves nothing out. The last bound
+is always the bound that the statement has without a norm.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ COLUMNS = (
 )  # fmt: skip
 ROWS, NORM, SUM_NORM = "max_rows_contributed", "max_norm_contributed", "max_sum_norm_contributed"
 PARTS = (0.5, 0.9, 0.95, 0.99)
-"""Parts of the units. The norm at each part is shown."""
+"""Fractions of the units. The rows and the norm that such a fraction does not exceed are shown."""
 
 EVERY_ROW = 1 << 40
 """A bound that no unit reaches."""
 
 FINER = 10
-"""Norms of sums are tried from the middle one over this: no public number says how large they are."""
+"""Norms of sums are tried upwards from the median divided by this: no public number says how large norms are."""
 
 LITTLE = 0.01
-"""Part of the rows that a norm beside that of a sum may leave out."""
+"""The largest part of the rows that the norm in rows may leave out, beside a norm of a sum."""
 
 SIZE = 0.8
-"""The mean size of noise in its standard errors, sqrt(2/pi)."""
+"""The mean absolute value of noise in standard errors, sqrt(2/pi)."""
 
 FactsOf = Callable[[CountingJob], UnitFacts]
 
 
 @dataclass(frozen=True)
 class StatementCheck:
-    """A statement to be looked at, with its price and without norms. measures: at norms that weigh nobody down.
+    """Statement under check, with its price and without norms. measures: the measures at norms that no unit exceeds.
 
-    job: counts rows first, and then what each measure adds. stated: the norm of the statement.
+    job: counts rows first, and then the contributions to each measure. stated: the norm of the statement.
     """
 
     request: Request
@@ -68,7 +68,7 @@ class StatementCheck:
 
     @property
     def aggregates(self) -> Sequence[tuple[Aggregate, Use]]:
-        """Returns each aggregate with what it takes from the measures."""
+        """Returns each aggregate with its use of the measures."""
         return list(zip(self.request.question.aggregates, self.measures.uses, strict=True))
 
     @property
@@ -79,7 +79,7 @@ class StatementCheck:
 
 @dataclass(frozen=True)
 class Found:
-    """A finding about an aggregate, or about all rows. bound: of the option, in its units."""
+    """Finding about one aggregate, or about all rows. bound: the option's value, in its units."""
 
     text: str
     value: float | None
@@ -100,9 +100,9 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Exact facts of units. every: of all rows of the statement. kept: of those that MAX ROWS keeps.
+    """Exact facts of units. every: over all rows of the statement. kept: over the rows that MAX ROWS keeps.
 
-    by_rows: what units add with so many rows of each.
+    by_rows: bounds on rows, each with the contributions of units that keep at most this many rows.
     """
 
     every: UnitFacts
@@ -111,7 +111,7 @@ class Facts:
 
 
 def statement_check(question: object) -> StatementCheck:
-    """Returns the jobs of a check, or refuses a statement that has no bound to choose."""
+    """Builds the check of a statement. Refuses a statement that has no bound to choose."""
     if not isinstance(question, Request):
         raise _refusal()
     asked = question.question
@@ -129,11 +129,11 @@ def statement_check(question: object) -> StatementCheck:
         request = replace(request, price=replace(request.price, target=None))
     most = replace(request.question.treatment, norm=Fraction(request.rows.max_rows))
     measures = weighed_measures(asked.aggregates, most)
-    bare = [replace(contribution_of(one), norm=0) for one in measures.measures]
-    found = StatementCheck(request, measures, counting_job(request, [Contribution(), *bare]), given.norm)
-    if found.weighs:
-        _errors(found, replace(most, strategy="auto"), [0.0] * len(asked.aggregates))  # refuses keys that merge values
-    return found
+    bare = [replace(contribution_of(measure), norm=0) for measure in measures.measures]
+    check = StatementCheck(request, measures, counting_job(request, [Contribution(), *bare]), given.norm)
+    if check.weighs:
+        _errors(check, replace(most, strategy="auto"), [0.0] * len(asked.aggregates))  # refuses keys that merge values
+    return check
 
 
 def _refusal() -> Refusal:
@@ -144,38 +144,38 @@ def _refusal() -> Refusal:
 
 
 def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
-    """Returns SQL with exact facts of a statement. facts_of: reads rows, as a job describes them."""
+    """Renders SQL with exact findings about a statement. facts_of: reads the rows of a job."""
     facts = _read(check, facts_of)
-    found = [*_about_rows(facts), *_by_rows(check, facts)]
+    findings = [*_about_rows(facts), *_by_rows(check, facts)]
     if check.weighs:
-        found += [*_norms(check, facts), *_by_norm(check, facts), *_by_sum_norm(check, facts)]
+        findings += [*_norms(check, facts), *_by_norm(check, facts), *_by_sum_norm(check, facts)]
     else:
         no_norm = "a price with a delta or in rho: a norm bounds Gaussian noise, and Laplace noise goes by rows"
-        found.append(Found("this statement takes no max_norm_contributed", None, no_norm))
-    return rows_sql(COLUMNS, [one.row for one in found])
+        findings.append(Found("this statement takes no max_norm_contributed", None, no_norm))
+    return rows_sql(COLUMNS, [finding.row for finding in findings])
 
 
 def _read(check: StatementCheck, facts_of: FactsOf) -> Facts:
-    """Reads the rows once for each bound that leaves out any. For plain counts the numbers of rows suffice."""
+    """Reads the rows once for each bound that leaves rows out. For plain counts the numbers of rows suffice."""
     most = check.request.rows.max_rows
     every = facts_of(replace(check.job, max_rows=EVERY_ROW))
     largest = float(every.added[0].max(initial=0))
-    kept = every if largest <= most else facts_of(replace(check.job, max_rows=most))
-    plain = all(one == Contribution() for one in check.job.aggregates)
+    bounded = every if largest <= most else facts_of(replace(check.job, max_rows=most))
+    plain = all(contribution == Contribution() for contribution in check.job.aggregates)
     by_rows = []
     for bound in map(int, bounds(Fraction(1), largest, Fraction(most))):
         if bound == most or bound >= largest:
-            added = kept.added
+            added = bounded.added
         elif plain:
             added = np.minimum(every.added, bound)
         else:
             added = facts_of(replace(check.job, max_rows=bound)).added
         by_rows.append((bound, added))
-    return Facts(every, kept, tuple(by_rows))
+    return Facts(every, bounded, tuple(by_rows))
 
 
 def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
-    """Returns quantiles of what units have, of those that have anything."""
+    """Returns quantiles of the units' numbers, without the units at 0."""
     own = np.sort(numbers[numbers > 0])
     parts: list[tuple[str, float | None]] = [
         (f"{100 * part:g} % of units have at most", float(own[_place(part, len(own))]) if len(own) else None)
@@ -185,7 +185,7 @@ def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
 
 
 def _place(part: float, units: int) -> int:
-    """Returns the place of the least number that so many units do not exceed."""
+    """Returns the place of the least number that this part of the units does not exceed."""
     return min(units - 1, max(0, -floor(-part * units) - 1))
 
 
@@ -198,7 +198,7 @@ def _about_rows(facts: Facts) -> Iterator[Found]:
 
 
 def _by_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
-    """Yields what each number of rows leaves out of each aggregate."""
+    """Yields the loss of each aggregate at each bound on rows."""
     rows, whole = check.request.rows, _answers(check, facts.every.added[1:])
     lines = []
     for bound, added in facts.by_rows:
@@ -210,36 +210,36 @@ def _by_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
 
 
 def _norms(check: StatementCheck, facts: Facts) -> Iterator[Found]:
-    """Yields quantiles of the norms of units, for each number that an aggregate is made of."""
-    for one, use in check.aggregates:
+    """Yields quantiles of the units' norms, for each measure behind an aggregate."""
+    for agg, use in check.aggregates:
         for part in use.parts:
             measure = check.measures.measures[part.measure]
-            if measure.form == "squares" or (part is use and one.function == "sum" and use.also is not None):
+            if measure.form == "squares" or (part is use and agg.function == "sum" and use.also is not None):
                 continue
             norms = np.sqrt(facts.kept.squares[1 + part.measure]) * float(measure.operand_step)
             summed = _is_of_a_column(measure)
             about = f" about {float(measure.centre):g}" if summed and use.also is not None else ""
             for text, number in _quantiles(norms):
                 option = SUM_NORM if summed else NORM
-                yield Found(f"{text} this norm in {one.text}{about}", number, aggregate=one.text, option=option)
+                yield Found(f"{text} this norm in {agg.text}{about}", number, aggregate=agg.text, option=option)
 
 
 def _by_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
-    """Yields what each norm in rows leaves out of each aggregate."""
+    """Yields the loss of each aggregate at each norm in rows."""
     whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
     lines = []
     tried = bounds(Fraction(1), _largest_in_rows(check, facts), Fraction(check.request.rows.max_rows))
     for bound in sorted({*tried, *([] if check.stated is None else [check.stated])}):
         weighed = replace(treatment, norm=bound, strategy="auto")
-        kept = _weighed(check, facts, weighed)
-        errors = _errors(check, weighed, _counted(check, kept))
-        lines.append(_left_out(check, NORM, bound, whole, _answers(check, kept), errors))
+        remaining = _weighed(check, facts, weighed)
+        errors = _errors(check, weighed, _counted(check, remaining))
+        lines.append(_left_out(check, NORM, bound, whole, _answers(check, remaining), errors))
     for place in range(len(check.aggregates)):
         yield from _with_hint(check, [line[place] for line in lines])
 
 
 def _by_sum_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
-    """Yields what norms of sums leave out, in the column's units, beside a norm in rows that leaves out little."""
+    """Yields the loss at norms of sums, in the column's units, beside a norm in rows that leaves out little."""
     whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
     beside = check.stated or _little(check, facts)
     for measure in filter(_is_of_a_column, check.measures.measures):
@@ -250,15 +250,15 @@ def _by_sum_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
         lines = []
         for bound in bounds(max(Fraction(middle) / FINER, measure.operand_step), float(norms.max(initial=0)), most):
             weighed = replace(treatment, norm=beside, sum_norms=_sum_norms(check, measure, bound), strategy="auto")
-            kept = _weighed(check, facts, weighed)
-            errors = _errors(check, weighed, _counted(check, kept))
-            lines.append(_left_out(check, SUM_NORM, bound, whole, _answers(check, kept), errors, beside))
+            remaining = _weighed(check, facts, weighed)
+            errors = _errors(check, weighed, _counted(check, remaining))
+            lines.append(_left_out(check, SUM_NORM, bound, whole, _answers(check, remaining), errors, beside))
         for place in own:
             yield from _with_hint(check, [line[place] for line in lines])
 
 
 def _is_of_a_column(measure: Measure) -> bool:
-    """Tells whether values of a column are added up: other sums are of units in groups."""
+    """Tells whether a measure adds up values of a column. Other sums are over units in groups."""
     return measure.form == "sum" and measure.operand is not None and bool(measure.operand.sql)
 
 
@@ -267,29 +267,29 @@ def _summed(check: StatementCheck, use: Use) -> list[Measure]:
 
 
 def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tuple[Fraction, ...]:
-    """Returns a norm for each summed column: the bound for the column of a measure, no bound for others."""
+    """Returns a norm for each summed column: the bound for the measure's column, and no bound for others."""
     operands = dict.fromkeys(
-        one.operand for one, _ in check.aggregates if one.operand is not None and one.operand.sql
+        entry.operand for entry, _ in check.aggregates if entry.operand is not None and entry.operand.sql
     )  # fmt: skip
     free = {
-        one.operand: check.request.rows.max_rows * one.bound * one.operand_step
-        for one in check.measures.measures
-        if _is_of_a_column(one)
+        entry.operand: check.request.rows.max_rows * entry.bound * entry.operand_step
+        for entry in check.measures.measures
+        if _is_of_a_column(entry)
     }
-    return tuple(bound if one == measure.operand else free.get(one, Fraction(1)) for one in operands)
+    return tuple(bound if entry == measure.operand else free.get(entry, Fraction(1)) for entry in operands)
 
 
 def _little(check: StatementCheck, facts: Facts) -> Fraction:
     """Returns the least norm in rows that leaves out little of the rows of every average."""
     largest = Fraction(check.request.rows.max_rows)
-    plain = (number for number, one in enumerate(check.measures.measures) if not _is_of_a_column(one))
+    plain = (number for number, measure in enumerate(check.measures.measures) if not _is_of_a_column(measure))
     counted = [number for number in plain if check.measures.measures[number].form != "squares"]
     for bound in bounds(Fraction(1), inf, largest):
         lost = []
         for number in counted:
             added, squares = facts.kept.added[1 + number], facts.kept.squares[1 + number]
-            kept = float((added * _weights(squares, float(bound) ** 2)).sum())
-            lost.append(1 - kept / max(float(added.sum()), 1.0))
+            remaining = float((added * _weights(squares, float(bound) ** 2)).sum())
+            lost.append(1 - remaining / max(float(added.sum()), 1.0))
         if max(lost, default=0.0) <= LITTLE:
             return bound
     return largest
@@ -299,90 +299,88 @@ def _largest_in_rows(check: StatementCheck, facts: Facts) -> float:
     """Returns the largest norm of any unit in any measure, in rows at the measure's bound."""
     pairs = enumerate(check.measures.measures)
     return max(
-        float(np.sqrt(facts.kept.squares[1 + number].max(initial=0))) / one.bound for number, one in pairs
+        float(np.sqrt(facts.kept.squares[1 + number].max(initial=0))) / measure.bound for number, measure in pairs
     )  # fmt: skip
 
 
 def _weights(squares: FloatArray, squared_norm: float) -> FloatArray:
-    """Returns the weight of each unit, in parts of 1/FULL as answers have it."""
+    """Returns the weight of each unit, in multiples of 1/FULL as in answers."""
     part = np.floor(FULL * np.sqrt(squared_norm / np.maximum(squares, 1))) / FULL
-    found: FloatArray = np.minimum(part, 1.0)
-    return found
+    weights: FloatArray = np.minimum(part, 1.0)
+    return weights
 
 
 def _weighed(check: StatementCheck, facts: Facts, treatment: Treatment) -> FloatArray:
-    """Returns what each unit adds to each measure at the norms of a treatment. All parts of an average or a variance
-    have one weight.
-    """
+    """Returns the units' contributions at the norms. In an average or a variance, a unit has one weight."""
     measures = weighed_measures(check.request.question.aggregates, treatment).measures
-    weights = [_weights(facts.kept.squares[1 + number], float(one.squared_norm)) for number, one in enumerate(measures)]
-    for number, one in enumerate(measures):
-        if one.shared:
+    weights = [
+        _weights(facts.kept.squares[1 + number], float(part.squared_norm)) for number, part in enumerate(measures)
+    ]
+    for number, part in enumerate(measures):
+        if part.shared:
             weights[number + 1] = np.minimum(weights[number], weights[number + 1])
     for number in reversed(range(len(measures))):
         if measures[number].shared:
             weights[number] = weights[number + 1]
-    found: FloatArray = facts.kept.added[1:] * np.array(weights)
-    return found
+    sums: FloatArray = facts.kept.added[1:] * np.array(weights)
+    return sums
 
 
 def _answers(check: StatementCheck, added: FloatArray) -> list[float]:
-    """Returns the sum of each aggregate over all cells, and of an average its rows."""
+    """Returns the sum of each aggregate over all cells. For an average it is the number of rows."""
     sums = added.sum(axis=1)
-    found = []
+    totals = []
     for _, use in check.aggregates:
         answer = float(use.weights[0]) * FULL * float(sums[use.measure]) if use.weights else float(sums[use.measure])
         if use.weights and use.also is not None:
             answer += float(use.also.weights[0]) * FULL * float(sums[use.also.measure])
-        found.append(answer)
-    return found
+        totals.append(answer)
+    return totals
 
 
 def _counted(check: StatementCheck, added: FloatArray) -> list[float]:
-    """Returns the rows that each aggregate is about."""
+    """Returns the number of rows behind each aggregate."""
     return [float(added[use.measure].sum()) for _, use in check.aggregates]
 
 
 def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) -> list[float | None]:
-    """Returns the standard error of each aggregate. rows: of each, spread evenly over the cells for averages."""
+    """Returns the standard error of each aggregate. rows: rows of each, spread evenly over the cells for averages."""
     request = replace(check.request, question=replace(check.request.question, treatment=treatment))
     plan = plans_at(request, noise_of(request), amount_of(request))
     errors = list[float | None]()
-    for place, (one, _) in enumerate(check.aggregates):
-        line = foreseen(plan, max(1, round(rows[place])) if one.curved else None)[place]
+    for place, (aggregate, _) in enumerate(check.aggregates):
+        line = foreseen(plan, max(1, round(rows[place])) if aggregate.curved else None)[place]
         errors.append(line.typical if line.worst is None else line.worst)
     return errors
 
 
 def _left_out(
-    check: StatementCheck, option: str, bound: Fraction, whole: Sequence[float], kept: Sequence[float],
+    check: StatementCheck, option: str, bound: Fraction, whole: Sequence[float], remaining: Sequence[float],
     errors: Sequence[float | None], beside: Fraction | None = None,
 ) -> list[Found]:  # fmt: skip
-    """Returns the part of each aggregate that a bound leaves out. beside: the norm in rows that goes with one of a
-    sum.
-    """
-    found = []
-    for place, (one, use) in enumerate(check.aggregates):
-        lost, error = whole[place] - kept[place], errors[place]
-        rows = "rows " if one.curved or one.operand is None else ""
-        said = "" if error is None else f"the standard error is {error:.3g}"
+    """Lists the part of each aggregate that a bound leaves out. beside: the norm in rows beside a norm of a sum."""
+    findings = []
+    for place, (aggregate, use) in enumerate(check.aggregates):
+        lost, error = whole[place] - remaining[place], errors[place]
+        rows = "rows " if aggregate.curved or aggregate.operand is None else ""
+        advice = "" if error is None else f"the standard error is {error:.3g}"
         if beside is not None and use.also is not None:
-            said += f", beside {NORM} = {float(beside):g}"
-        text = f"{rows}left out of {one.text} by {option} = {float(bound):g}"
+            advice += f", beside {NORM} = {float(beside):g}"
+        text = f"{rows}left out of {aggregate.text} by {option} = {float(bound):g}"
         percent = 100 * lost / whole[place] if whole[place] else None
-        found.append(Found(text, lost, said, percent, one.text, option, float(bound), error))
-    return found
+        findings.append(Found(text, lost, advice, percent, aggregate.text, option, float(bound), error))
+    return findings
 
 
 def _with_hint(check: StatementCheck, lines: Sequence[Found]) -> list[Found]:
-    """Says which bound has about the least error, if what it leaves out is spread evenly over the cells."""
+    """Marks the bound of about the least error, if the loss is spread evenly over the cells."""
     cells = max(1, prod(check.request.question.sizes))
     sizes = [
-        abs(one.value or 0.0) / cells + SIZE * one.stderr if one.stderr is not None else inf for one in lines
+        abs(item.value or 0.0) / cells + SIZE * item.stderr if item.stderr is not None else inf for item in lines
     ]  # fmt: skip
-    averaged = any(one.text == lines[0].aggregate and one.curved for one, _ in check.aggregates) if lines else True
+    averaged = any(item.text == lines[0].aggregate and item.curved for item, _ in check.aggregates) if lines else True
     if averaged or not sizes:
         return list(lines)
     best = int(np.argmin(sizes))
     hint = f"{lines[best].advice}; about the least error of a cell, noise and rows left out together"
-    return [replace(one, advice=hint) if place == best else one for place, one in enumerate(lines)]
+    return [replace(item, advice=hint) if place == best else item for place, item in enumerate(lines)]

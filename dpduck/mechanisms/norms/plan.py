@@ -1,12 +1,12 @@
-"""Plans a statement before its norms are known: the prices of searches and totals, and the rest for the answers.
+"""Plan of a statement before its norms are known: the prices of searches and totals, and the rest for the answers.
 
-Each measure has its own norm, which is looked for among powers of two of squared norms. SEARCH of its price pays for
-the search: a binary search asks how many units are above a norm, each time with the same noise. The rest pays for the
-answers at the norm that was found. All prices are known before the charge, and the norm is not.
+Each measure has its own norm. The search tries squared norms that are powers of two. A fraction SEARCH of the measure's
+price pays for the search: a binary search asks how many units are above a norm, each time with the same noise. The rest
+pays for the answers at the norm from the search. All prices are known before the charge, and the norm is not.
 
-total = TRUE measures the sum of all cells as well, at a norm of its own. One number can have a far larger norm than
-many cells. left_out = TRUE measures the same sum of all rows that MAX ROWS leaves: what it has beyond the cells is left
-out by their norm.
+total = TRUE measures the sum of all cells as well, at a norm of its own. One number can afford a far larger norm
+than many cells. left_out = TRUE measures the same sum over all rows within MAX ROWS. Its excess over the cells is the
+part that their norm leaves out.
 """
 
 from __future__ import annotations
@@ -49,39 +49,38 @@ SEARCH = Fraction(1, 20)
 """The part of a measure's price that pays for its norm."""
 
 UNITS = 0.8
-"""At the best norm, units above it count for so much, times cells over the root of twice the price (`_usual_cells`).
+"""The weight of units above the best norm is UNITS times the cells (`_usual_cells`) over the root of twice the price.
 
-A larger norm would save less bias than its noise adds. A unit counts for its loss with each step of the norm, and
-sqrt(2/pi), about 0.8, is the mean size of noise in its standard errors.
+A larger norm would save less bias than its noise adds. The weight of a unit is its loss with each step of the norm. The
+mean absolute value of noise in standard errors is sqrt(2/pi), about 0.8.
 """
 
 LARGEST_SPREAD = 8
-"""A unit counts for the fourth root of the cells at most, and for no more than this: noise of the search goes by it."""
+"""A unit weighs at most this, and at most the fourth root of the cells. The noise of a search scales with the limit."""
 
 FAR, FEW_LEVELS = 3, 4
-"""Standard errors of the search's noise that are added while more levels than these few are left."""
+"""The threshold adds FAR standard errors of the search's noise while more than FEW_LEVELS levels are left, then one."""
 
 TOTAL_SEARCH, TOTAL, LEFT_OUT = Fraction(1, 25), Fraction(3, 25), Fraction(1, 20)
-"""The parts of a measure's price for the norm of its total, for this total, and for the sum of all rows."""
+"""The parts of a measure's price for the norm of its total, for the total itself, and for the sum of all rows."""
 
 CENTERS = Fraction(3, 100)
 """The part of the statement's price for the centres of its averages."""
 
 WITHOUT_TOTAL = 1 / 2
-"""So many times fewer may be above a norm where no total brings cells back: large cells lose most of it."""
+"""Factor on the weight of units above a norm if no total corrects the cells. Large cells lose most of this weight."""
 
 OF_AVERAGES = 3
-"""So many times more units may be above a norm of an average: the same rows are missing in its count and its sum."""
+"""Factor on the weight of units above an average's norm: the same rows are missing in its count and in its sum."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """The search for the norm of one measure, or of its total.
+    """Search for the norm of one measure, or of its total.
 
-    levels: powers of two of the squared norm, from 1 to the most of a unit.
-
-    steps: of the binary search, at most. price: of all steps. most: units above the norm may count for so much, where
-    there is no noise.
+    levels: the last level. Level k stands for the squared norm 2^k, up to the largest of a unit.
+    steps: the most steps of the binary search. price: the price of all steps. most: the weight that units above the
+    norm may have, without noise.
     """
 
     measure: Measure
@@ -98,16 +97,16 @@ class Search:
         return self.steps * self.job.spread**2 / (2 * self.price)
 
     def threshold(self, levels: int) -> float:
-        """Returns how much units above a norm may seem to count for, where so many levels are left.
+        """Returns the threshold on the noisy weight of units above a norm, with this number of levels left.
 
-        A norm that is far too large costs without bound: while many levels are left, noise alone shall not lead there.
+        A norm that is far too large costs without bound. While many levels are left, noise alone shall not lead there.
         """
         return self.most + (FAR if levels > FEW_LEVELS else 1) * sqrt(self.noise)
 
 
 @dataclass(frozen=True)
 class TotalAsks:
-    """The total of one measure. search: for its norm. job: at some norm. answer: the family of the total at one."""
+    """Total of a measure. search: search for its norm. job: job at some norm. answer: family of asks for the total."""
 
     search: Search
     job: CountingJob
@@ -116,11 +115,11 @@ class TotalAsks:
 
 @dataclass(frozen=True)
 class NormProposal:
-    """A plan without its norms. shape: the plan at some norm, which has the columns and the shares of all others.
+    """Plan without its norms. shape: the plan at some norm. Any norm has the same columns and shares.
 
-    searches: for each measure, none where the statement says its norm. job: of the answers, without norms. answers: the
-    family of their asks. totals, sums: by measure, of those that are counts and sums, where they are asked for. A sum
-    is of all rows, without norms. centers: of averages, where the statement says none.
+    searches: one for each measure, none if the statement gives its norm. job: the job of the answers, without norms.
+    answers: the family of asks for them. totals, sums: for counts and sums, by measure, if the statement wants them. A
+    sum is over all rows, without norms. centers: searches for centres of averages, if the statement gives none.
     """
 
     shape: CubePlan
@@ -139,7 +138,7 @@ class NormProposal:
 
 @dataclass(frozen=True)
 class NoisySum:
-    """A noisy sum over all cells in integers, and the variance of its noise."""
+    """Noisy sum over all cells in integers, and the variance of its noise."""
 
     answer: int
     variance: float
@@ -147,9 +146,9 @@ class NoisySum:
 
 @dataclass(frozen=True)
 class Found:
-    """The plan at the norms that were found, and the noisy tables at these norms, a list for each measure.
+    """Plan at the final norms, and the noisy tables at these norms, a list for each measure.
 
-    totals: in parts of 1/FULL. sums: of all rows. Both are by measure.
+    totals: noisy totals by measure, in multiples of 1/FULL. sums: noisy sums over all rows, by measure.
     """
 
     plan: CubePlan
@@ -159,22 +158,22 @@ class Found:
 
 
 def propose_norms(request: Request) -> NormProposal:
-    """Returns the searches of a request, and the family of its answers.
+    """Plans the searches of a request, and the family of its answers.
 
-    Noise at norms that are stated has to be drawn: it is refused here, before the charge, where it cannot be.
+    Refuses stated norms before the charge, if their noise cannot be drawn.
     """
     shape = at_norms(request)
     if not request.question.treatment.finds_norm:
-        for one in shape.measures:
-            noisy_queries(measured_plan(one.plan))
+        for part in shape.measures:
+            noisy_queries(measured_plan(part.plan))
     (scan,) = scans_of(shape)
-    bare = resolved([replace(contribution_of(one.measure), norm=0) for one in shape.measures], request.rows)
+    bare = resolved([replace(contribution_of(part.measure), norm=0) for part in shape.measures], request.rows)
     job, amount = replace(scan.job, aggregates=bare, beside=bare), amount_of(request)
     treatment, every, averaged = request.question.treatment, range(len(shape.measures)), averaged_measures(shape)
-    rest = sum((one.measure.share for one in shape.measures), Fraction(0)) * amount
+    rest = sum((part.measure.share for part in shape.measures), Fraction(0)) * amount
     prices = [
-        amount * one.measure.share / part_of(shape.uses, place, request.question)
-        for place, one in enumerate(shape.measures)
+        amount * part.measure.share / part_of(shape.uses, place, request.question)
+        for place, part in enumerate(shape.measures)
     ]
     added = _added(shape.uses)
     return NormProposal(
@@ -184,12 +183,12 @@ def propose_norms(request: Request) -> NormProposal:
         _family(job, rest),
         {place: _total(shape, place, job, prices[place]) for place in every if treatment.total and place in added},
         {place: _sum(place, job, prices[place]) for place in every if treatment.left_out and place in added},
-        centers=tuple(center_search(one, job, amount * CENTERS / len(averaged), request.rows) for one in averaged),
+        centers=tuple(center_search(part, job, amount * CENTERS / len(averaged), request.rows) for part in averaged),
     )
 
 
 def averaged_measures(plan: CubePlan) -> list[Measure]:
-    """Returns the sums about centres that nobody has said."""
+    """Returns the measures of sums about centres that the statement itself must find."""
     if not _finds_centers(plan.request.question):
         return []
     places = dict.fromkeys(use.also.measure for use in plan.uses if use.also is not None)
@@ -198,8 +197,8 @@ def averaged_measures(plan: CubePlan) -> list[Measure]:
 
 def _finds_centers(question: Question) -> bool:
     centred = {"avg", *VARIANCES}
-    found = any(one.function in centred and not one.operand_by_group for one in question.aggregates)
-    return found and question.treatment.finds_norm and not question.treatment.centers
+    averages = any(agg.function in centred and not agg.operand_by_group for agg in question.aggregates)
+    return averages and question.treatment.finds_norm and not question.treatment.centers
 
 
 def _added(uses: Sequence[Use]) -> set[int]:
@@ -208,7 +207,7 @@ def _added(uses: Sequence[Use]) -> set[int]:
 
 
 def part_of(uses: Sequence[Use], place: int, question: Question) -> Fraction:
-    """Returns the part of a measure's price that is left for its answers. place: of the measure."""
+    """Returns the part of a measure's price that is left for its answers. place: the measure's position."""
     treatment, part = question.treatment, Fraction(1)
     part -= SEARCH if treatment.finds_norm else Fraction(0)
     part -= CENTERS if _finds_centers(question) else Fraction(0)
@@ -219,27 +218,27 @@ def part_of(uses: Sequence[Use], place: int, question: Question) -> Fraction:
 
 
 def _family(job: CountingJob, price: Fraction) -> Ask[None]:
-    """Returns the family of asks of this job with norms, which are not known yet."""
+    """Returns the family of this job's asks at norms that are not known yet."""
     return Ask(Scan(job, job.unit_bounds[0]), Within(price, pure=False, kinds=(Table,), weighed=True))
 
 
 def at_norms(
     request: Request, squared: Sequence[int] = (), centers: Mapping[Operand, Fraction] | None = None
 ) -> CubePlan:
-    """Returns the plan of the answers at squared norms in integers, or at the least ones, about centres.
+    """Plans answers about the centres, at squared norms in integers. Without these, takes the stated or least norms.
 
-    Beside a total each cell is measured by itself, whatever the norm is: its sum is compared with the total.
+    Beside a total, each cell is measured by itself at any norm: the sum of the cells is compared with the total.
     """
     question = request.question
-    found = weighed_measures(question.aggregates, question.treatment, centers)
+    basis = weighed_measures(question.aggregates, question.treatment, centers)
     if squared:
-        pairs = zip(found.measures, squared, strict=True)
-        found = replace(found, measures=tuple(replace(one, squared_norm=norm) for one, norm in pairs))
-    parts = [part_of(found.uses, place, question) for place in range(len(found.measures))]
-    priced = [replace(one, share=one.share * part) for one, part in zip(found.measures, parts, strict=True)]
+        pairs = zip(basis.measures, squared, strict=True)
+        basis = replace(basis, measures=tuple(replace(measure, squared_norm=norm) for measure, norm in pairs))
+    parts = [part_of(basis.uses, place, question) for place in range(len(basis.measures))]
+    priced = [replace(measure, share=measure.share * part) for measure, part in zip(basis.measures, parts, strict=True)]
     treatment = replace(question.treatment, strategy="I") if question.treatment.widens else question.treatment
     asked = replace(request, question=replace(question, treatment=treatment))
-    plan = plans_at(asked, NoiseKind.GAUSSIAN, amount_of(request), measures=replace(found, measures=tuple(priced)))
+    plan = plans_at(asked, NoiseKind.GAUSSIAN, amount_of(request), measures=replace(basis, measures=tuple(priced)))
     return replace(plan, request=request)
 
 
@@ -256,10 +255,10 @@ def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction
 
 
 def _usual_cells(request: Request) -> float:
-    """Returns the cells by which units above a norm are weighed against noise, of all grouping sets in the mean.
+    """Returns the number of cells for comparing loss with noise: a geometric mean over grouping sets.
 
-    A margin of m cells adds up C / m of all C cells. All that a norm leaves out is divided among its m cells, and their
-    noises together grow with sqrt(C m). For the finest cells that is C.
+    A cell of a margin with m cells adds up C / m of all C cells. The whole loss of a norm is divided among the m cells.
+    The sum of their noises grows with sqrt(C m), which is C for the finest cells.
     """
     cells = _cells(request)
     return exp(fmean(log(cells * min(cells, asked)) / 2 for asked in request.question.cells))
@@ -275,7 +274,7 @@ def _total(shape: CubePlan, place: int, job: CountingJob, price: Fraction) -> To
 
 
 def _sum(place: int, job: CountingJob, price: Fraction) -> Ask[tuple[IntegerArray, ...]]:
-    """Returns the ask for the sum of all rows, whatever their units: its noise goes by MAX ROWS."""
+    """Returns the ask for the sum over all rows, without weights of units. Its noise scales with MAX ROWS."""
     bound, scan = job.unit_bounds[place], Scan(job, job.unit_bounds[place], range(place, place + 1))
     return Ask(scan, Table(KroneckerQuery((), ())), noise_for(NoiseKind.GAUSSIAN, price * LEFT_OUT, bound))
 
@@ -288,14 +287,14 @@ def _search(
     spread: int,
     usual: float,
 ) -> Search:
-    """Returns a search over units of a job. prices: of the search, and of the answers at the norm that it finds.
+    """Plans a search over the units of a job. prices: of the search, and of the answers at its norm.
 
-    spread: the most that a unit counts for. usual: units above the norm may count for so much.
+    spread: the largest weight of a unit. usual: the weight that units above the norm may have.
     """
     price, rest = prices
     most = job.aggregates[0].unit_bound(request.rows.unit_bound, _cells(request))
     if measure.form in ("sum", "squares") and _finds_centers(request.question):
-        most *= 4 if measure.form == "squares" else 2  # about another centre than the middle
+        most *= 4 if measure.form == "squares" else 2  # the centre may not be the middle
     levels = min(2 * (most - 1).bit_length() or 1, _largest_level(rest))
     leveled = replace(job, levels=levels, spread=spread)
     ask = Ask(Scan(leveled, spread), Within(price, pure=False, kinds=(Table,), weighed=True))
@@ -303,7 +302,7 @@ def _search(
 
 
 def _largest_level(rho: Fraction) -> int:
-    """Returns the level of the largest norm with noise that can be drawn at a price: no larger one is looked for."""
+    """Returns the level of the largest norm with noise that can be drawn at a price. The search goes no further."""
     most = floor(LARGEST_VARIANCE * 2 * rho / (FULL * FULL))
     if most < 2:
         raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
@@ -315,17 +314,17 @@ def _cells(request: Request) -> int:
 
 
 def norm_asks(proposal: NormProposal) -> Sequence[Ask[Any]]:
-    """Returns a family of asks for each search, and one for the answers."""
-    totals = [ask for one in proposal.totals.values() for ask in (one.search.ask, one.answer)]
-    centers, searches = [one.ask for one in proposal.centers], [one.ask for one in proposal.searches]
+    """Lists the asks for centres and sums, and the families of asks of searches, answers and totals."""
+    totals = [ask for part in proposal.totals.values() for ask in (part.search.ask, part.answer)]
+    centers, searches = [part.ask for part in proposal.centers], [part.ask for part in proposal.searches]
     return [*centers, *searches, proposal.answers, *totals, *proposal.sums.values()]
 
 
 def norm_header(proposal: NormProposal) -> ReleaseHeader:
-    """Describes the release before anything is counted. Its laws are those of the shape, until norms are found."""
+    """Describes the release before anything is counted. Its error laws come from the shape until norms are found."""
     rows = sum(released_cells(proposal.request.question))
-    found = "norms found in the statement" if proposal.searches else "norms and totals"
-    mechanism = f"{proposal.shape.chance}, {found}"
+    description = "norms found in the statement" if proposal.searches else "norms and totals"
+    mechanism = f"{proposal.shape.chance}, {description}"
     return ReleaseHeader(proposal.request, mechanism, "I, norms not found yet", error_laws(proposal.shape), rows)
 
 
@@ -335,37 +334,37 @@ def norm_columns(proposal: NormProposal) -> Columns:
 
 
 def describe(request: Request, proposal: NormProposal) -> str:
-    """Returns the one way that there is. Its error follows from the norms, which nobody knows before."""
+    """Describes the only strategy. Its error follows from the norms, which nobody knows before the release."""
     cells, treatment = sum(request.question.cells), request.question.treatment
-    said = ["identity: every cell of all keys together"]
+    notes = ["identity: every cell of all keys together"]
     if treatment.usual:
         rows = request.rows.max_rows
-        said += [
+        notes += [
             f"the statement says no bound, and units have up to {rows} rows: norms are looked for; "
             f"max_rows_contributed = {rows} says that noise goes by rows{_by_rows(request)}"
         ]
     if proposal.searches:
-        levels = max(one.levels for one in proposal.searches) + 1
-        said += [
+        levels = max(search.levels for search in proposal.searches) + 1
+        notes += [
             f"units are weighed down to norms that are found in the statement, for {float(SEARCH):.0%} of its price, "
             f"among {levels} of each measure",
         ]
     else:
-        said += ["units are weighed down to the norm that the statement says"]
+        notes += ["units are weighed down to the norm that the statement says"]
     if proposal.centers:
-        said += [f"centres of values are found for {float(CENTERS):.0%}"]
+        notes += [f"centres of values are found for {float(CENTERS):.0%}"]
     if treatment.total:
         part = float(TOTAL_SEARCH + TOTAL)
-        said += [f"cells are brought to a total, which costs {part:.0%} of the price with a norm of its own"]
+        notes += [f"cells are brought to a total, which costs {part:.0%} of the price with a norm of its own"]
     if treatment.left_out:
-        said += [
+        notes += [
             f"a sum of all rows costs {float(LEFT_OUT):.0%}, and upper ends of intervals hold what norms leave out"
         ]
-    said += [
+    notes += [
         f"privacy unit {request.rows.unit_sql}, at most {request.rows.max_rows} rows",
         "the error is the norm over the root of twice the rest of the price, and is known with the answer",
     ]
-    note = "; ".join(said) + _foretold(request)
+    note = "; ".join(notes) + _foretold(request)
     charge = request.price.charge
     row: list[Value] = [
         "I",
@@ -384,21 +383,21 @@ def describe(request: Request, proposal: NormProposal) -> str:
 
 
 def _by_rows(request: Request) -> str:
-    """Names the standard errors of the same answers where noise goes by rows, if none depends on the rows."""
+    """Names the standard errors of the same answers with noise by rows, if no error depends on the rows."""
     question = replace(request.question, treatment=Treatment())
     plan = plans_at(replace(request, question=question), NoiseKind.GAUSSIAN, amount_of(request))
     lines = foreseen(plan, None)
-    known = [shortened(error) for line in lines if (error := line.worst or line.typical)]
-    return f", with errors of {', '.join(known)}" if len(known) == len(lines) else ""
+    errors = [shortened(error) for line in lines if (error := line.worst or line.typical)]
+    return f", with errors of {', '.join(errors)}" if len(errors) == len(lines) else ""
 
 
 def _foretold(request: Request) -> str:
-    """Names the error of counts at several norms."""
-    if any(one.function != "count" for one in request.question.aggregates):
+    """Renders the errors of counts at several norms."""
+    if any(part.function != "count" for part in request.question.aggregates):
         return ""
     tried, bare, rows = bounds(Fraction(1), inf, Fraction(request.rows.max_rows)), at_norms(request), []
     for norm in tried:
-        plan = at_norms(request, [int(norm * one.measure.bound) ** 2 for one in bare.measures])
+        plan = at_norms(request, [int(norm * part.measure.bound) ** 2 for part in bare.measures])
         lines = foreseen(plan, None)
         rows.append(max(line.worst or 0.0 for line in lines))
     listed = ", ".join(f"{float(norm):g}" for norm in tried)
@@ -406,6 +405,6 @@ def _foretold(request: Request) -> str:
 
 
 def errors_of(proposal: NormProposal, expect_rows: int | None) -> list[AggregateError]:
-    """Returns a line for each aggregate, whose error is not known before."""
+    """Returns a line for each aggregate. Its error is not known before the release."""
     cells = sum(proposal.request.question.cells)
-    return [AggregateError(one.text, cells, None, None, None) for one in proposal.request.question.aggregates]
+    return [AggregateError(agg.text, cells, None, None, None) for agg in proposal.request.question.aggregates]

@@ -1,4 +1,4 @@
-"""Finds norms by a noisy binary search, answers at the norms that were found, and measures totals beside them."""
+"""Noisy binary search for norms, the answers at these norms, and totals beside them."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
 WHOLE = Table(KroneckerQuery((), ()))
-"""Asks for the sum over all cells."""
+"""The query for the sum over all cells."""
 
 
 def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
-    """Returns the norms that were found, and the tables at them."""
-    centers = {one.operand: center_found(one, door) for one in proposal.centers}
+    """Finds the norms, and measures the tables at these norms."""
+    centers = {part.operand: center_found(part, door) for part in proposal.centers}
     about = at_norms(proposal.request, centers=centers)
     rows = proposal.request.rows
-    beside = resolved([replace(contribution_of(one.measure), norm=0) for one in about.measures], rows)
+    beside = resolved([replace(contribution_of(part.measure), norm=0) for part in about.measures], rows)
     measured = zip(proposal.searches, about.measures, strict=False)
-    searches = [_about(search, one.measure, beside) for search, one in measured]
+    searches = [_about(search, part.measure, beside) for search, part in measured]
     plan = at_norms(proposal.request, tuple(1 << found_level(search, door) for search in searches), centers)
-    job = replace(proposal.job, aggregates=resolved([contribution_of(one.measure) for one in plan.measures], rows))
+    job = replace(proposal.job, aggregates=resolved([contribution_of(part.measure) for part in plan.measures], rows))
     tables = []
-    for number, one in enumerate(plan.measures):
-        scan = scan_of(one, job, number)
-        asks = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(measured_plan(one.plan))]
+    for number, part in enumerate(plan.measures):
+        scan = scan_of(part, job, number)
+        asks = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(measured_plan(part.plan))]
         for ask in asks:
             door.admit(ask, proposal.answers)
         tables.append(tuple(door.tables(asks)))
-    totals = {place: _total(one, door) for place, one in proposal.totals.items()}
+    totals = {place: _total(part, door) for place, part in proposal.totals.items()}
     sums = {place: _of_one_cell(ask, door) for place, ask in proposal.sums.items()}
     return Found(plan, tuple(tables), totals, sums)
 
 
 def _about(search: Search, measure: Measure, beside: tuple[Contribution, ...]) -> Search:
-    """Returns a search about the centre that was found. beside: all measures about their centres."""
+    """Moves a search to the centre of its measure. beside: all measures about their centres."""
     (aggregate,) = search.job.aggregates
     about = replace(aggregate, centre=measure.centre)
     return replace(search, job=replace(search.job, aggregates=(about,), beside=beside))
@@ -80,10 +80,10 @@ def _of_one_cell(ask: Ask[tuple[IntegerArray, ...]], door: Door) -> NoisySum:
 
 
 def found_level(search: Search, door: Door) -> int:
-    """Returns the level that a binary search ends at: the least that seems to have few units above it.
+    """Returns the level at which a binary search ends: the least level that seems to have few units above it.
 
-    It asks at most `steps` times, whatever it hears. At the last level there are no units above, or noise for a larger
-    norm could not be drawn.
+    It asks at most `steps` times, whatever the answers are. Above the last level there are no units, or noise for a
+    larger norm could not be drawn.
     """
     low, high, scan = 0, search.levels, Scan(search.job, search.job.spread)
     while low < high:
@@ -98,27 +98,27 @@ def found_level(search: Search, door: Door) -> int:
 
 
 def _above(level: int, levels: int) -> KroneckerQuery:
-    """Asks how many units are above a level."""
+    """Returns the query for the number of units above a level."""
     row = (np.arange(levels + 1) > level).astype(np.int64)
     return KroneckerQuery((0,), (MatrixFactor(row[None, :]),))
 
 
-def recover_norms(proposal: NormProposal, found: Found, tools: Tools) -> ReleasedTable:
-    """Returns the answers of every aggregate, with the laws of the norms that were found."""
-    request, whole, treatment = proposal.request, wholes(found.plan), proposal.request.question.treatment
-    measured = zip(found.plan.measures, found.tables, strict=True)
-    tables = [[recovered(one.plan, [answer[0] for answer in noisy], treatment)] for one, noisy in measured]
-    answers = answers_of(found.plan, tables)
+def recover_norms(proposal: NormProposal, outcome: Found, tools: Tools) -> ReleasedTable:
+    """Computes the answers of every aggregate, with the error laws at the final norms."""
+    request, whole, treatment = proposal.request, wholes(outcome.plan), proposal.request.question.treatment
+    measured = zip(outcome.plan.measures, outcome.tables, strict=True)
+    tables = [[recovered(part.plan, [answer[0] for answer in noisy], treatment)] for part, noisy in measured]
+    answers = answers_of(outcome.plan, tables)
     if treatment.widens:
-        answers = [widened(found, number, answer) for number, answer in enumerate(answers)]
+        answers = [widened(outcome, number, answer) for number, answer in enumerate(answers)]
     rows = released_rows(request, answers, whole, tools.box)
-    norms = ", ".join(f"{_in_units(found.plan, number):.6g}" for number in range(len(found.plan.measures)))
+    norms = ", ".join(f"{_in_units(outcome.plan, number):.6g}" for number in range(len(outcome.plan.measures)))
     columns = released_columns(request, whole)
-    together = covariances_text(found.plan)
-    return ReleasedTable(columns, rows, together, laws=error_laws(found.plan), strategy=f"I, norms {norms}")
+    together = covariances_text(outcome.plan)
+    return ReleasedTable(columns, rows, together, laws=error_laws(outcome.plan), strategy=f"I, norms {norms}")
 
 
 def _in_units(plan: CubePlan, number: int) -> float:
-    """Returns a norm in rows, or in the units of a summed column: no more than MAX ROWS allows."""
+    """Returns a norm in rows, or in the units of a summed column. It is no more than MAX ROWS allows."""
     measured = plan.measures[number]
     return sqrt(measured.bounds.squared) / FULL * float(measured.measure.operand_step)

@@ -39,5 +39,5 @@ SESSIONS = Mechanism[SparseRequest, session.SessionProposal, session.Opened](
     recover=session.session_facts,
     describe=lambda sparse, proposal: explained(sparse),
     columns=lambda proposal: session.FACTS,
-    unplanned=explained,  # an alpha out of reach: the other ways are shown all the same
+    unplanned=explained,  # if alpha is out of reach, the other ways are still listed
 )

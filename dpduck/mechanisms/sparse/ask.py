@@ -1,4 +1,4 @@
-"""Sessions at work: one question after the other, each answer durable before it is given."""
+"""Questions to open sessions, one after the other. Each answer is durable before it is returned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HYPOTHESIS, MEASURED, EXHAUSTED = "hypothesis", "measured", "hypothesis, uncheck
 
 @dataclass
 class OpenSession:
-    """A session in memory; `gate` is made with the first question that needs it."""
+    """Open session in memory. `gate` is None until a question needs it."""
 
     plan: SessionPlan
     hypothesis: Hypothesis
@@ -43,14 +43,14 @@ class OpenSession:
 
 @dataclass
 class _Turn:
-    """What one call changes."""
+    """Changes of one call: new answers, and new weights of the hypothesis."""
 
     answers: dict[str, SessionAnswer] = field(default_factory=dict)
     weights: dict[int, float] = field(default_factory=dict)
 
 
 class OpenSessions:
-    """Every open session of an engine; callers of one session come one after the other."""
+    """All open sessions of an engine. A lock serialises the callers of one session."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class OpenSessions:
         self._open: dict[str, OpenSession] = {}
 
     def ask(self, named: Named, asked: Asked, analysed: Analysed) -> list[SessionAnswer]:
-        """Returns the answer of each question; stored ones are returned, new ones stored before anything is said."""
+        """Returns the answer of each question. Repeats stored answers, and stores new answers before it returns any."""
         longest = max(asked.lengths)
         if longest > named.sparsity:
             raise Refusal(
@@ -90,7 +90,7 @@ class OpenSessions:
                 try:
                     self._answer(named, session, asked, new, analysed)
                 except BaseException:
-                    self._open.pop(named.digest, None)  # what is in memory may be ahead of the store
+                    self._open.pop(named.digest, None)  # the session in memory may be ahead of the store
                     self._burn(named, session)
                     raise
             return [session.answers[name] for name in names]
@@ -116,7 +116,7 @@ class OpenSessions:
     def _answer(
         self, named: Named, session: OpenSession, asked: Asked, new: dict[str, int], analysed: Analysed
     ) -> None:
-        """Answers new questions in order, commits all of it, and only then lets it be seen."""
+        """Answers new questions in order and commits all answers. Only then are they visible."""
         if session.gate is None and session.updates < session.plan.law.updates:
             session.gate = self._gate(named, session.plan, *analysed())
         turn = _Turn()
@@ -127,15 +127,15 @@ class OpenSessions:
         )
         self._steps("answers committed")
         session.commits += 1
-        # an older copy of the store would run a round again with the thresholds that it has shown
+        # an older copy of the store would repeat a round, with thresholds that already had an outcome
         self._ledger.secrets.put(_fence(named.digest), str(session.commits).encode())
         self._steps("answers fenced")
         session.answers.update(turn.answers)
 
     def _burn(self, named: Named, session: OpenSession) -> None:
-        """Ends every round that was looked into and not committed: its thresholds have had their one outcome.
+        """Ends every uncommitted round that the gate has looked into: its thresholds have had their one outcome.
 
-        That a call failed may depend on what it saw (memory, an interrupt at the right moment), so the round is spent.
+        The failure of a call may depend on the data (memory, an interrupt at the right moment). So the round is spent.
         """
         believed = self._store.believed(named.digest)
         if believed.commits != session.commits or believed.updates >= session.updates:
@@ -144,7 +144,7 @@ class OpenSessions:
         try:
             self._store.commit(named.digest, session.updates, believed.scale, commits, {}, {})
         finally:
-            # where even that fails the session is closed for good: its store is now older than the fence
+            # if even that fails, the session is closed for good: its store is now older than the fence
             self._ledger.secrets.put(_fence(named.digest), str(commits).encode())
 
     def _walk(self, session: OpenSession, asked: Asked, new: dict[str, int], turn: _Turn) -> None:
@@ -155,12 +155,12 @@ class OpenSessions:
         lengths = [end - start for start, end in runs]
         left = session.plan.law.updates - session.updates
         questions = session.gate.prepare(digests, asked.weights[chosen], lengths, left) if session.gate else None
-        every, weights = asked.keys(), (asked.weights / UNITS).tolist()
+        all_keys, weights = asked.keys(), (asked.weights / UNITS).tolist()
         for number, (name, (start, end)) in enumerate(zip(new, runs, strict=True)):
-            keys, shares = every[start:end], weights[start:end]
+            keys, shares = all_keys[start:end], weights[start:end]
             answer, source = session.hypothesis.answer(keys, shares), EXHAUSTED
             if session.updates < session.plan.law.updates and session.gate is not None and questions is not None:
-                session.updates += 1  # until the gate has said that its round goes on: see _burn
+                session.updates += 1  # taken back if the gate says that its round goes on: see _burn
                 measured = session.gate.look(questions, number, round(answer * UNITS), session.updates - 1)
                 source = HYPOTHESIS
                 if measured is None:
@@ -174,10 +174,10 @@ class OpenSessions:
             turn.answers[name] = SessionAnswer(order, answer, source, session.updates)
 
     def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
-        """Returns exact counts behind the session's thresholds.
+        """Opens the gate of a session: exact counts behind its thresholds.
 
-        sparse: rests on the same public facts as when it was made. recheck: looks at them again in the transaction that
-        counts.
+        sparse: the request. It rests on the same public facts as at the session's creation. recheck: a second check of
+        these facts, in the transaction that counts.
         """
         return reopened(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),

@@ -1,4 +1,4 @@
-"""dp_explain of sparse queries: every way of answering what is declared, at the statement's price."""
+"""dp_explain of sparse queries: every way to answer the declared queries, at the statement's price."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SMALLEST = "smallest predicted error; "
 
 
 def explained(sparse: SparseRequest) -> str:
-    """Returns SQL with one row for each way, the statement's own first, then by predicted error."""
+    """Returns SQL with one row for each way: the statement's own way first, then by predicted error."""
     request, options = sparse.request, sparse.options
     declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, None)
     moment = guessed_second_moment(sparse.expect_rows, options.heaviest)
-    found = ways(
+    all_ways = ways(
         request.price.charge, request.rows.unit_bound, declared, moment, projection_plan(sparse), _session(sparse)
     )
     charge = request.price.charge
@@ -32,13 +32,13 @@ def explained(sparse: SparseRequest) -> str:
             way.stderr, stated, request.price.stated_delta, charge.rho, way.cells, 1,
             (SMALLEST if number == 0 else "") + way.note, way.error,
         ]
-        for number, way in enumerate(found)
+        for number, way in enumerate(all_ways)
     ]  # fmt: skip
     return rows_sql(COLUMNS, sorted(rows, key=lambda row: not row[1]))
 
 
 def _session(sparse: SparseRequest) -> SessionPlan | None:
-    """Returns the session that would answer, else the best one. None where its own alpha cannot be met."""
+    """Returns the plan of the session. If its alpha cannot be met, returns the best plan without an alpha."""
     try:
         return session_plan(sparse)
     except Refusal:
@@ -47,18 +47,18 @@ def _session(sparse: SparseRequest) -> SessionPlan | None:
         return session_plan(replace(sparse, options=replace(sparse.options, alpha=None)))
 
 
-# What each way of answering sparse queries is expected to miss at one price; public figures alone.
+# Predicted error of each way to answer sparse queries at one price, from public figures alone.
 #
-# Errors are what none of the declared queries exceeds at confidence 1 - beta, for queries of the declared
-# number of keys with weight 1, a public guess n of the rows and F of the sum of squared counts
-# (projection_plan).
+# An error is a bound on the errors of all declared queries at confidence 1 - beta. These queries have the declared
+# number of keys with weight 1. n is a public guess of the number of rows. F is a public guess of the sum of
+# squared counts (projection_plan).
 
 SKETCH_DEPTH, SKETCH_CELLS = 5, 1 << 16
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way: its standard error for one query where it has one, its error for all of them, its released cells."""
+    """One way to answer. stderr: of one query, None for a session. error: of all queries. cells: the released cells."""
 
     name: str
     stderr: float | None
@@ -75,8 +75,8 @@ def ways(
     projection: ProjectionPlan,
     session: SessionPlan | None,
 ) -> list[Way]:
-    """Returns all ways, the smallest error first; without a session where none meets what is declared."""
-    found = [
+    """Returns all ways, the smallest error first. `session` is None if no session meets the declared figures."""
+    listed = [
         _histogram(charge, unit_bound, declared),
         _projection(declared, second_moment, projection),
         _sketch(charge, unit_bound, declared, second_moment),
@@ -85,8 +85,8 @@ def ways(
     if session is not None:
         note = f"{session.law.updates} updates; the hypothesis answers unchecked when they are used up"
         note = "; ".join(filter(None, (session.warning, note)))
-        found.append(Way("session", None, session.alpha, session.law.updates, note))
-    return sorted(found, key=lambda way: way.error)
+        listed.append(Way("session", None, session.alpha, session.law.updates, note))
+    return sorted(listed, key=lambda way: way.error)
 
 
 def _histogram(charge: Charge, unit_bound: int, declared: Declared) -> Way:
@@ -103,7 +103,7 @@ def _projection(declared: Declared, second_moment: float, plan: ProjectionPlan) 
 
 
 def _sketch(charge: Charge, unit_bound: int, declared: Declared, second_moment: float) -> Way:
-    """Describes a count sketch of SKETCH_DEPTH rows, averaged: its noise, and the mass of other keys in its cells."""
+    """Predicts the error of a count sketch, averaged over SKETCH_DEPTH rows: noise and the mass of other keys."""
     depth = SKETCH_DEPTH
     if charge.epsilon is None:
         noise = unit_bound**2 / (2 * float(charge.rho))
@@ -120,7 +120,7 @@ def _direct(charge: Charge, unit_bound: int, declared: Declared) -> Way:
 
 
 def _independent(charge: Charge, unit_bound: int, declared: Declared, parts: int, terms: int) -> tuple[float, float]:
-    """Returns error and standard error of sums of `terms` noises, each bought with one of `parts` parts of it all."""
+    """Returns error and standard error of a sum of `terms` noises. Each noise costs 1 / `parts` of the price."""
     chances = log(2 * declared.queries / declared.beta)
     if charge.epsilon is None:
         stderr = unit_bound * sqrt(terms * parts / (2 * float(charge.rho)))

@@ -13,7 +13,7 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class KeyPart:
-    """One column of a key. sql: over the row source. collation: of the column, '' for plain texts."""
+    """One column of a key. sql: its SQL over the row source. collation: its collation, '' for plain texts."""
 
     sql: str
     name: str
@@ -22,12 +22,12 @@ class KeyPart:
 
     @property
     def folds(self) -> tuple[str, ...]:
-        """Returns the rules of its collation."""
+        """Returns the rules of the collation."""
         return tuple(rule for rule in self.collation.lower().split(".") if rule)
 
 
 def require_type(name: str, type_name: str) -> None:
-    """Refuses types in which equal values have different texts, or none that is exact."""
+    """Refuses types in which equal values have different texts, or values have no exact text."""
     if not sql_type(type_name).has_canonical_text:
         raise Refusal(
             f"the column {name!r} is a {sql_type(type_name).word}, which has no canonical text",
@@ -37,7 +37,7 @@ def require_type(name: str, type_name: str) -> None:
 
 
 def require_collation(part: KeyPart) -> None:
-    """Refuses collations whose classes of equal texts have no function that names them."""
+    """Refuses a collation if no known function maps all texts that it holds equal to one text."""
     if not set(part.folds) <= set(FOLDS):
         raise Refusal(
             f"the column {part.name!r} compares texts by the collation {part.collation!r}",
@@ -46,6 +46,6 @@ def require_collation(part: KeyPart) -> None:
 
 
 def canonical_sql(values: Sequence[str], parts: Sequence[KeyPart]) -> str:
-    """Returns SQL of a key's canonical text, from SQL of its values in the columns' own types."""
+    """Returns SQL for a key's canonical text, from SQL for its values in the columns' own types."""
     listed = zip(values, parts, strict=True)
     return canonical_text([(value, part.type_name, part.folds) for value, part in listed])

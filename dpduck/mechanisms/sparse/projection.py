@@ -1,4 +1,4 @@
-"""A released projection: what is measured for it, and the two tables that analysts ask."""
+"""Released projections: the plan, the ask, and the two tables that analysts query."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from dpduck.strategies.budgets import kind_and_amount, noise_for
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
-# A random projection: how many rows, which noise, and what error to expect; public figures alone.
+# Plan of a random projection: number of rows, noise and predicted error, from public figures alone.
 
 
 INDEPENDENCE = 32
 FEWEST_ROWS, MOST_ROWS = 64, 10**6
 USUAL_ROWS_OF_TABLE = 10**5
-"""Taken where the policy says no EXPECT ROWS."""
+"""Default for a policy without EXPECT ROWS."""
 
 
 @dataclass(frozen=True)
 class ProjectionPlan:
-    """rows: T. noise: of each released integer.
+    """Plan of a projection. rows: the number T of released integers. noise: the noise of each released integer.
 
-    noise_quantile, distortion_quantile: standard errors that none of the declared queries exceeds.
+    noise_quantile, distortion_quantile: bounds on the errors of all declared queries, in standard errors.
     """
 
     rows: int
@@ -44,17 +44,17 @@ class ProjectionPlan:
 
     @property
     def words(self) -> int:
-        """Returns how many polynomials the signs are taken from."""
+        """Returns the number of polynomials that generate the signs."""
         return words_for(self.rows)
 
     @property
     def noise_variance(self) -> float:
-        """Returns the variance of the noise of one released row, from above."""
+        """Returns an upper bound on the variance of the noise of one released row."""
         parameter = float(self.noise.parameter)
         return parameter if self.noise.kind is NoiseKind.GAUSSIAN else 2.0 * parameter**2
 
     def stderr(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
-        """Returns standard error of a query with this |q|^2 over data with this F and this answer."""
+        """Returns the standard error of a query with this |q|^2 and this answer, over data with this F."""
         return sqrt((weight_squared * (self.noise_variance + second_moment) + answer**2) / self.rows)
 
     def error(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
@@ -67,7 +67,7 @@ class ProjectionPlan:
 def plan_projection(
     charge: Charge, unit_bound: int, sparsity: int, queries: int, beta: Fraction, second_moment: float, rows: int | None
 ) -> ProjectionPlan:
-    """Returns the plan at a charge. second_moment: a public guess of F, used where `rows` is not given.
+    """Plans a projection at a charge. `second_moment` is a public guess of F, used if `rows` is None.
 
     >>> plan_projection(Charge.pure(Fraction(1)), 1, 64, 1000, Fraction(1, 20), 1e6, None).rows
     1012
@@ -89,7 +89,7 @@ def plan_projection(
 
 
 def distortion_quantile(queries: int, beta: float) -> float:
-    """Returns the least of (mu_p 2 k / beta)^(1/p) over even p up to r/2.
+    """Returns the least of (mu_p 2 k / beta)^(1/p) over even p up to INDEPENDENCE / 2, for k queries.
 
     >>> round(distortion_quantile(10**6, 0.05), 2)
     7.4
@@ -99,7 +99,7 @@ def distortion_quantile(queries: int, beta: float) -> float:
 
 
 def guessed_second_moment(rows_of_table: int | None, heaviest: int | None) -> float:
-    """F <= n times the largest count; without a guess of that, the square root of n."""
+    """Guesses F by its bound, n times the largest count. The default for that count is the square root of n."""
     rows = rows_of_table or USUAL_ROWS_OF_TABLE
     return float(rows) * float(heaviest or ceil(sqrt(rows)))
 
@@ -122,7 +122,7 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
 
 
 def key_scan(sparse: SparseRequest) -> Scan:
-    """Returns the rows by key, and what one unit adds to them."""
+    """Returns the scan of the rows by key, with the sensitivity of one unit."""
     return Scan(
         replace(counting_job(sparse.request, (Contribution(),)), digest=sparse.key),
         sparse.request.rows.unit_bound,
@@ -130,11 +130,11 @@ def key_scan(sparse: SparseRequest) -> Scan:
 
 
 ProjectionProposal = OneAsk[ProjectionPlan, Projected]
-"""A random projection of the counts of an unbounded universe."""
+"""Proposal of a random projection of counts over an unbounded universe."""
 
 
 def propose_projection(sparse: SparseRequest) -> ProjectionProposal:
-    """Returns the plan of a projection."""
+    """Proposes a projection: its plan and its ask."""
     plan = projection_plan(sparse)
     query = Projection(plan.rows, plan.words, INDEPENDENCE)
     return ProjectionProposal(sparse.request, plan, Ask(key_scan(sparse), query, plan.noise))
@@ -149,23 +149,23 @@ def projection_header(proposal: ProjectionProposal) -> ReleaseHeader:
 
 
 def projection_table(proposal: ProjectionProposal, projected: Projected, tools: Tools) -> ReleasedTable:
-    """Returns the same in blocks."""
+    """Returns the released table: a row for each block of SIGNS integers, with its polynomial."""
     plan, (coefficients, values) = proposal.plan, projected
     blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
     rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
-    whole = pa.list_(pa.int64())
-    types = {"word": pa.int32(), "coefficients": whole, "released": whole}
+    integers = pa.list_(pa.int64())
+    types = {"word": pa.int32(), "coefficients": integers, "released": integers}
     return ReleasedTable(COLUMNS, pa.table({name: pa.array(of_name, types[name]) for name, of_name in rows.items()}))
 
 
 def value_select(table_sql: str) -> str:
-    """Returns the projected rows as an analyst reads them."""
+    """Renders the SELECT of the projected rows, as an analyst reads them."""
     unnested = f"SELECT word, unnest(released) AS value, generate_subscripts(released, 1) AS place FROM {table_sql}"
     return f'SELECT CAST(word * {SIGNS} + place - 1 AS BIGINT) AS "row", value FROM ({unnested}) ORDER BY "row"'
 
 
 def seed_select(table_sql: str, plan: ProjectionPlan) -> str:
-    """Selects the signs' polynomials, and what is public about the noise, in every row."""
+    """Renders the SELECT of the signs' polynomials, with the public figures of the noise in every row."""
     return (
         f"SELECT word, coefficients, CAST({plan.rows} AS INTEGER) AS projected_rows, "
         f"CAST({plan.noise_variance!r} AS DOUBLE) AS noise_variance, "

@@ -1,4 +1,4 @@
-"""Questions of sparse queries: lists of keys, or what is selected from declared public tables, made canonical."""
+"""Questions of sparse queries: canonical keys from lists, or from a SELECT over declared public tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Questions over canonical keys: labels, and for each its run of keys (sorted by digest) and weights in units."""
+    """Questions over canonical keys. Each has a label and a run of keys, sorted by digest, with weights in units."""
 
     labels: tuple[str | None, ...]
     digests: KeyDigests
@@ -45,11 +45,11 @@ class Asked:
     lengths: tuple[int, ...]
 
     def names(self) -> list[str]:
-        """Returns one name for each question: equal for the same keys with the same weights."""
+        """Returns one name for each question. The same keys with the same weights have the same name."""
         names, start = [], 0
         for length in self.lengths:
-            part = slice(start, start + length)
-            content = (self.digests.high[part], self.digests.low[part], self.weights[part])
+            run = slice(start, start + length)
+            content = (self.digests.high[run], self.digests.low[run], self.weights[run])
             names.append(hashlib.sha256(b"".join(column.tobytes() for column in content)).hexdigest())
             start += length
         return names
@@ -63,7 +63,7 @@ class Asked:
 def listed_questions(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], keys: list[Any], weights: list[Any] | None
 ) -> Asked:
-    """Returns one question from a list of keys and a list of their weights."""
+    """Reads one question from a list of keys and a list of their weights."""
     values = [_values(key, len(parts)) for key in keys]
     if not values or len(values) > MOST_KEYS:
         raise Refusal(f"a question of {len(values)} keys", accepted=f"1 to {MOST_KEYS} keys")
@@ -83,8 +83,8 @@ def listed_questions(
 def selected_questions(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], text: str, catalog: Catalog
 ) -> Asked:
-    """Returns questions from a declared public table: a column key (or the key's columns), and perhaps weight and
-    question.
+    """Reads questions from a declared public table. Its columns are `key` (or the key's columns), and optionally
+    `weight` and `question`.
     """
     chosen = read_selection(text, [part.name for part in parts], catalog)
     columns = {fold(name): sql for name, sql in chosen.columns}
@@ -128,7 +128,7 @@ def _text(value: Any) -> str | None:
 
 
 def _require_unicode(text: str) -> None:
-    """JSON can say halves of characters that no text of DuckDB holds."""
+    """Refuses surrogates (halves of characters). JSON can express them, but no text of DuckDB can hold them."""
     if any(0xD800 <= ord(character) < 0xE000 for character in text):
         raise Refusal("this is not Unicode text", accepted="text that UTF-8 can hold")
 
@@ -143,7 +143,7 @@ def _weight(value: Any) -> float:
 
 
 def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str) -> Asked:
-    """once: keys without weights may repeat, and count once."""
+    """Runs the SQL of questions and checks its rows. `once`: keys without weights may repeat, and count once."""
     columns = cursor.execute(
         f"SELECT {'DISTINCT' if once else ''} * FROM (SELECT * REPLACE (coalesce(question, '') AS question) "
         f"FROM ({sql})) ORDER BY question, high, low",
@@ -174,9 +174,9 @@ def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], o
 
 
 def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
-    """Reads name, keys (or what selects them) and weights from dp_ask's JSON; numbers keep their digits."""
+    """Reads name, keys (or the text that selects keys) and weights from dp_ask's JSON. Numbers keep their digits."""
     try:
-        # a tuple comes as an object whose names are all empty
+        # a tuple comes as an object with empty names
         name, keys, weights = json.loads(text, parse_float=Decimal, object_pairs_hook=_members)
     except (ValueError, TypeError, RecursionError):
         name = keys = weights = None
@@ -188,7 +188,7 @@ def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
 
 
 def split_netstrings(text: str, parts: int) -> tuple[str, ...]:
-    """Returns the values of a key of several columns from its canonical text.
+    """Splits the canonical text of a key of several columns into its values.
 
     >>> split_netstrings("5:E11.9,2:ab", 2)
     ('E11.9', 'ab')
@@ -211,7 +211,7 @@ def split_netstrings(text: str, parts: int) -> tuple[str, ...]:
     return tuple(values)
 
 
-# Keys taken from a declared public table: its name, SELECT .. FROM it WHERE .., or columns IN (SELECT ..).
+# Keys from a declared public table: its name, SELECT .. FROM it WHERE .., or columns IN (SELECT ..).
 
 ALIAS = "p"
 _ACCEPTED = "SELECT columns FROM a declared public table WHERE conditions"
@@ -220,7 +220,7 @@ _PARTS = {"expressions", "from_", "where", "distinct"}
 
 @dataclass(frozen=True)
 class PublicSelection:
-    """columns: names and SQL over the table as ALIAS. condition: SQL of the rows that are meant; it cannot raise."""
+    """Selection of keys. columns: names, with SQL over the table as ALIAS. condition: a filter that cannot raise."""
 
     table: TableName
     columns: tuple[tuple[str, str], ...]
@@ -229,7 +229,7 @@ class PublicSelection:
 
 
 def read_selection(text: str, keys: Sequence[str], facts: PublicFacts) -> PublicSelection:
-    """Reads the keys that a question selects, its columns named as the keys where it is an IN."""
+    """Reads the keys that a question selects. For an IN, the columns have the names before IN."""
     reader = TokenReader(text, bounded_tokens(text))
     if reader.at_words("SELECT"):
         return _of_select(parse_select(text), facts)
@@ -247,7 +247,7 @@ def read_selection(text: str, keys: Sequence[str], facts: PublicFacts) -> Public
 
 
 def _of_in(condition: exp.Expr, keys: Sequence[str], facts: PublicFacts) -> PublicSelection:
-    """IN means keys that are there: NULL never is."""
+    """Reads keys IN (SELECT ..). IN never matches NULL, so rows with NULL are left out."""
     query = condition.args.get("query") if isinstance(condition, exp.In) else None
     if query is None or not isinstance(query.this, exp.Select):
         raise refusal(condition, "this is no question", f"{', '.join(keys)} IN (SELECT ..)")
@@ -275,22 +275,22 @@ def _of_select(select: exp.Select, facts: PublicFacts) -> PublicSelection:
     if not plain or not isinstance(node.this, exp.Identifier) or node.alias_column_names:
         raise refusal(node, "this cannot be selected from", "a declared public table")
     table = _public(TableName(tuple(part.name for part in node.parts)), facts, node)
-    known = tuple((column.name, base_column(ALIAS, column.name)) for column in facts.columns(table))
-    scope = Scope((Relation(node.alias or table.table, known),))
+    table_columns = tuple((column.name, base_column(ALIAS, column.name)) for column in facts.columns(table))
+    scope = Scope((Relation(node.alias or table.table, table_columns),))
     columns = tuple(column for item in select.expressions for column in _selected(item, scope))
     if len({fold(name) for name, _ in columns}) < len(columns):
         raise refusal(select, "two selected columns have one name", "AS and another name")
     return PublicSelection(table, columns, "true" if where is None else _safe(where.this, scope), bool(distinct))
 
 
-def _selected(item: exp.Expr, scope: Scope) -> list[tuple[str, str]]:
-    if isinstance(item, exp.Star) and not any(item.args.values()):
+def _selected(expression: exp.Expr, scope: Scope) -> list[tuple[str, str]]:
+    if isinstance(expression, exp.Star) and not any(expression.args.values()):
         return [(name, sql_of(column)) for name, column in scope.columns()]
-    return [(item.alias_or_name, _safe(item.unalias(), scope))]
+    return [(expression.alias_or_name, _safe(expression.unalias(), scope))]
 
 
 def _safe(expression: exp.Expr, scope: Scope) -> str:
-    """Returns SQL that is NULL where it would have raised: what DuckDB says then is not for a question's answer."""
+    """Renders SQL that is NULL where it would have raised: an answer must not show an error of DuckDB."""
     resolved = resolve(expression, scope)
     check_row_local(resolved)
     return sql_of(resolved) if isinstance(resolved, exp.Column) else f"try({sql_of(resolved)})"

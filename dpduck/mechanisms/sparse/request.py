@@ -1,4 +1,4 @@
-"""A statement of sparse queries, checked against public facts alone, as a frozen request."""
+"""Frozen request of a statement of sparse queries, checked against public facts alone."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ OWN = {
 
 @dataclass(frozen=True)
 class SparseOptions:
-    """What is declared about the questions; None where absent.
+    """Declared figures of the questions, None if absent.
 
-    beta: the chance that some of the declared queries has a larger error than stated. rows: T of a projection.
+    beta: the chance that some declared query has a larger error than stated. rows: the number T of a projection.
     heaviest: a public guess of the largest count of a key. alpha: the largest error of a session's answers.
     """
 
@@ -62,9 +62,9 @@ class SparseOptions:
 
 @dataclass(frozen=True)
 class SparseRequest:
-    """request: a count of the same rows at the same price, which carries everything that is not about keys.
+    """Request of sparse queries. request: a count of the same rows at the same price, with all but the keys.
 
-    expect_rows: the policy's public guess.
+    expect_rows: the policy's public guess of the number of rows.
     """
 
     kind: str
@@ -77,12 +77,12 @@ class SparseRequest:
 
     @property
     def key(self) -> KeyText:
-        """Returns the canonical text of a row's key; NULL where a part is NULL, and then the row is dropped."""
+        """Returns the canonical text of a row's key. It is NULL if a part is NULL, and then the row is dropped."""
         columns = self.request.rows.columns
         return KeyText(tuple(KeyColumn(columns[part.sql], part.folds) for part in self.keys))
 
     def digest(self) -> str:
-        """Returns equal values for statements that ask for the same; a session is its name's own."""
+        """Returns a digest, equal for statements with equal requests. A session's digest includes its name."""
         own = self.name.lower() if self.kind == SESSION else ""
         fields = [self.kind, own, self.request.digest(), [[key.sql, key.type_name, key.collation] for key in self.keys]]
         canonical = json.dumps([*fields, str(self.options)], ensure_ascii=True)
@@ -90,7 +90,7 @@ class SparseRequest:
 
 
 def analyse_sparse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
-    """Returns the request of a statement; every refusal comes from here, before anything is charged."""
+    """Returns the request of a statement. Every refusal comes from here, before anything is charged."""
     try:
         return _analyse(statement, facts)
     except RecursionError:
@@ -108,7 +108,7 @@ def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
     own, prices = _split(statement)
     request, source = counted(select, prices, facts)
     parts = [resolve(item.unalias(), source.scope) for item in _columns(select)]
-    types = {f"{one.relation}.{fold(one.name)}": one.type_name for one in source.columns.values()}
+    types = {f"{column.relation}.{fold(column.name)}": column.type_name for column in source.columns.values()}
     keys = tuple(_part(part, types) for part in parts)
     return SparseRequest(statement.kind, statement.name, request, keys, own, source.policy.expect_rows, source.table)
 
@@ -116,9 +116,9 @@ def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
 def _columns(select: exp.Select) -> Sequence[exp.Expr]:
     if not 1 <= len(select.expressions) <= MOST_PARTS:
         raise refusal(select, f"a key of {len(select.expressions)} columns", f"1 to {MOST_PARTS} columns")
-    for item in select.expressions:
-        if not isinstance(item.unalias(), exp.Column) or isinstance(item.unalias().this, exp.Star):
-            raise refusal(item, "a key is made of columns", "the names of columns")
+    for expression in select.expressions:
+        if not isinstance(expression.unalias(), exp.Column) or isinstance(expression.unalias().this, exp.Star):
+            raise refusal(expression, "a key is made of columns", "the names of columns")
     return list(select.expressions)
 
 
@@ -131,8 +131,8 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
 
 
 def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
-    """Returns the options of sparse queries, and those of every statement, which are read where all are."""
-    own = sorted((one for one in OPTIONS if one.name in OWN[statement.kind]), key=_place_in(statement.kind))
+    """Returns the options of sparse queries, and the unread price options, which all statements share."""
+    own = sorted((option for option in OPTIONS if option.name in OWN[statement.kind]), key=_place_in(statement.kind))
     given = read_given(statement.options, (*PRICE_OPTIONS, *own), f" for a {statement.kind}")
     numbers = {name: given.whole(name) for name in OWN[statement.kind] if name not in ("beta", "alpha")}
     usual = SparseOptions()
@@ -145,7 +145,7 @@ def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]
         numbers.get("updates"),
         given.number("alpha") if statement.kind == SESSION else None,
     )
-    return options, tuple(one for one in statement.options if one.this.name.lower() in PRICES)
+    return options, tuple(option for option in statement.options if option.this.name.lower() in PRICES)
 
 
 def _place_in(kind: str) -> Callable[[Option], int]:

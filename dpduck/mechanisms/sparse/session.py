@@ -1,13 +1,13 @@
 """Histograms and sessions as releases: one charge, a secret that stays in the vault, and public facts as a table.
 
-What a session states about its answers, from public figures alone:
+Error bounds of a session, from public figures alone (c updates, k questions, noise scales b1 and b2):
 
-alpha = threshold + b1 ln(8 c / beta)         an answer that did not fire is as close as that (c updates, k questions)
-threshold = gap + b2 ln(8 k / beta)           no question whose gap is smaller fires
-gap = 2 a, a = the error of a measurement     so that every update is progress
+* alpha = threshold + b1 ln(8 c / beta): an answer that did not fire is off by alpha at most.
+* threshold = gap + b2 ln(8 k / beta): a question with a smaller gap does not fire.
+* gap = 2 a, a = the error of a measurement: every update is progress.
 
-Each holds for all questions but with probability beta/4 (the number of rows takes the last quarter). Where neither
-updates nor alpha are given, the gap is also so large that the updates cannot run out (gap_for).
+Each holds for all questions except with probability beta/4 (the number of rows takes the last quarter). If neither
+updates nor alpha is given, the gap is also so large that the updates cannot run out (gap_for).
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 TOTAL_SHARE = Fraction(1, 100)
-"""Of the price, for the number of rows."""
+"""Share of the price for the number of rows."""
 SHARES = [share / 20 for share in range(4, 20)]
 ABOVE = 1 + 1e-9  # noise scales are rounded up by more than a double's error
 
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """law: for trusted code. alpha: rows that no unmarked answer misses by more. measured: the same of an update's.
+    """Plan of a session. alpha: the error bound of a checked answer of the hypothesis, in rows.
 
-    slots: keys that can be assigned. total: rows of the hypothesis, from above.
+    measured: the error bound of an update's answer. slots: the most keys with a weight of their own. total: the number
+    of rows of the hypothesis, from above. law: the gate's law, for trusted code.
     """
 
     law: GateLaw
@@ -57,7 +58,7 @@ class SessionPlan:
 
     @property
     def warning(self) -> str:
-        """Returns one line where the answer "half of all rows" to every question would err no more; else empty."""
+        """Returns a warning if the answer "half of all rows" to every question is off by alpha at most, else ''."""
         if self.alpha < self.total / 2:
             return ""
         return f"hopeless: alpha = {self.alpha:.6g} is no less than half of the {self.total:.6g} rows there may be"
@@ -65,7 +66,7 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the statement says of the questions (see frontend.sparse_request.SparseOptions)."""
+    """Declared figures of the questions (see request.SparseOptions)."""
 
     sparsity: int
     queries: int
@@ -75,19 +76,19 @@ class Declared:
 
 
 def total_parameter(charge: Charge, unit_bound: int) -> Fraction:
-    """Returns the variance or scale of the noisy number of rows, the first thing that a session measures."""
+    """Returns the variance or scale of the noise in the number of rows, a session's first measurement."""
     noise, amount = kind_and_amount(charge)
     return uniform_parameter(noise, 1, amount * TOTAL_SHARE, unit_bound)
 
 
 def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
-    """Returns what is added to the noisy number of rows so that the true one is hardly ever larger."""
+    """Returns a margin. The true number of rows exceeds the noisy number by more with chance beta/4 at most."""
     parameter, chances = float(total_parameter(charge, unit_bound)), log(4 / beta)
     return sqrt(2 * parameter * chances) if charge.epsilon is None else parameter * chances
 
 
 def plan_session(charge: Charge, unit_bound: int, declared: Declared, total: float) -> SessionPlan:
-    """Returns the plan with the smallest alpha, or with the most updates for a given one."""
+    """Returns the plan with the smallest alpha. If only alpha is given, returns the plan with the most updates."""
     total = max(total, 1.0)
     if declared.updates is not None:
         plan = _with_updates(charge, unit_bound, declared, total, declared.updates)
@@ -100,7 +101,7 @@ def plan_session(charge: Charge, unit_bound: int, declared: Declared, total: flo
 
 
 def _most_updates(charge: Charge, unit_bound: int, declared: Declared, total: float, alpha: float) -> SessionPlan:
-    """Bisection: alpha grows with the number of updates."""
+    """Finds the most updates within `alpha` by bisection: alpha grows with the number of updates."""
     low, high = 1, min(declared.queries, 10**6)
     best = _with_updates(charge, unit_bound, declared, total, 1)
     if best.alpha > alpha:
@@ -118,7 +119,7 @@ def _most_updates(charge: Charge, unit_bound: int, declared: Declared, total: fl
 
 
 def _widened(plan: SessionPlan, alpha: float) -> SessionPlan:
-    """Returns the plan with its threshold raised to a given alpha."""
+    """Returns the plan with its threshold raised to the given alpha."""
     slack = alpha - plan.alpha
     if slack < 0:
         raise Refusal(
@@ -138,19 +139,19 @@ def _with_updates(
 def _shared(
     charge: Charge, unit_bound: int, declared: Declared, total: float, updates: int, share: float, lasting: bool
 ) -> SessionPlan:
-    """Returns the plan in which this share of an update's price goes to the gate."""
+    """Returns the plan that spends `share` of an update's price on the gate."""
     (noise, amount), step = kind_and_amount(charge), unit_bound * UNITS
-    once = float(amount * (1 - TOTAL_SHARE)) / updates
+    per_update = float(amount * (1 - TOTAL_SHARE)) / updates
     near, far = log(8 * updates / declared.beta), log(8 * declared.queries / declared.beta)
     if noise is NoiseKind.GAUSSIAN:
-        gate = sqrt(2 * share * once)
-        parameter = ceil(step**2 / (2 * (1 - share) * once) * ABOVE)
+        gate = sqrt(2 * share * per_update)
+        parameter = ceil(step**2 / (2 * (1 - share) * per_update) * ABOVE)
         measured = sqrt(2 * parameter * near)
     else:
-        gate = share * once
-        parameter = ceil(step / ((1 - share) * once) * ABOVE)
+        gate = share * per_update
+        parameter = ceil(step / ((1 - share) * per_update) * ABOVE)
         measured = parameter * near
-    # smallest b1 near + b2 far for a given 1/b1 + 1/b2: b proportional to 1 / sqrt of its factor
+    # minimises b1 near + b2 far for a given 1/b1 + 1/b2: each b is proportional to 1 / sqrt of its factor
     both = sqrt(near) + sqrt(far)
     threshold_scale, question_scale = (ceil(step * both / (gate * sqrt(chances)) * ABOVE) for chances in (near, far))
     gap = 2 * measured
@@ -166,27 +167,27 @@ def _shared(
     return SessionPlan(law, alpha, measured / UNITS, slots, total)
 
 
-# Sparse multiplicative weights over an infinite universe: what a session believes, from public answers alone.
+# Sparse multiplicative weights over an infinite universe: a session's hypothesis, from public answers alone.
 #
-# The hypothesis is a distribution of `total` rows over `slots` keys, assigned when they are first updated,
-# and one place for the mass of all keys that never are. It begins with half of the mass there and the rest
-# even over the slots, so that its relative entropy to the truth is at most ln(2 slots) at first.
+# The hypothesis is a distribution of `total` rows over `slots` keys and one remainder. A key gets a slot at its
+# first update. The remainder has the mass of all keys without a slot. At first it has half of the mass, and the
+# slots share the other half evenly. So the relative entropy to the truth is at most ln(2 slots) at first.
 # docs/sparse_queries.md bounds the updates.
 
-STEP = 2 / 3  # of the way to a measurement: then it never passes the exact answer, see updates_needed
+STEP = 2 / 3  # of the way to a measurement: no move passes the exact answer then (docs/sparse_queries.md)
 NARROW = 1e-12
 
 
 @dataclass(frozen=True)
 class Change:
-    """An update: new raw weights of the question's keys, and the factor that all weights share from now on."""
+    """Update of a hypothesis: new raw weights of the question's keys, and the new common factor of all weights."""
 
     weights: Mapping[int, float]
     scale: float
 
 
 class Hypothesis:
-    """Raw weights by key (its digest as one integer), all to be multiplied by `scale`."""
+    """Raw weights by key (its digest as one integer), with a common factor `scale`."""
 
     def __init__(self, total: float, slots: int, weights: Mapping[int, float], scale: float) -> None:
         self.total = total
@@ -196,26 +197,25 @@ class Hypothesis:
         self._unassigned = total / (2 * slots)
 
     def answer(self, keys: Sequence[int], weights: Sequence[float]) -> float:
-        """Returns the hypothesis's answer: assigned keys by their weight, others by that of an unused slot."""
+        """Returns the hypothesis's answer. Assigned keys have their own weight, others the weight of an unused slot."""
         get, unused = self._weights.get, self._unassigned
         return self.scale * sum(weight * get(key, unused) for key, weight in zip(keys, weights, strict=True))
 
     def towards(self, keys: Sequence[int], weights: Sequence[float], measured: float) -> Change:
-        """Returns the multiplicative update h_i exp(eta w_i) / Z with which the answer moves STEP of the way to
-        `measured`.
+        """Returns the multiplicative update h_i exp(eta w_i) / Z that moves the answer STEP of the way to `measured`.
 
-        eta solves one increasing equation, by bisection between bounds that hold it.
+        eta solves an increasing equation, by bisection between bounds that contain it.
         """
-        held = [self.scale * self._weights.get(key, self._unassigned) for key in keys]
-        rest = max(self.total - sum(held), NARROW * self.total)
-        now = sum(weight * mass for weight, mass in zip(weights, held, strict=True))
+        masses = [self.scale * self._weights.get(key, self._unassigned) for key in keys]
+        rest = max(self.total - sum(masses), NARROW * self.total)
+        now = sum(weight * mass for weight, mass in zip(weights, masses, strict=True))
         most = max(weights, default=0.0)
         goal = now + STEP * (measured - now)
         goal = min(max(goal, NARROW * self.total), (1 - 1e-6) * most * self.total)
         low, high = -60.0, 60.0
         for _ in range(200):
             eta = (low + high) / 2
-            grown = [mass * exp(eta * weight) for mass, weight in zip(held, weights, strict=True)]
+            grown = [mass * exp(eta * weight) for mass, weight in zip(masses, weights, strict=True)]
             whole = rest + sum(grown)
             reached = self.total * sum(w * mass for w, mass in zip(weights, grown, strict=True)) / whole
             low, high = (eta, high) if reached < goal else (low, eta)
@@ -223,18 +223,18 @@ class Hypothesis:
         return Change({key: mass / self.scale for key, mass in zip(keys, grown, strict=True)}, self.scale * factor)
 
     def apply(self, change: Change) -> None:
-        """Takes an update over."""
+        """Applies an update."""
         self._weights.update(change.weights)
         self.scale = change.scale
 
 
 def slots_for(total: float, updates: int, sparsity: int, alpha: float) -> int:
-    """Counts slots: for every key that updates can touch, and so many that no question begins above alpha / 20."""
+    """Counts slots: one for each key that updates can touch, and enough that no question begins above alpha / 20."""
     return max(updates * sparsity, ceil(10 * sparsity * total / alpha))
 
 
 def gap_for(total: float, updates: int, sparsity: int) -> float:
-    """Returns a gap with which so many updates always suffice: twice the fixed point's step, as alpha is no less."""
+    """Returns a gap with which `updates` updates always suffice: two fixed-point steps, since alpha is no smaller."""
     first = total * sqrt(0.9 * log(2 * updates * sparsity) / updates)
     return total * sqrt(0.9 * log(2 * slots_for(total, updates, sparsity, first)) / updates)
 
@@ -250,7 +250,7 @@ def secret_name(digest: str) -> str:
 
 
 def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPlan:
-    """Returns the plan of a session; before it is made, with the public guess of the number of rows."""
+    """Plans a session for `total` rows, by default for the public guess of the number of rows."""
     options = sparse.options
     alpha = None if options.alpha is None else float(options.alpha)
     declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, alpha)
@@ -264,11 +264,11 @@ def _facts(values: dict[str, object]) -> ReleasedTable:
 
 
 HistogramProposal = OneAsk[SparseRequest, bytes]
-"""A histogram over an unbounded universe. Its noise is what the price buys for every key at once."""
+"""Proposal of a histogram over an unbounded universe. One price pays for the noise of all keys at once."""
 
 
 def propose_histogram(sparse: SparseRequest) -> HistogramProposal:
-    """Returns the plan of a histogram. Refuses one with noise that cannot be drawn."""
+    """Proposes a histogram. Refuses noise that cannot be drawn."""
     noise = noise_for(*kind_and_amount(sparse.request.price.charge), sparse.request.rows.unit_bound)
     return HistogramProposal(sparse.request, sparse, Ask(key_scan(sparse), EveryKey(), noise))
 
@@ -280,20 +280,20 @@ def histogram_header(proposal: HistogramProposal) -> ReleaseHeader:
 
 
 def open_histogram(proposal: HistogramProposal, door: Door, tools: Tools) -> None:
-    """Noise of the keys that have rows, a fresh secret for all others."""
+    """Stores the secret of a histogram: noisy counts of the keys with rows, and a fresh noise key for all others."""
     tools.secrets.put(secret_name(proposal.plan.digest()), door.answer(proposal.ask))
     tools.steps("after the secret")
 
 
 def histogram_facts(proposal: HistogramProposal, nothing: None, tools: Tools) -> ReleasedTable:
-    """Returns its public facts."""
+    """Returns the histogram's public facts."""
     noise = proposal.ask.law
     return _facts({"noise": noise.kind.name, "spread": noise.parameter})
 
 
 @dataclass(frozen=True)
 class SessionProposal:
-    """A session of adaptive questions. total, gates: the noisy number of rows, and a gate that is planned for it."""
+    """Proposal of a session of adaptive questions: the noisy number of rows, and a gate planned for that number."""
 
     sparse: SparseRequest
     plan: SessionPlan
@@ -302,14 +302,14 @@ class SessionProposal:
 
     @property
     def request(self) -> Request:
-        """Returns the rows and the price."""
+        """Returns the request with the rows and the price."""
         return self.sparse.request
 
 
 def propose_session(sparse: SparseRequest) -> SessionProposal:
-    """Returns the plan of a session, for the public guess of its number of rows."""
+    """Proposes a session, planned for the public guess of its number of rows."""
     plan, scan = session_plan(sparse), key_scan(sparse)
-    plan.law.gate_ask(scan)  # refused here where its noise cannot be drawn: after the total, that would tell of it
+    plan.law.gate_ask(scan)  # refuses noise that cannot be drawn: a refusal after the total would depend on it
     total = plan.law.total_ask(scan)
     return SessionProposal(sparse, plan, total, gates_within(sparse, total))
 
@@ -321,7 +321,7 @@ def session_header(proposal: SessionProposal) -> ReleaseHeader:
 
 
 def open_session(proposal: SessionProposal, door: Door, tools: Tools) -> Opened:
-    """Returns the noisy number of rows, the plan for it, the noise of all thresholds."""
+    """Measures the number of rows, plans the session for it, and stores the noise of all thresholds."""
     request, beta = proposal.request, float(proposal.sparse.options.beta)
     noisy = door.answer(proposal.total)
     plan = session_plan(
@@ -335,12 +335,12 @@ def open_session(proposal: SessionProposal, door: Door, tools: Tools) -> Opened:
 
 
 def session_facts(proposal: SessionProposal, opened: Opened, tools: Tools) -> ReleasedTable:
-    """Returns its public facts."""
+    """Returns the session's public facts."""
     return _facts(plan_to_facts(*opened))
 
 
 def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
-    """Returns a gate that costs what the noisy number of rows leaves of the price."""
+    """Returns the ask of the gate. Its price is the rest after the noisy number of rows."""
     charge, paid = sparse.request.price.charge, total.cost
     if charge.epsilon is None or paid.epsilon is None:
         return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(SparseVector,)))

@@ -1,4 +1,4 @@
-"""Statements of sparse queries: projections, lazy histograms and sessions, made, asked, explained and dropped."""
+"""Statements that create, ask, describe, list and drop projections, lazy histograms and sessions."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ MORE_THAN_DECLARED = "beyond the declared number of questions"
 
 
 def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[SessionAnswer]) -> str:
-    """Returns one row for each question of a session."""
-    margins = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
+    """Renders SQL with one row for each question of a session."""
+    bounds = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
     rows: list[list[Value]] = []
-    for label, one in zip(asked.labels, answers, strict=True):
-        note = "" if one.source in margins else OUT_OF_UPDATES
-        if one.number > named.queries:
+    for label, reply in zip(asked.labels, answers, strict=True):
+        note = "" if reply.source in bounds else OUT_OF_UPDATES
+        if reply.number > named.queries:
             note = note or MORE_THAN_DECLARED
-        left = plan.law.updates - one.updates
-        rows.append([label, one.answer, margins.get(one.source), one.source, one.source == MEASURED, left, note])
+        left = plan.law.updates - reply.updates
+        rows.append([label, reply.answer, bounds.get(reply.source), reply.source, reply.source == MEASURED, left, note])
     return rows_sql(COLUMNS, rows)
 
 
 def histogram_answers(named: Named, noise: Noise, asked: Asked, values: Sequence[int]) -> str:
-    """Returns one row for each question of a histogram; margins hold for all of them but with chance beta."""
+    """Renders SQL with one row for each question of a histogram. All margins hold together, except with chance beta."""
     shares = asked.weights / UNITS
     starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
     sums = np.add.reduceat(np.asarray(values, dtype=np.float64) * shares, starts)
@@ -95,7 +95,7 @@ def histogram_answers(named: Named, noise: Noise, asked: Asked, values: Sequence
 
 
 def histogram_margin(noise: Noise, weight_squared: float, queries: int, beta: float) -> float:
-    """Gaussian: a sub-Gaussian tail. Laplace: Bernstein's bound, with weights of at most 1."""
+    """Returns the margin by a sub-Gaussian tail, or for Laplace by Bernstein's bound with weights of at most 1."""
     chances = log(2 * queries / beta)
     parameter = float(noise.parameter)
     if noise.kind is NoiseKind.GAUSSIAN:
@@ -105,7 +105,7 @@ def histogram_margin(noise: Noise, weight_squared: float, queries: int, beta: fl
 
 OWNER_NAME = "owner"
 Release = Callable[[SparseRequest, Caller, str], StoredRelease]
-"""Makes the release of a request, or finds it."""
+"""Creates the release of a request, or finds an existing release."""
 
 LISTED = (
     ("name", "VARCHAR"), ("kind", "VARCHAR"), ("table_name", "VARCHAR"), ("principal", "VARCHAR"),
@@ -115,7 +115,7 @@ LISTED = (
 
 
 class SparseQueries:
-    """What an engine does about sparse queries."""
+    """Sparse queries of an engine."""
 
     def __init__(
         self,
@@ -145,13 +145,13 @@ class SparseQueries:
         self._last_drop: tuple[str, str] | None = None
 
     def run(self, statement: CreateSparse | DropSparse, text: str, caller: Caller) -> str:
-        """Carries out a statement."""
+        """Runs a statement."""
         if isinstance(statement, CreateSparse):
             return self.create(statement, text, caller)
         return self.drop(statement, text, caller)
 
     def create(self, statement: CreateSparse, text: str, caller: Caller) -> str:
-        """Releases what the statement asks for, under its name."""
+        """Creates the projection, histogram or session of a statement under its name."""
         sparse = self.analysed(statement, caller)
         caller.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
@@ -159,7 +159,7 @@ class SparseQueries:
         return listings.status(self._create_named(sparse, text, caller))
 
     def drop(self, statement: DropSparse, text: str, caller: Caller) -> str:
-        """Takes a name away; what was released under it stays, so that asking again is free."""
+        """Drops a name. Its release stays, so that asking again is free."""
         if statement.kind != PROJECTION:
             return listings.status(self._drop_named(statement, text, caller))
         existing = self._releases.view(statement.name)
@@ -187,8 +187,8 @@ class SparseQueries:
     def analysed(self, statement: CreateSparse, caller: Caller | None = None, digest: str = "") -> SparseRequest:
         """Returns the request of a statement, from one snapshot of public facts.
 
-        digest: the digest of the release that the statement made. Without it, any release under the statement's own
-        digest counts.
+        digest: the digest of the release that the statement made. If it is empty, any release under the statement's
+        own digest counts.
         """
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -199,13 +199,13 @@ class SparseQueries:
                 return with_collations(analyse_sparse(fresh, catalog), cursor)
 
             def is_answered(sparse: SparseRequest) -> bool:
-                found = sparse.digest()
-                return found == digest if digest else self._releases.by_digest(found) is not None
+                own_digest = sparse.digest()
+                return own_digest == digest if digest else self._releases.by_digest(own_digest) is not None
 
             return as_answered(read, is_answered, self._policies.earlier)
 
     def ask(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
+        """Returns SQL with the answers of a histogram or session. Equal questions have equal answers for ever."""
         name, keys, weights = read_argument(argument)
         named = self._askable(name, caller)
         with self._open_cursor() as cursor:
@@ -219,13 +219,13 @@ class SparseQueries:
         return session_answers(named, self._sessions.plan(named), asked, answers)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with the columns of an answer and no rows, for whom may ask."""
+        """Returns SQL with the columns of an answer and no rows. Refuses callers who may not ask."""
         name, _, _ = read_argument(argument)
         self._askable(name, caller)
         return listings.rows_sql(COLUMNS, [])
 
     def list_sessions(self, caller: Caller) -> str:
-        """Returns SQL that lists what an caller may ask."""
+        """Returns SQL that lists the histograms and sessions that the caller may ask."""
         rows: list[list[listings.Value]] = []
         for named in self._store.all():
             if not may_ask(named, caller) or not self._permitted(named, caller):
@@ -275,7 +275,7 @@ class SparseQueries:
         return named
 
     def _permitted(self, named: Named, caller: Caller) -> bool:
-        """Tells whether every private table behind a name is this caller's to ask about; none where unknown."""
+        """Tells whether the caller may ask about every private table behind a name. False if the tables are unknown."""
         if caller.tables is None:
             return True
         try:
@@ -286,7 +286,7 @@ class SparseQueries:
 
     def _create_named(self, sparse: SparseRequest, text: str, caller: Caller) -> str:
         require_view_name(sparse.name)
-        # of one name alone: a release may wait for its point of time, which is no reason for others to wait
+        # locks one name alone: a release may wait for its point of time, and other names need not wait
         with self._names.held(fold(sparse.name), lambda: self._steps(WAITING)):
             existing = self._store.named(sparse.name)
             if existing is not None:
@@ -305,7 +305,7 @@ class SparseQueries:
             return self._ready(named)
 
     def _ready(self, named: Named) -> str:
-        """Says what may be asked, with a warning where the released facts already tell that it is no use."""
+        """Renders the status of a name, with a warning if the public facts already show that it is of no use."""
         warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
         return "; ".join(filter(None, (f"{named.name} is ready", warning)))
 
@@ -349,12 +349,12 @@ class SparseQueries:
 
 
 def may_ask(named: Named, caller: Caller) -> bool:
-    """Tells whether a caller may ask: the owner's are everybody's, a principal's are theirs and the owner's."""
+    """Tells whether a caller may ask. The owner always may. Others may ask the owner's names and their own."""
     return caller.owner or named.principal in (caller.name, OWNER_NAME)
 
 
 def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) -> SparseRequest:
-    """Returns the request with its columns' collations; a projection, asked by unknown columns, must have none."""
+    """Returns the request with its columns' collations. A projection must have none: its queries are unknown."""
     keys = []
     for key in sparse.keys:
         collation = collation_of(cursor, sparse.table, key.name) if key.type_name == "VARCHAR" else ""
@@ -372,12 +372,12 @@ def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) ->
 
 
 def collation_of(cursor: duckdb.DuckDBPyConnection, table: TableName, column: str) -> str:
-    """Returns the collation that a column was declared with, '' where it has none."""
+    """Returns the declared collation of a column, '' if it has none."""
     rows = cursor.execute(
         "SELECT sql, database_name, schema_name, table_name FROM duckdb_tables() WHERE lower(table_name) = lower($1)",
         [table.table],
     ).fetchall()
-    row = next((one for one in rows if tuple(map(fold, one[1:])) == tuple(map(fold, table.parts))), None)
+    row = next((entry for entry in rows if tuple(map(fold, entry[1:])) == tuple(map(fold, table.parts))), None)
     definition = "" if row is None else str(row[0])
     if row is not None and " COLLATE " not in definition.upper():
         return ""
@@ -385,8 +385,8 @@ def collation_of(cursor: duckdb.DuckDBPyConnection, table: TableName, column: st
         parsed = parse_one(definition, dialect="duckdb")
     except SqlglotError:
         parsed = exp.Expr()
-    for found in parsed.find_all(exp.ColumnDef):
-        if fold(found.name) == fold(column):
-            rule = found.find(exp.CollateColumnConstraint)
+    for node in parsed.find_all(exp.ColumnDef):
+        if fold(node.name) == fold(column):
+            rule = node.find(exp.CollateColumnConstraint)
             return "" if rule is None else rule.this.name
     raise Refusal(f"the collation of {column!r} cannot be read", accepted="a table of columns without COLLATE")

@@ -1,4 +1,4 @@
-"""Histograms and sessions in the store: their names, what they answered, and what a session believes."""
+"""Histograms and sessions in the store: their names, their answers, and the states of sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOW = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Named:
-    """A histogram or session under its name. release: the table with its public facts."""
+    """Entry of a histogram or session under its name. release: the table with its public facts."""
 
     name: str
     kind: str
@@ -36,7 +36,7 @@ class Named:
 
 @dataclass(frozen=True)
 class SessionAnswer:
-    """One answer of a session, as it was given first. updates: used up when it was given."""
+    """First answer of a session to one question. updates: the number of updates used by then."""
 
     number: int
     answer: float
@@ -46,7 +46,7 @@ class SessionAnswer:
 
 @dataclass(frozen=True)
 class Believed:
-    """A session's public state. commits: how often it was written."""
+    """Public state of a session. commits: the number of times it was written."""
 
     updates: int
     scale: float
@@ -56,7 +56,7 @@ class Believed:
 
 
 class SparseStore:
-    """Reads and writes the tables of sparse queries of a store attached under a name."""
+    """Tables of sparse queries in a store that is attached under a name."""
 
     def __init__(self, open_cursor: OpenCursor, store: str) -> None:
         self._open_cursor = open_cursor
@@ -65,19 +65,19 @@ class SparseStore:
 
     def named(self, name: str) -> Named | None:
         """Returns the entry of a name."""
-        return next((found for found in self.all() if found.name.lower() == name.lower()), None)
+        return next((entry for entry in self.all() if entry.name.lower() == name.lower()), None)
 
     def all(self) -> list[Named]:
         """Lists all entries, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.sparse_names ORDER BY lower(name)").fetchall()
-        named = []
+        entries = []
         for name, kind, digest, statement, principal, table, keys, sparsity, queries, beta, release in rows:
             parts = tuple(KeyPart(**part) for part in json.loads(keys))
-            named.append(
+            entries.append(
                 Named(name, kind, digest, statement, principal, table, parts, sparsity, queries, beta, release)
             )
-        return named
+        return entries
 
     def put_name(self, sparse: SparseRequest, text: str, principal: str, release: str) -> None:
         """Gives a name to a release."""
@@ -91,12 +91,12 @@ class SparseStore:
             cursor.execute(f"INSERT INTO {self._schema}.sparse_names VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def drop_name(self, name: str) -> None:
-        """Takes a name away; state and answers stay."""
+        """Drops a name. State and answers stay."""
         with self._open_cursor() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.sparse_names WHERE lower(name) = lower(?)", [name])
 
     def paid_by(self, named: Named) -> int:
-        """Returns the entry of the ledger that paid for it."""
+        """Returns the ledger entry that paid for a histogram or session."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT ledger_id FROM {self._schema}.releases WHERE name = ? AND kind = 'answer'", [named.release]
@@ -112,7 +112,7 @@ class SparseStore:
         return "" if row is None else str(row[0])
 
     def updates_used(self, digest: str) -> tuple[int, int]:
-        """Tells how many updates a session has used, and how many different questions it has answered."""
+        """Returns two numbers of a session: the used updates, and the different questions that it has answered."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT coalesce((SELECT updates FROM {self._schema}.session_states WHERE digest = $1), 0), "
@@ -122,7 +122,7 @@ class SparseStore:
         return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
     def believed(self, digest: str) -> Believed:
-        """Returns a session's state, from one snapshot."""
+        """Reads a session's state, from one snapshot."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             state = cursor.execute(
@@ -151,20 +151,20 @@ class SparseStore:
         weights: Mapping[int, float],
         answers: Mapping[str, SessionAnswer],
     ) -> None:
-        """New answers, changed weights and the state in one transaction: all of it or nothing."""
+        """Writes new answers, changed weights and the state in one transaction: all or nothing."""
         changed = _key_table(weights)
-        given = pa.table(
+        answer_rows = pa.table(
             {
                 "question": pa.array(list(answers), pa.string()),
-                "number": pa.array([one.number for one in answers.values()], pa.int64()),
-                "answer": pa.array([one.answer for one in answers.values()], pa.float64()),
-                "source": pa.array([one.source for one in answers.values()], pa.string()),
-                "updates": pa.array([one.updates for one in answers.values()], pa.int64()),
+                "number": pa.array([answer.number for answer in answers.values()], pa.int64()),
+                "answer": pa.array([answer.answer for answer in answers.values()], pa.float64()),
+                "source": pa.array([answer.source for answer in answers.values()], pa.string()),
+                "updates": pa.array([answer.updates for answer in answers.values()], pa.int64()),
             }
         )
         with transaction(self._open_cursor) as cursor:
             cursor.register("dpduck_changed", changed)
-            cursor.register("dpduck_given", given)
+            cursor.register("dpduck_given", answer_rows)
             if len(weights):
                 cursor.execute(
                     f"DELETE FROM {self._schema}.session_weights WHERE digest = ? AND (high, low) IN "
@@ -179,7 +179,7 @@ class SparseStore:
             )
 
     def released(self, digest: str, keys: Sequence[int], values: Sequence[int]) -> list[int]:
-        """Returns the first released values of these keys of a histogram; new ones are stored with `values`."""
+        """Returns the first released values of a histogram's keys. Stores `values` for keys that have none."""
         once = dict(zip(keys, values, strict=True))
         wanted = _key_table(dict.fromkeys(once, 0.0)).set_column(2, "value", pa.array(list(once.values()), pa.int64()))
         with transaction(self._open_cursor) as cursor:
@@ -194,12 +194,12 @@ class SparseStore:
                 "JOIN dpduck_wanted USING (high, low) WHERE digest = ?",
                 [digest],
             ).fetchall()
-        found = {_key(high, low): int(value) for high, low, value in rows}
-        return [found[key] for key in keys]
+        first_values = {_key(high, low): int(value) for high, low, value in rows}
+        return [first_values[key] for key in keys]
 
 
 def _signed(half: int) -> int:
-    """Returns a half of a digest as BIGINT holds it: filters over Arrow tables fail on larger unsigned numbers."""
+    """Returns half of a digest as a BIGINT: filters over Arrow tables fail on larger unsigned numbers."""
     return half - (1 << 64) if half >> 63 else half
 
 

@@ -1,7 +1,7 @@
-"""dp_difference: two private views, or two periods of a stream, cell by cell, with the error of the difference; free.
+"""dp_difference compares two private views, or two periods of a stream, cell by cell, with the error. It is free.
 
-Answers of two releases have independent noise, so that their variances add up. Two periods of one stream rest on the
-same measurements: their difference is one combination of these, whose weights are known.
+Answers of two releases have independent noise, so their variances add up. Two periods of one stream rest on the same
+measurements: their difference is one combination of the measurements, with known weights.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ USE = "dp_difference('by_month', 'by_month', '2025-02-01', '2025-01-01')"
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two: its view, the answer that is compared, its keys, and the period where one is named.
+    """One side of a difference: its view, the compared answer, its keys, and its period if the call names one.
 
-    step: the most that an answer changes when one integer of noise changes by one. window: of a stream, how many
-    periods the answer is about; 0 for all so far. told: of a stream's answer, whose error it is.
+    step: the largest change of an answer when one integer of noise changes by one. window: the number of periods in a
+    stream's answer, 0 for all so far. told: the error of a stream's answer.
     """
 
     view: StoredRelease
@@ -54,7 +54,7 @@ class _Side:
 
 
 def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argument: str) -> str:
-    """Returns SQL with a row for each cell that both have: JSON of names, periods, the answer and a confidence."""
+    """Renders SQL with a row for each cell that both have. argument: JSON of names, periods, answer, confidence."""
     first, second, of_first, of_second, answer, confidence = json.loads(argument)
     if not isinstance(confidence, int | float) or not 0.5 <= confidence <= 0.999999:
         raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
@@ -63,8 +63,8 @@ def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argum
         for name, period in ((first, of_first), (second, of_second))
     ]
     _require_alike(*sides)
-    one, other = (side.view for side in sides)
-    if one.name != other.name and one.ledger_id == other.ledger_id:  # their noise is the same
+    left, right = (side.view for side in sides)
+    if left.name != right.name and left.ledger_id == right.ledger_id:  # their noise is the same
         raise Refusal(f"{first!r} and {second!r} are one release under two names", accepted="views of two releases")
     kinds = {NoiseKind.GAUSSIAN if side.view.epsilon is None else NoiseKind.LAPLACE for side in sides}
     margins = [sum_margin(kind, Fraction(str(confidence))) for kind in kinds]
@@ -96,31 +96,31 @@ def _joined(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str:
 
 
 def _require_alike(first: _Side, second: _Side) -> None:
-    """Refuses sides with other keys or aggregates; between principals, who see no statement, count or sum is told."""
-    one, other = first.view.name, second.view.name
+    """Refuses unlike keys or aggregates. Principals see no statement: between them, compares function names alone."""
+    left, right = first.view.name, second.view.name
     if [fold(key) for key in first.keys] != [fold(key) for key in second.keys]:
         raise Refusal(
-            f"{one!r} has the keys {', '.join(first.keys) or 'none'}, and {other!r} {', '.join(second.keys)}",
+            f"{left!r} has the keys {', '.join(first.keys) or 'none'}, and {right!r} {', '.join(second.keys)}",
             accepted="views with the same keys; of streams, a period of each",
         )
-    found = [_measured(side) for side in (first, second)]
+    aggregates = [_measured(side) for side in (first, second)]
     if first.view.principal != second.view.principal:
-        found = [text.partition("(")[0] for text in found]
-    if all(found) and found[0] != found[1]:
+        aggregates = [text.partition("(")[0] for text in aggregates]
+    if all(aggregates) and aggregates[0] != aggregates[1]:
         raise Refusal(
-            f"{first.answer!r} of {one!r} is another aggregate than {second.answer!r} of {other!r}",
+            f"{first.answer!r} of {left!r} is another aggregate than {second.answer!r} of {right!r}",
             accepted=f"answer := '..', the name of one aggregate in both; or {JOIN}",
         )
 
 
 def _measured(side: _Side) -> str:
-    """Returns an answer's aggregate without FILTER and names of tables: 'count' of all rows; '' where it is unknown."""
+    """Returns an answer's aggregate without FILTER and table names: 'count' for counts, '' if it is unknown."""
     query = getattr(parse_statement(side.view.statement), "query", exp.Select())
     shown = {fold(item.alias or default_name(item)): item.find(exp.AggFunc) for item in query.expressions}
-    found = shown.get(fold(side.answer if side.told is None else side.told.name))
-    if isinstance(found, (exp.Count, exp.CountIf)) and not isinstance(found.this, exp.Distinct):
+    call = shown.get(fold(side.answer if side.told is None else side.told.name))
+    if isinstance(call, (exp.Count, exp.CountIf)) and not isinstance(call.this, exp.Distinct):
         return "count"
-    bare = found and found.transform(lambda one: exp.column(fold(one.name)) if isinstance(one, exp.Column) else one)
+    bare = call and call.transform(lambda node: exp.column(fold(node.name)) if isinstance(node, exp.Column) else node)
     return sql_of(bare) if bare else ""
 
 
@@ -158,27 +158,27 @@ def _side(
             f"{view.name!r} shows no answer {str(answer or '')[:60]!r} with its standard error",
             accepted=", ".join(answers) or "a view of counts, with their columns .._stderr",
         )
-    errors = {one + ERROR for one in answers}
+    errors = {shown + ERROR for shown in answers}
     keys = tuple(column for column in columns if column not in answers and column not in errors)
     named = store.named(view.name) if view.strategy == STREAM else None
     if named is None:
         if period is not None:
             raise Refusal(f"{view.name!r} is no stream, and has no periods", accepted="the name alone")
         return _Side(view, chosen, keys, None, max((law.step for laws in view.laws for law in laws), default=1.0))
-    told, window = _told(named, answers, chosen)
-    ends = {f"{one}{end}" for one in answers for end in ("_low", "_high")}
+    error, window = _told(named, answers, chosen)
+    ends = {f"{shown}{end}" for shown in answers for end in ("_low", "_high")}
     keys = tuple(key for key in keys if key not in ends)
-    return _of_stream(ledger, view, named, chosen, keys, period, window, told)
+    return _of_stream(ledger, view, named, chosen, keys, period, window, error)
 
 
 def _told(named: Named, answers: list[str], chosen: str) -> tuple[Told, int]:
-    """Returns what is known of the error of a stream's answer, and how many periods it is about."""
+    """Returns the error of a stream's answer, and the number of periods of the answer."""
     plan = plan_from_facts(named.plan)
-    for told in plan.told or (Told(answers[0], plan.noise.variance, 1.0),):
+    for error in plan.told or (Told(answers[0], plan.noise.variance, 1.0),):
         suffixes = {"": 1, "_total": 0, "_last": named.window}
-        found = [window for suffix, window in suffixes.items() if chosen == told.name + suffix]
-        if found and told.variance:
-            return told, found[0]
+        windows = [window for suffix, window in suffixes.items() if chosen == error.name + suffix]
+        if windows and error.variance:
+            return error, windows[0]
     raise Refusal(
         f"{chosen!r} of {named.name!r} has errors that differ from answer to answer, or several grouping sets",
         accepted="counts and sums of a stream with one GROUP BY",
@@ -193,35 +193,35 @@ def _reuses(view: StoredRelease) -> bool:
 
 def _of_stream(
     ledger: Ledger, view: StoredRelease, named: Named, answer: str, keys: tuple[str, ...], period: object, window: int,
-    told: Told,
+    error: Told,
 ) -> _Side:  # fmt: skip
     places = range(named.published)
     if period is not None:
-        found = [place for place in places if named.labels[place][:10] == str(period)[:10]]
-        if not found:
+        matches = [place for place in places if named.labels[place][:10] == str(period)[:10]]
+        if not matches:
             raise Refusal(
                 f"{view.name!r} has published no period {str(period)[:40]!r}",
                 accepted=f"'{named.labels[0]}' to '{named.labels[max(0, named.published - 1)]}'; {USE}",
             )
-        places = range(found[0], found[0] + 1)
+        places = range(matches[0], matches[0] + 1)
     plan, closed = plan_from_facts(named.plan), closings(ledger, named)
-    steps = [told.step * float(np.abs(_weights(plan, closed, window, place)).max()) for place in places]
+    steps = [error.step * float(np.abs(_weights(plan, closed, window, place)).max()) for place in places]
     if period is None:
-        return _Side(view, answer, keys, None, max(steps, default=1.0), "", window, told)
+        return _Side(view, answer, keys, None, max(steps, default=1.0), "", window, error)
     column = quote_identifier(named.column)
     where = f" WHERE {column} = {quote_text(named.labels[places[0]])}"
-    kept = tuple(key for key in keys if key != named.column)
-    return _Side(view, answer, kept, places[0], max(steps), where, window, told)
+    other_keys = tuple(key for key in keys if key != named.column)
+    return _Side(view, answer, other_keys, places[0], max(steps), where, window, error)
 
 
 def _weights(plan: StreamPlan, closed: list[int], window: int, place: int) -> FloatArray:
-    """Returns the weights of all that is measured in the published answer of one period."""
-    through = next(one for one in closed if one > place)
+    """Returns the weights of all measurements in the published answer of one period."""
+    through = next(end for end in closed if end > place)
     asked = np.zeros(through)
     asked[: place + 1] = TimeQuestion(window).about(place + 1)
     weights = np.zeros(plan.axis.factor.rows)
-    found = plan.axis.weights(through, asked[None])[0]
-    weights[: len(found)] = found
+    row = plan.axis.weights(through, asked[None])[0]
+    weights[: len(row)] = row
     return weights
 
 
@@ -229,9 +229,9 @@ def _shared(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[flo
     """Returns the standard error of the difference of two periods of one stream, and its step."""
     named = store.named(sides[0].view.name)
     first, second = (side.period for side in sides)
-    told = sides[0].told
-    if named is None or told is None or first is None or second is None:
+    error = sides[0].told
+    if named is None or error is None or first is None or second is None:
         raise Refusal("a view less itself is nothing", accepted=f"two views; or two periods of a stream: {USE}")
     plan, closed = plan_from_facts(named.plan), closings(ledger, named)
     weights = _weights(plan, closed, sides[0].window, first) - _weights(plan, closed, sides[1].window, second)
-    return sqrt(told.variance * float(weights @ weights)), max(1e-9, told.step * float(np.abs(weights).max()))
+    return sqrt(error.variance * float(weights @ weights)), max(1e-9, error.step * float(np.abs(weights).max()))

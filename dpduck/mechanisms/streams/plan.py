@@ -1,4 +1,4 @@
-"""A stream's statement as a frozen request, from public facts alone; what it publishes, and what is refused by name."""
+"""Frozen request of a stream's statement, from public facts alone, with its published columns and its refusals."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 
 @dataclass(frozen=True)
 class StreamRequest:
-    """request: aggregates by sets of keys, of which the one at `axis`, in every set, are the periods of the horizon.
+    """Request of a stream. request: aggregates by sets of keys. Each set has the key at `axis`: the horizon's periods.
 
     ends: the moment at which each period ends, in UTC. first: the bin of the first period in the column's DOMAIN.
-    question: what the strategy is chosen for. window: of a further column, 0 for none. strategy: as it was asked for.
-    select: the columns that are published, as SQL over HOLE. column: the name of that of the periods. shown: the
-    answers' names, with the numbers of their aggregates. analysis: of its SELECT, for comments on its columns.
+    question: the sums that the strategy is chosen for. window: the periods in a further column's sums, 0 for none.
+    strategy: the statement's choice. select: the published columns, as SQL over HOLE. column: the name of the periods'
+    column. shown: the answers' names, with the numbers of their aggregates. analysis: the SELECT's, for comments.
     """
 
     name: str
@@ -67,25 +67,25 @@ class StreamRequest:
 
     @property
     def periods(self) -> int:
-        """Tells how many periods the horizon has."""
+        """Returns the number of periods of the horizon."""
         return len(self.ends)
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """Returns each period as its column shows it."""
+        """Returns the label of each period in its column."""
         return self.request.question.keys[self.axis].labels
 
     def digest(self) -> str:
-        """Returns what the stream rests on: neither revisions of the policy, nor columns that it does not use.
+        """Returns a digest of the stream's facts, without revisions of the policy and without unused columns.
 
-        Nor what public tables hold, which may grow: they multiply no unit's rows beyond its bound.
+        It ignores the rows of public tables. They may grow, since they multiply no unit's rows beyond its bound.
         """
         rows = self.request.rows
         reads = tuple(replace(read, revision=0) for read in rows.reads)
         bare = replace(rows, revision=0, reads=reads, content_sql=(), public_digests=(), shapes=())
         own = [self.name.lower(), self.first, self.periods, self.window, self.strategy, self.question.text, self.select]
-        # the unit's type: what was kept of whom is written in it, and equal units of another type are others; so are
-        # those of parts of other types, but for whole numbers, and texts, which are written in other SQL
+        # the unit's type: the stream's file has units of this type, and equal units of another type are other units.
+        # the types of parts count as well, except for whole numbers, and for texts, which have other SQL anyway
         held = None if rows.unit is None else held_in(rows.unit)
         parts = [sql_type(part.type_name) for part in held.parts] if isinstance(held, Together) else []
         kinds = ["" if part.is_text or part.is_whole else part.word for part in parts]
@@ -95,12 +95,12 @@ class StreamRequest:
 
 
 def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest:
-    """Returns the request of a statement; every refusal comes from here, before anything is charged."""
+    """Returns the request of a statement. Every refusal comes from here, before anything is charged."""
     names = {option.name for option in OWN}
     given = read_given(statement.options, (*PRICES, *OWN), " for a stream")
     for name in names & given.nodes.keys():
         given.value(name)
-    prices = tuple(one for one in statement.options if one.this.name.lower() not in names)
+    prices = tuple(node for node in statement.options if node.this.name.lower() not in names)
     ask = AskStatement(statement.query, statement.text, 0, statement.name, False, prices)
     analysis = analyse(ask, facts, None)
     request, place = analysis.request, statement.query
@@ -138,7 +138,7 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
 
 
 def _require_rows(request: Request, place: exp.Expr) -> None:
-    """Refuses rows whose units a stream does not follow from one refresh to the next."""
+    """Refuses rows with units that a stream does not follow from one refresh to the next."""
     rows = request.rows
     if rows.periods is not None:
         raise refusal(
@@ -146,12 +146,12 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             "a policy without PER; or one statement for each period, as docs/monthly.md shows",
         )  # fmt: skip
     source, joined = rows.source, rows.source.joins
-    if any(not isinstance(of.first, Stored) for of in (source, *(one.right for one in joined))):
+    if any(not isinstance(of.first, Stored) for of in (source, *(join.right for join in joined))):
         raise refusal(
             place, "a stream follows rows as they are stored: not those of UNION ALL, nor one for each unit",
             "one private table, joined with public tables, or by a key with tables of its unit",
         )  # fmt: skip
-    if any(one.content or one.right.joins or one.kind not in KINDS for one in joined):
+    if any(join.content or join.right.joins or join.kind not in KINDS for join in joined):
         raise refusal(
             place, "a stream does not follow rows of a unit that are joined each with each, nor RIGHT and FULL JOIN",
             "JOIN or LEFT JOIN by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN, ANTI JOIN",
@@ -166,8 +166,8 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
 
 
 def _require_answers(question: Question, place: exp.Expr) -> None:
-    """Refuses aggregates that follow from no sums, and keys that are not values of a DOMAIN."""
-    others = [one for one in question.aggregates if one.function in ("quantile", "distinct")]
+    """Refuses aggregates that are not computed from sums, and keys that are not values of a DOMAIN."""
+    others = [aggregate for aggregate in question.aggregates if aggregate.function in ("quantile", "distinct")]
     if others:
         raise refusal(
             place, f"{others[0].text[:60]} is not published by a stream",
@@ -181,7 +181,7 @@ def _require_answers(question: Question, place: exp.Expr) -> None:
 
 
 def _require_periods(question: Question, axis: int, place: exp.Expr) -> None:
-    """Refuses groups that are of no period."""
+    """Refuses grouping sets without the period, and too many grouping sets."""
     if not all(axis in grouping_set for grouping_set in question.grouping_sets):
         raise refusal(
             place, "the period is not in every grouping set, and a stream has an answer for each period",
@@ -192,8 +192,8 @@ def _require_periods(question: Question, axis: int, place: exp.Expr) -> None:
 
 
 def _require_sums(question: Question, over_time: bool, place: exp.Expr) -> None:
-    """Refuses sums over time where nothing that is asked has any."""
-    if over_time and all(one.operand_by_group for one in question.aggregates):
+    """Refuses sums over time if no aggregate has any."""
+    if over_time and all(aggregate.operand_by_group for aggregate in question.aggregates):
         raise refusal(
             place, f"{question.aggregates[0].text[:60]} of several periods is not the sum of theirs",
             "answers = 'periods' without a window; for persons so far, each counted once: count(*), answers = 'totals' "
@@ -202,23 +202,23 @@ def _require_sums(question: Question, over_time: bool, place: exp.Expr) -> None:
 
 
 def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
-    """Returns which key is the time, with the column's bins."""
-    found = []
+    """Returns the number of the time key, with the bins of its column."""
+    moments = []
     for number, key in enumerate(request.question.keys):
         source = request.question.sources[key.sources[0]] if len(key.sources) == 1 else None
         if source is None or key.expression != source.sql or not isinstance(source.domain, RangeDomain):
             continue
         if sql_type(source.domain.type_name).is_moment:
-            found.append((number, source.domain))
-    if len(found) != 1:
+            moments.append((number, source.domain))
+    if len(moments) != 1:
         raise refusal(
-            place, f"{len(found)} keys of a stream are bins of time",
+            place, f"{len(moments)} keys of a stream are bins of time",
             "GROUP BY one DATE or TIMESTAMP column, as it is, with DOMAIN .. RANGE 2025-01-01 TO 2028-01-01 STEP MONTH",
         )  # fmt: skip
-    axis, domain = found[0]
+    axis, domain = moments[0]
     column = request.question.sources[request.question.keys[axis].sources[0]].sql
-    known = request.rows.columns.get(column)
-    stored = "" if known is None else known.type_name
+    source_column = request.rows.columns.get(column)
+    stored = "" if source_column is None else source_column.type_name
     if not sql_type(stored).is_moment:
         raise refusal(
             place, f"the column of a stream's periods is {sql_type(stored).word or 'gone'}, and no longer a date",
@@ -234,7 +234,7 @@ def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
 
 
 def _plain_range(domain: RangeDomain) -> str:
-    """Returns the bins of a domain as they are declared, without NULL and edges."""
+    """Renders the bins of a domain as their declaration, without NULL and edges."""
     days = all(edge[10:] in ("", " 00:00:00") for edge in (*domain.edges, domain.upper))
     low, high = (edge[:10] if days else f"'{edge}'" for edge in (domain.edges[0], domain.upper))
     step = domain.unit.upper() if domain.step_count == 1 else f"{domain.step_count} {domain.unit.upper()}S"
@@ -242,7 +242,7 @@ def _plain_range(domain: RangeDomain) -> str:
 
 
 def _horizon(given: Given, domain: RangeDomain, place: exp.Expr) -> tuple[int, int]:
-    """Returns the bin of the first period, and how many there are."""
+    """Returns the bin of the first period, and the number of periods."""
     first = 0
     if "start" in given:
         try:
@@ -265,26 +265,26 @@ def _cut(question: Question, axis: int, first: int, periods: int) -> Question:
     key = question.keys[axis]
     codes = tuple(code - first if first <= code < first + periods else -1 for code in key.codes)
     cut = replace(key, labels=key.labels[first : first + periods], codes=codes)
-    keys: Sequence[Key] = [cut if number == axis else one for number, one in enumerate(question.keys)]
+    keys: Sequence[Key] = [cut if number == axis else other for number, other in enumerate(question.keys)]
     return replace(question, keys=tuple(keys))
 
 
 def totals(what: str, number: int = 0) -> tuple[str, str]:
-    """Returns the columns of an aggregate over several periods and of its standard error, as in released rows."""
+    """Returns the released columns of an aggregate over several periods, and of its standard error."""
     place = f"_{number}" if number else ""
     return f"dpduck_{what}{place}", f"dpduck_{what}{place}_stderr"
 
 
 def ends_of(answer: str) -> tuple[str, str]:
-    """Returns the columns of the ends of intervals, of an answer whose error depends on it."""
+    """Returns the columns of both ends of an interval, for an answer with an error that depends on it."""
     return f"{answer}_low", f"{answer}_high"
 
 
 def _published(analysis: Analysis, time: str, window: int, place: exp.Expr) -> tuple[str, str]:
-    """Returns SQL of what is published over released rows, and the column of the periods.
+    """Renders the published SELECT over released rows. Returns it with the column of the periods.
 
-    To what was written come standard errors, running totals and sums over the window with theirs, and intervals where
-    errors depend on answers.
+    It adds columns to the written ones: standard errors, running totals and sums over the window with their errors,
+    and intervals if errors depend on answers.
     """
     accepted = "the columns of GROUP BY and count(*) AS n, without HAVING, ORDER BY or LIMIT"
     select, question = parse_one(analysis.outer.sql, dialect="duckdb"), analysis.request.question
@@ -292,7 +292,7 @@ def _published(analysis: Analysis, time: str, window: int, place: exp.Expr) -> t
     if not isinstance(select, exp.Select) or written or any(select.args.get(part) for part in _AROUND):
         raise refusal(place, "a stream publishes each period as it closes", accepted)
     numbers = range(len(question.aggregates))
-    names = {key.name for key in question.keys} | {of(one) for of in (answer_column, stderr_column) for one in numbers}
+    names = {key.name for key in question.keys} | {of(i) for of in (answer_column, stderr_column) for i in numbers}
     items = [item.unalias() for item in select.expressions]
     plain = [item for item in items if isinstance(item, exp.Column)]
     sets = all(
@@ -319,29 +319,29 @@ def _published(analysis: Analysis, time: str, window: int, place: exp.Expr) -> t
 
 def further_answers(stream: StreamRequest) -> list[str]:
     """Returns the names of running totals and of sums over the window. Each has a standard error beside it."""
-    found = []
+    answers = []
     for shown, number in stream.shown:
         names = [name for _, name in _further(shown, number, stream.request.question.aggregates[number], stream.window)]
-        found += [name for name in names if f"{name}_stderr" in names]
-    return found
+        answers += [name for name in names if f"{name}_stderr" in names]
+    return answers
 
 
 def _further(shown: str, number: int, aggregate: Aggregate, window: int) -> list[tuple[str, str]]:
-    """Returns the columns that come to what was written of an answer, each with its published name."""
-    found = list(zip(ends_of(answer_column(number)), ends_of(shown), strict=True)) if aggregate.curved else []
+    """Returns the further columns of an answer, each with its published name."""
+    columns = list(zip(ends_of(answer_column(number)), ends_of(shown), strict=True)) if aggregate.curved else []
     if aggregate.operand_by_group:
-        return found
+        return columns
     for what in ("total", "last") if window else ("total",):
         answer, stderr = totals(what, number)
         name = f"{shown}_{what}"
-        found += [(answer, name), (stderr, f"{name}_stderr")]
+        columns += [(answer, name), (stderr, f"{name}_stderr")]
         if aggregate.curved:
-            found += list(zip(ends_of(answer), ends_of(name), strict=True))
-    return found
+            columns += list(zip(ends_of(answer), ends_of(name), strict=True))
+    return columns
 
 
 def hole() -> str:
-    """Returns the place of the released rows in `select`."""
+    """Returns the placeholder of the released rows in `select`."""
     return f'"{HOLE}"'
 
 

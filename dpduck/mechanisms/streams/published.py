@@ -1,7 +1,7 @@
-"""What a stream publishes: from all that was measured so far to rows of the periods that closed.
+"""Published rows of a stream: from all measurements so far to the rows of closed periods.
 
-An answer about some periods is one combination of the rows of the strategy over time, alike for every query over the
-other keys; what comes of it is recovered as any cube is.
+An answer about some periods is one combination of the rows of the strategy over time. The combination is the same for
+every query over the other keys. The combined answers are recovered as any cube is.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.quoting import quote_identifier
 
 SHOWN_LEVEL = LEVELS.index(Fraction(95, 100))
-"""Intervals that are published are those of 95 %."""
+"""Number of the published intervals' level, 95 %."""
 
 Tables = list[list[FloatArray]]
-"""Of one measure: for each grouping set, an array of each table, shape (periods, cells)."""
+"""Answers of one measure: for each grouping set, an array of each table, shape (periods, cells)."""
 
 
 def answer_columns(stream: StreamRequest, number: int) -> list[tuple[str, str, TimeQuestion]]:
-    """Returns the columns of an aggregate and of its standard error, each about so many periods."""
-    found = [(answer_column(number), stderr_column(number), TimeQuestion(1))]
+    """Returns the columns of an aggregate and of its standard error, with the question over time of each pair."""
+    columns = [(answer_column(number), stderr_column(number), TimeQuestion(1))]
     if not stream.request.question.aggregates[number].operand_by_group:
-        found.append((*totals("total", number), TimeQuestion(0)))
-        found += [(*totals("last", number), TimeQuestion(stream.window))] if stream.window else []
-    return found
+        columns.append((*totals("total", number), TimeQuestion(0)))
+        columns += [(*totals("last", number), TimeQuestion(stream.window))] if stream.window else []
+    return columns
 
 
 def column_types(stream: StreamRequest, plan: StreamPlan) -> list[tuple[str, str]]:
-    """Returns the columns of released rows, which the published ones are made of."""
-    found = [(key.name, key.type_name) for key in stream.request.question.keys]
-    for number, (whole, one) in enumerate(zip(wholes(stream, plan), stream.request.question.aggregates, strict=True)):
+    """Returns the columns of released rows, from which the published columns are selected."""
+    columns = [(key.name, key.type_name) for key in stream.request.question.keys]
+    for number, (whole, call) in enumerate(zip(wholes(stream, plan), stream.request.question.aggregates, strict=True)):
         for answer, stderr, _ in answer_columns(stream, number):
-            found += [(answer, "BIGINT" if whole else "DOUBLE"), (stderr, "DOUBLE")]
-            found += [(end, "DOUBLE") for end in ends_of(answer)] if one.curved else []
-    return [*found, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER")]
+            columns += [(answer, "BIGINT" if whole else "DOUBLE"), (stderr, "DOUBLE")]
+            columns += [(end, "DOUBLE") for end in ends_of(answer)] if call.curved else []
+    return [*columns, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER")]
 
 
 def published_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
-    """Returns SQL of what is published, over a table of released rows; with none, over a table without rows."""
+    """Renders the published SELECT over a table of released rows. If `rows` is empty, the SELECT has no rows."""
     types = [(quote_identifier(name), of) for name, of in column_types(stream, plan)]
     listed = ", ".join(f"CAST({name if rows else 'NULL'} AS {of}) AS {name}" for name, of in types)
     inner = f"SELECT {listed} FROM {rows}" if rows else f"SELECT {listed} LIMIT 0"
@@ -65,29 +65,29 @@ def published_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
 
 
 def released(stream: StreamRequest, plan: StreamPlan, first: int, closed: int, answers: IntegerArray) -> pa.Table:
-    """Returns the rows of the periods from `first` on, from all that was measured by then."""
+    """Computes the released rows of the periods from `first` on, from all measurements so far."""
     cube, aggregates = cube_of(stream, plan), stream.request.question.aggregates
-    width = sum(found.width for found in _blocks(cube))
+    width = sum(part.width for part in _blocks(cube))
     measured = answers.reshape(-1, width).astype(np.float64)
     columns = _keys(stream, first, closed)
-    known: dict[TimeQuestion, _About] = {}
-    for number, (whole, one) in enumerate(zip(wholes(stream, plan), aggregates, strict=True)):
+    by_question: dict[TimeQuestion, _About] = {}
+    for number, (whole, aggregate) in enumerate(zip(wholes(stream, plan), aggregates, strict=True)):
         for answer, stderr, question in answer_columns(stream, number):
-            if question not in known:
-                known[question] = _about(cube, plan, question, first, closed, measured)
-            found = _answer(cube, one, cube.uses[number], known[question])
+            if question not in by_question:
+                by_question[question] = _about(cube, plan, question, first, closed, measured)
+            part = _answer(cube, aggregate, cube.uses[number], by_question[question])
             columns[answer] = pa.array(
-                np.rint(found.estimates).astype(np.int64) if whole else found.estimates, from_pandas=True
+                np.rint(part.estimates).astype(np.int64) if whole else part.estimates, from_pandas=True
             )
-            columns[stderr] = pa.array(found.stderrs, from_pandas=True)
-            if found.ends is not None:
-                columns |= {name: pa.array(end) for name, end in zip(ends_of(answer), found.ends, strict=True)}
+            columns[stderr] = pa.array(part.stderrs, from_pandas=True)
+            if part.ends is not None:
+                columns |= {name: pa.array(end) for name, end in zip(ends_of(answer), part.ends, strict=True)}
     return pa.table(columns)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Where the answers of one query stand among the numbers of a row of the strategy: a run for each table."""
+    """Answers of one query among the numbers of a row of the strategy: a run for each table."""
 
     measure: int
     start: int
@@ -107,16 +107,16 @@ class _Block:
 def _blocks(cube: CubePlan) -> Iterator[_Block]:
     """Yields the blocks in the order of the asks (strategies.asks_of)."""
     start = 0
-    for number, one in enumerate(cube.measures):
-        for measurement in plan_of(one).measurements:
-            block = _Block(number, start, measurement.query.shape, one.measure.tables)
+    for number, measure_plan in enumerate(cube.measures):
+        for measurement in plan_of(measure_plan).measurements:
+            block = _Block(number, start, measurement.query.shape, measure_plan.measure.tables)
             start += block.width
             yield block
 
 
 @dataclass(frozen=True)
 class _About:
-    """Recovered tables of every measure about some periods each, with the squared lengths of the weights."""
+    """Recovered tables of all measures, for one question about each period, with the squared norms of its weights."""
 
     tables: list[Tables]
     squares: FloatArray
@@ -131,15 +131,15 @@ def _about(
     weights = plan.axis.weights(closed, questions)
     combined, blocks = weights @ measured, list(_blocks(cube))
     tables = []
-    for number, one in enumerate(cube.measures):
+    for number, planned in enumerate(cube.measures):
         own = [block for block in blocks if block.measure == number]
-        by_table = [_recovered(plan_of(one), own, combined, table) for table in range(one.measure.tables)]
+        by_table = [_recovered(plan_of(planned), own, combined, table) for table in range(planned.measure.tables)]
         tables.append([list(of_set) for of_set in zip(*by_table, strict=True)])
     return _About(tables, (weights**2).sum(axis=1))
 
 
 def _recovered(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, table: int) -> list[FloatArray]:
-    """Returns one table's answers for every grouping set, shape (periods, cells)."""
+    """Recovers one table's answers for every grouping set, shape (periods, cells)."""
     numbers = [block.of(combined, table) for block in blocks]
     (query, *more) = [measurement.query for measurement in plan.measurements]
     plain = not more and query.is_identity
@@ -149,34 +149,34 @@ def _recovered(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, table
         recover(plan, [of[period].reshape(block.shape) for of, block in zip(numbers, blocks, strict=True)])
         for period in range(len(combined))
     ]
-    return [np.stack([one.ravel() for one in of_set]) for of_set in zip(*by_period, strict=True)]
+    return [np.stack([answers.ravel() for answers in of_set]) for of_set in zip(*by_period, strict=True)]
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """An answer of every period, grouping set and cell, in this order. ends: of its interval where that is stored."""
+    """Answers of each period, grouping set and cell, in this order. ends: of intervals, None if they are not stored."""
 
     estimates: FloatArray
     stderrs: FloatArray
     ends: tuple[FloatArray, FloatArray] | None = None
 
 
-def _answer(cube: CubePlan, one: Aggregate, use: Use, about: _About) -> _Answer:
+def _answer(cube: CubePlan, aggregate: Aggregate, use: Use, about: _About) -> _Answer:
     measured, parts = cube.measures[use.measure], []
     for tables, variance in zip(about.tables[use.measure], plan_of(measured).variances, strict=True):
         spread = np.repeat(about.squares[:, None] * variance, tables[0].shape[1], axis=1)
         if use.weights:
             parts.append([weighted(use.weights, tables).reshape(spread.shape), np.sqrt(spread * use.size)])
             continue
-        found = curved(cube, one, measured, [table.ravel() for table in tables], spread.ravel())
-        listed = (found.estimates, found.stderrs, found.lows[SHOWN_LEVEL], found.highs[SHOWN_LEVEL])
+        result = curved(cube, aggregate, measured, [table.ravel() for table in tables], spread.ravel())
+        listed = (result.estimates, result.stderrs, result.lows[SHOWN_LEVEL], result.highs[SHOWN_LEVEL])
         parts.append([part.reshape(spread.shape) for part in listed])
     estimates, stderrs, *ends = [np.concatenate(part, axis=1).ravel() for part in zip(*parts, strict=True)]
     return _Answer(estimates, stderrs, (ends[0], ends[1]) if ends else None)
 
 
 def _keys(stream: StreamRequest, first: int, closed: int) -> dict[str, pa.Array]:
-    """Returns the key columns of every period, grouping set and cell; rolled-up ones are NULL."""
+    """Returns the key columns of every period, grouping set and cell. Rolled-up keys are NULL."""
     keys, workload, others = stream.request.question.keys, workload_of(stream), others_of(stream)
     shapes = [tuple(workload.sizes[key] for key in of) for of in workload.marginals]
     cells = [prod(shape) for shape in shapes]

@@ -1,4 +1,4 @@
-"""Statements of streams, carried out: one charge when a stream is made, and nothing more for its refreshes."""
+"""Statements of streams. A stream has one charge when it is created. Its refreshes charge nothing more."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ SCOPE_OF_ROWS = (
 
 
 def scope_of(stream: StreamRequest) -> str:
-    """Returns what is said of a stream's table: whose rows are protected, and which are counted."""
+    """Renders the scope of a stream's table: the protected unit, and the counted rows."""
     rows = stream.request.rows
     if rows.unit_sql is None:
         return SCOPE_OF_ROWS
-    persons = all(one.operand == ONE_PER_GROUP for one in stream.request.question.aggregates)
+    persons = all(aggregate.operand == ONE_PER_GROUP for aggregate in stream.request.question.aggregates)
     return (SCOPE_OF_PERSONS if persons else SCOPE).format(rows=rows.max_rows)
 
 
 @dataclass(frozen=True)
 class Streams:
-    """The part of an engine that handles streams.
+    """Streams of an engine.
 
     dropped: the text of the last DROP, which DuckDB may bind again.
     """
@@ -108,7 +108,7 @@ class Streams:
     dropped: list[str] = field(default_factory=list)
 
     def run(self, statement: StreamStatement, text: str, caller: Caller) -> str:
-        """Carries out a statement; the owner's alone."""
+        """Runs a statement. Refuses callers other than the owner."""
         if not caller.owner:
             raise PermissionRefusal("streams are the data owner's", accepted="FROM dp_streams(), and their tables")
         with self.names.held(fold(statement.name), lambda: self.steps(WAITING)):
@@ -119,24 +119,25 @@ class Streams:
             return listings.status(self._drop(statement, text))
 
     def explain(self, statement: StreamStatement, caller: Caller) -> str:
-        """Returns SQL that compares the strategies of a stream; it spends nothing and opens no private row."""
+        """Returns SQL that compares the strategies of a stream. It spends nothing and opens no private row."""
         if not isinstance(statement, CreateStream):
             raise Refusal("only a stream that is made has a price", accepted="CREATE PRIVATE STREAM ..")
         stream = self._analysed(statement)
         caller.require_tables(stream.request.asked_tables)
-        found, request = plans(stream), stream.request
+        ranked, request = plans(stream), stream.request
         budget = self.ledger.budget(request.rows.unit_key)
-        return priced(explained(stream, found), request, asks_of(stream, found[0]), budget, words=(scope_of(stream),))
+        return priced(explained(stream, ranked), request, asks_of(stream, ranked[0]), budget, words=(scope_of(stream),))
 
     def listed(self, caller: Caller) -> str:
         """Returns SQL that lists the streams."""
         rows: list[list[Value]] = []
-        for one in self.store.all():
-            following = one.published < len(one.ends)
+        for named in self.store.all():
+            following = named.published < len(named.ends)
             rows.append([
-                one.name, one.table, plan_from_facts(one.plan).name, one.answers, len(one.ends), one.published,
-                one.labels[one.published] if following else None, one.ends[one.published] if following else None,
-                one.ends[-1], "owner", one.entry, one.statement if caller.owner else None, LATE, self._fewer(one),
+                named.name, named.table, plan_from_facts(named.plan).name, named.answers, len(named.ends),
+                named.published, named.labels[named.published] if following else None,
+                named.ends[named.published] if following else None, named.ends[-1], "owner", named.entry,
+                named.statement if caller.owner else None, LATE, self._fewer(named),
             ])  # fmt: skip
         return rows_sql(LISTED, rows)
 
@@ -145,10 +146,7 @@ class Streams:
         return difference(self.store, self.releases, self.ledger, argument)
 
     def _analysed(self, statement: CreateStream, text: str = "", named: Named | None = None) -> StreamRequest:
-        """Returns the request of a statement.
-
-        named: the stream that the statement made before, under any terms.
-        """
+        """Returns the request of a statement. named: the stream that the statement created before, under any terms."""
         with Sandbox(self.answered) as box, self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
 
@@ -205,10 +203,10 @@ class Streams:
         if caller.charged is not None:
             caller.charged(entry)
         self.dropped.clear()
-        made = self.store.named(statement.name)
-        if made is None:
+        stored = self.store.named(statement.name)
+        if stored is None:
             raise InternalError("a stream that was made is not there")
-        return self._word(made)
+        return self._word(stored)
 
     def _refresh(self, statement: RefreshStream, caller: Caller) -> str:
         named = self._existing(statement.name)
@@ -224,7 +222,7 @@ class Streams:
         ):
             if len(state.versions) == last.version and due > state.closed:
                 self._count(stream, plan, named, due, state, place)
-            if len(state.versions) > last.version:  # of now, or of a process that ended before it was published
+            if len(state.versions) > last.version:  # new, or of a process that ended before publication
                 versions = list(state.versions)
         if versions:
             self._publish(stream, plan, named, versions, caller)
@@ -253,8 +251,8 @@ class Streams:
     def _publish(
         self, stream: StreamRequest, plan: StreamPlan, named: Named, versions: Sequence[Version], caller: Caller
     ) -> None:
-        """Appends the periods of the last version, in one transaction with the ledger's record of it."""
-        version, answers = versions[-1], np.concatenate([one.answers for one in versions])
+        """Appends the periods of the last version, in one transaction with the ledger's record."""
+        version, answers = versions[-1], np.concatenate([one_version.answers for one_version in versions])
         rows = released(stream, plan, named.published, version.closed, answers)
         select = published_sql(stream, plan, "dpduck_released_rows")
         said = version_text(named, version.closed, version.version, version.seal)
@@ -284,7 +282,7 @@ class Streams:
         return named
 
     def _again(self, named: Named) -> StreamRequest:
-        """Returns the request of a stream, which is what it was when the stream was made."""
+        """Returns the request of a stream. Refuses one that has changed since the stream was created."""
         statement = parse_statement(named.statement)
         if not isinstance(statement, CreateStream):
             raise InternalError("a stream of no statement")
@@ -312,23 +310,23 @@ class Streams:
         Catalog(cursor, self.policies).require_unchanged(rows)
 
     def _word(self, named: Named) -> str:
-        told = f"{named.name} has {named.published} of {len(named.ends)} periods"
+        status = f"{named.name} has {named.published} of {len(named.ends)} periods"
         if named.published == len(named.ends):
-            told += ": its horizon has ended"
+            status += ": its horizon has ended"
         else:
-            told += f"; the next, {named.labels[named.published]}, closes at {named.ends[named.published]} UTC"
+            status += f"; the next, {named.labels[named.published]}, closes at {named.ends[named.published]} UTC"
         fewer = self._fewer(named)
-        return told if fewer is None else f"{told}; {fewer}"
+        return status if fewer is None else f"{status}; {fewer}"
 
     def _fewer(self, named: Named) -> str | None:
-        """Says which units later periods leave out. Says nothing where a unit is one row."""
+        """Returns the note on units that later periods leave out, None if a unit is one row."""
         policies = self.policies.now().policies.values()
         of_rows = any(str(policy.table) == named.table and policy.unit.column is None for policy in policies)
         return None if of_rows else FEWER
 
 
 def _described(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
-    """Returns the release with comments on its columns, which tell readers and pictures keys from answers."""
+    """Adds comments to the columns of a release. They tell readers and pictures keys from answers."""
     notes = notes_of(stream.analysis, release)
     for name in further_answers(stream):
         notes |= {name: ANSWER, f"{name}_stderr": STDERR + name}
@@ -336,9 +334,9 @@ def _described(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
 
 
 def shape_of(stream: StreamRequest, plan: StreamPlan, named: Named) -> StreamShape:
-    """Returns what the stream's file holds, and whose it is."""
+    """Returns the shape of the stream's file, with the identity of the stream."""
     identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
     rows, cube = stream.request.rows, cube_of(stream, plan)
     held = "BIGINT" if rows.unit_sql is None else sql_type(unit_type(rows.unit)).kept_unit
-    tables = sum(one.measure.tables for one in cube.measures)
+    tables = sum(measure_plan.measure.tables for measure_plan in cube.measures)
     return StreamShape(identity, held, len(stream.request.question.keys), tables)

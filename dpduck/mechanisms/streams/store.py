@@ -1,4 +1,4 @@
-"""Streams in the store: their names, plans and tables; which version was published is in the ledger."""
+"""Streams in the store: their names, plans and tables. The published version is in the ledger."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _VERSION = re.compile(r": (\d+) of \d+ periods; version (\d+) of ([0-9a-f]{32}),
 
 @dataclass(frozen=True)
 class Named:
-    """A stream under its name. nonce: of its file. entry: of the ledger, which paid. plan: as plan.py writes it.
+    """Stream under its name. nonce: the name of its file. entry: the ledger entry that paid. plan: text of to_facts.
 
-    labels: of its periods, as `column` shows them. ends: when each of them ends. published: how many are in its table.
-    window: of a further column, 0 for none.
+    labels: of the periods, as `column` shows them. ends: the end of each period. published: the number of periods in
+    the table. window: the number of periods in a further column's sums, 0 for none.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Named:
 
 
 class StreamStore:
-    """Reads and writes the table of streams of a store attached under a name."""
+    """Table of streams in a store that is attached under a name."""
 
     def __init__(self, open_cursor: OpenCursor, store: str, releases: ReleaseStore) -> None:
         self._open_cursor, self._releases = open_cursor, releases
@@ -65,19 +65,19 @@ class StreamStore:
         """Lists all streams, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.streams ORDER BY lower(name)").fetchall()
-        found = []
+        streams = []
         for name, digest, statement, table, nonce, entry, facts, published in rows:
             plan, labels, ends, answers, column, window = json.loads(facts)
             of = (name, digest, statement, table, nonce, entry)
-            found.append(Named(*of, plan, tuple(labels), tuple(ends), answers, column, window, published))
-        return found
+            streams.append(Named(*of, plan, tuple(labels), tuple(ends), answers, column, window, published))
+        return streams
 
     def named(self, name: str) -> Named | None:
         """Returns the stream of a name."""
-        return next((one for one in self.all() if one.name.lower() == name.lower()), None)
+        return next((stream for stream in self.all() if stream.name.lower() == name.lower()), None)
 
     def made(self, named: Named, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
-        """Writes a stream and its empty table, with the charge itself. release: without its entry."""
+        """Returns the note that writes a stream and its empty table with the charge. release: without its entry."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             cursor.execute(f"CREATE TABLE {self._releases.table_sql(named.name)} AS {empty_sql}")
@@ -86,30 +86,30 @@ class StreamStore:
             row = [named.name, named.digest, named.statement, named.table, named.nonce, entry, facts, 0]
             marks, values = written_values(row)
             cursor.execute(f"INSERT INTO {self._schema}.streams VALUES ({marks})", values)
-            told = f"({int(entry)}, {quote_text(plan_text)}, {quote_text(versions_text())})"
-            cursor.execute(f"INSERT INTO {self._schema}.plans (ledger_id, plan, made_by) VALUES {told}")
+            plan_row = f"({int(entry)}, {quote_text(plan_text)}, {quote_text(versions_text())})"
+            cursor.execute(f"INSERT INTO {self._schema}.plans (ledger_id, plan, made_by) VALUES {plan_row}")
 
         return note
 
     def published(self, named: Named, closed: int, rows: pa.Table, select_sql: str) -> Note:
-        """Appends what a refresh measured, with the ledger's entry of it. select_sql: over 'dpduck_released_rows'."""
+        """Returns the note that appends a refresh's rows with its entry. select_sql: over 'dpduck_released_rows'."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             table = self._releases.table_sql(named.name)
-            marks = f"nonce = {quote_text(named.nonce)} AND published = {named.published}"
-            found = cursor.execute(f"SELECT count(*) FROM {self._schema}.streams WHERE {marks}").fetchall()
-            if found != [(1,)]:
+            condition = f"nonce = {quote_text(named.nonce)} AND published = {named.published}"
+            matches = cursor.execute(f"SELECT count(*) FROM {self._schema}.streams WHERE {condition}").fetchall()
+            if matches != [(1,)]:
                 raise StoreError("the stream was refreshed meanwhile; accepted: the same statement again")
             cursor.register("dpduck_released_rows", rows)
             cursor.execute(f"INSERT INTO {table} {select_sql}")
-            cursor.execute(f"UPDATE {self._schema}.streams SET published = {closed} WHERE {marks}")
+            cursor.execute(f"UPDATE {self._schema}.streams SET published = {closed} WHERE {condition}")
             now = f"rows = (SELECT count(*) FROM {table}), released_at = now() AT TIME ZONE 'UTC'"
             cursor.execute(f"UPDATE {self._schema}.releases SET {now} WHERE name = ? AND kind = 'view'", [named.name])
 
         return note
 
     def drop(self, named: Named) -> None:
-        """Takes a stream away, and its table."""
+        """Drops a stream and its table."""
         with transaction(self._open_cursor) as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.streams WHERE nonce = ?", [named.nonce])
             cursor.execute(f"DELETE FROM {self._schema}.releases WHERE name = ? AND kind = 'view'", [named.name])
@@ -122,7 +122,7 @@ def new_nonce() -> str:
 
 
 def release_of(named: Named, charge: Charge, principal: str, scope: str) -> StoredRelease:
-    """Describes a stream's table, for listings and comments; its entry of the ledger is not known yet."""
+    """Describes a stream's table, for listings and comments. Its ledger entry is not known yet."""
     return StoredRelease(
         name=named.name,
         digest=named.digest,
@@ -141,8 +141,8 @@ def release_of(named: Named, charge: Charge, principal: str, scope: str) -> Stor
 
 
 def recorded(ledger: Ledger, named: Named) -> Recorded:
-    """Returns the last version of a stream that was published, by the ledger's chain; none after an older copy was
-    adopted: its answers may have been other ones.
+    """Returns the last published version of a stream, by the ledger's chain. Raises StoreError if an older copy of the
+    store was adopted since the stream was made: its answers may have been other ones.
     """
     entries = ledger.entries()
     if any(entry.id > named.entry and entry.mechanism == ADOPTED for entry in entries):
@@ -155,18 +155,18 @@ def recorded(ledger: Ledger, named: Named) -> Recorded:
 
 
 def closings(ledger: Ledger, named: Named) -> list[int]:
-    """Returns how many periods had closed at each refresh, in order."""
-    return [int(one[1]) for one in _refreshes(ledger.entries(), named)]
+    """Returns the number of closed periods at each refresh, in order."""
+    return [int(match[1]) for match in _refreshes(ledger.entries(), named)]
 
 
 def _refreshes(entries: Sequence[LedgerEntry], named: Named) -> list[re.Match[str]]:
-    """Returns what the ledger says of each refresh of a stream, in order."""
-    found = (_VERSION.search(entry.statement) for entry in entries if entry.mechanism == REFRESHED)
-    return [one for one in found if one is not None and one[3] == named.nonce]
+    """Returns the regular expression's match in each ledger entry of a stream's refresh, in order."""
+    matches = (_VERSION.search(entry.statement) for entry in entries if entry.mechanism == REFRESHED)
+    return [match for match in matches if match is not None and match[3] == named.nonce]
 
 
 def version_text(named: Named, closed: int, version: int, seal: str) -> str:
-    """Returns what the ledger's entry of a refresh says."""
+    """Renders the statement of a refresh's ledger entry."""
     return (
         f"REFRESH PRIVATE STREAM {named.name}: {closed} of {len(named.ends)} periods; "
         f"version {version} of {named.nonce}, seal {seal}"
@@ -177,7 +177,7 @@ def version_text(named: Named, closed: int, version: int, seal: str) -> str:
 def opened_state(
     files: TwinFiles, named: Named, shape: StreamShape, key: bytes, last: Recorded
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, StreamState]]:
-    """Lends a cursor of the private instance with a stream's file, and its state; StoreError for one that is lost."""
+    """Yields a cursor of the private instance with a stream's file, and its state. StoreError if the file is lost."""
     path, place = files.stream_path(named.nonce), quote_identifier(f"dpduck_stream_{named.nonce}")
     if path is not None and not path.is_file() and last.version:
         raise refused("is not there")
@@ -207,8 +207,8 @@ def opened_state(
 
 
 def _has_tables(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
-    found = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = ?", [name]).fetchall()
-    return found != [(0,)]
+    counts = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = ?", [name]).fetchall()
+    return counts != [(0,)]
 
 
 def removed(path: Path | None) -> None:

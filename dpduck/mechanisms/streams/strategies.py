@@ -1,10 +1,10 @@
-"""Which strategy a stream takes over time and over its other keys, at which noise; from public facts alone.
+"""Strategies of a stream over time and over its other keys, with their noise, from public facts alone.
 
-What is measured of a table is a Kronecker product: one matrix over time, the same for all, times what a cube of the
-other keys measures (strategies/choose.py). A column of a product has the product of the norms, so that a cube is
-planned at the price divided by the norm of the matrix over time. Least squares of a product are the product of least
-squares, and variances multiply: an answer about some periods has the weights w over time, each cell then |w|^2 times
-the variance that the cube has by itself.
+A stream measures a table by Kronecker products: one matrix over time, the same for all tables, times the queries of a
+cube over the other keys (strategies/choose.py). The norm of a product's column is the product of the norms. So a cube
+is planned at the price divided by the norm of the matrix over time. The least-squares estimator of a product is the
+product of the estimators, and variances multiply. An answer about some periods has weights w over time. The variance
+of its cells is |w|^2 times the variance in the cube.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from dpduck.values.errors import InternalError, StoreError
 
 COLUMNS = (*EXPLAINED, ("stderr_by_period", "DOUBLE[]"), ("privacy_unit", "VARCHAR"))
 CELLS = "I"
-"""The strategy over other keys that measures every cell of them, where there is one grouping set."""
+"""Strategy over other keys for one grouping set: it measures every cell."""
 PLANNING_SECONDS = 0.5
 HEAVY = 1 << 8
-"""Queries over other keys are planned as if a row added so much at least: times the matrix over time they then have the
-weights that trusted code accepts (kernel/queries/marginals.py, require_weights)."""
+"""Least row bound in plans of queries over other keys. Multiplied by the matrix over time, these queries then have
+weights that trusted code accepts (kernel/queries/tables.py, require_weights)."""
 _SHOWN = (1, 12, 36)
 _FACTORS: dict[str, type[IdentityFactor | CentredFactor | HadamardFactor]] = {
     "I": IdentityFactor, "R": CentredFactor, "F": HadamardFactor,
@@ -65,11 +65,11 @@ Asked = tuple[tuple[int, ...] | None, str, Fraction]
 
 @dataclass(frozen=True)
 class Part:
-    """What is measured of one measure (cubes/measures.py) at each row of the strategy over time.
+    """Queries of one measure (cubes/measures.py) at each row of the strategy over time.
 
-    form: of the measure. strategy: over the other keys. asked: for each query its keys, as they are numbered without
-    the periods, a letter for what is asked along each of them, and the parameter of its noise. No keys, None: every
-    cell of all other keys.
+    form: the form of the measure. strategy: over the other keys. asked: for each query its keys, a letter for the
+    factor along each key, and the parameter of its noise. Keys are numbered without the periods. None in place of keys
+    means every cell of all other keys.
     """
 
     form: str
@@ -79,8 +79,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Told:
-    """An answer as it is published. variance: of a cell of one measured period; 0 where it depends on the answer, or
-    on the grouping set. step: the most that a cell changes when one integer of noise changes by one.
+    """Error of a published answer. variance: for a cell of one measured period, 0 if it depends on the answer or on the
+    grouping set. step: the largest change of a cell when one integer of noise changes by one.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
-    """A strategy over time, and what is measured of each measure. told: none where a plain count is all there is."""
+    """Strategy over time, with the queries of each measure. told: the answers' errors, empty for a plain count."""
 
     axis: TimeAxis
     kind: NoiseKind
@@ -99,23 +99,23 @@ class StreamPlan:
 
     @property
     def noise(self) -> Noise:
-        """Returns the noise of what is measured first."""
+        """Returns the noise of the first query."""
         return Noise(self.kind, self.parts[0].asked[0][2])
 
     @property
     def name(self) -> str:
-        """Returns the strategy for people."""
+        """Returns the name of the strategy for people."""
         time = f"{TREE}_{self.axis.branching}" if self.axis.branching else self.axis.name
         others = dict.fromkeys(part.strategy for part in self.parts if part.asked[0][0] is not None)
         return f"{time} x {', '.join(others)}" if others else time
 
     @cached_property
     def matrix_digest(self) -> str:
-        """Returns a digest of the integers that are measured over time."""
+        """Returns a digest of the matrix over time."""
         return hashlib.sha256(np.ascontiguousarray(self.axis.matrix).tobytes()).hexdigest()
 
     def to_facts(self) -> str:
-        """Writes the plan for the store; of a plain count no more than its noise."""
+        """Writes the plan for the store. A plain count needs no parts, only its noise."""
         axis = self.axis
         facts = [axis.name, axis.periods, axis.branching, self.kind.name, str(self.noise.parameter), self.matrix_digest]
         if not self.told:
@@ -124,11 +124,11 @@ class StreamPlan:
             [part.form, part.strategy, [[keys, letters, str(parameter)] for keys, letters, parameter in part.asked]]
             for part in self.parts
         ]
-        return json.dumps([*facts, parts, [[one.name, one.variance, one.step] for one in self.told]])
+        return json.dumps([*facts, parts, [[answer.name, answer.variance, answer.step] for answer in self.told]])
 
 
 def plan_from_facts(text: str) -> StreamPlan:
-    """Reads the plan that a stream was made with."""
+    """Reads the plan of a stream that to_facts wrote."""
     name, periods, branching, kind, parameter, digest, *more = json.loads(text)
     axis = time_axis(name, periods, branching)
     plan = StreamPlan(axis, NoiseKind[kind], (Part("", CELLS, ((None, "", Fraction(parameter)),)),))
@@ -141,7 +141,7 @@ def plan_from_facts(text: str) -> StreamPlan:
             )
             for form, strategy, asked in more[0]
         )
-        plan = replace(plan, parts=parts, told=tuple(Told(*one) for one in more[1]))
+        plan = replace(plan, parts=parts, told=tuple(Told(*answer) for answer in more[1]))
     if plan.matrix_digest != digest:
         raise _another("matrix of the stream's strategy")
     return plan
@@ -151,11 +151,11 @@ def _another(what: str) -> StoreError:
     return StoreError(f"this dpduck has another {what}; accepted: the version that made it")
 
 
-# What is measured: every measure by a cube of the other keys.
+# Measurements: a cube over the other keys for each measure.
 
 
 def others_of(stream: StreamRequest) -> list[int]:
-    """Returns the keys but for the periods."""
+    """Returns the numbers of all keys but the periods."""
     return [key for key in range(len(stream.request.question.keys)) if key != stream.axis]
 
 
@@ -167,13 +167,13 @@ def workload_of(stream: StreamRequest) -> MarginalWorkload:
 
 
 def measures_of(stream: StreamRequest, rows: int = 1) -> Measures:
-    """Returns the measures of a stream's aggregates, with their shares of the price. rows: of one unit."""
+    """Returns the measures of a stream's aggregates, with their shares of the price. rows: the rows of one unit."""
     unit = (rows, rows, lambda measure: _cells(stream))
     return choose_measures(stream.request.question.aggregates, (), noise_of(stream.request), unit=unit)
 
 
 def _cells(stream: StreamRequest) -> int:
-    """Returns the cells of all keys, that of time included."""
+    """Returns the number of cells of all keys, time included."""
     return prod(source.domain.size for source in stream.request.question.sources)
 
 
@@ -187,8 +187,8 @@ def _form(measure: Measure) -> str:
 
 
 def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
-    """Returns what is measured of each measure at the price of the statement."""
-    found, (l1, l2_squared, _) = [], axis.factor.norms
+    """Plans the queries of each measure at the price of the statement."""
+    parts, (l1, l2_squared, _) = [], axis.factor.norms
     kind, amount = noise_of(stream.request), amount_of(stream.request)
     for measure in measures_of(stream, stream.request.rows.unit_bound).measures:
         price, bounds = amount * measure.share, _bounds(stream, measure)
@@ -196,7 +196,7 @@ def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
         if len(stream.request.question.grouping_sets) == 1:
             squared = bounds.squared if axis.factor.asks_single_cells else bound * bound
             parameter = noise_for(kind, price, bound * l1, squared * l2_squared).parameter
-            found.append(Part(_form(measure), CELLS, ((None, "", parameter),)))
+            parts.append(Part(_form(measure), CELLS, ((None, "", parameter),)))
             continue
         norm, reach = (
             (l2_squared if kind is NoiseKind.GAUSSIAN else l1),
@@ -205,9 +205,9 @@ def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
         plan = plan_workload(
             workload_of(stream), kind, price / norm, bound, planning_seconds=PLANNING_SECONDS, row_bound=reach
         )[0]
-        asked = tuple((one.query.attributes, _letters(one.query.factors), one.parameter) for one in plan.measurements)
-        found.append(Part(_form(measure), plan.strategy, asked))
-    return tuple(found)
+        asked = tuple((ask.query.attributes, _letters(ask.query.factors), ask.parameter) for ask in plan.measurements)
+        parts.append(Part(_form(measure), plan.strategy, asked))
+    return tuple(parts)
 
 
 def _letters(factors: tuple[Factor, ...]) -> str:
@@ -216,18 +216,18 @@ def _letters(factors: tuple[Factor, ...]) -> str:
 
 
 def cube_of(stream: StreamRequest, plan: StreamPlan) -> CubePlan:
-    """Returns each measure with what is measured of it, and what each aggregate takes, at one row over time.
+    """Returns the cube at one row over time: each measure with its queries, and the uses of each aggregate.
 
-    Its plans are over the other keys alone. StoreError where the measures are not those that were charged for.
+    Its plans are over the other keys alone. Raises StoreError if the measures are not the charged measures.
     """
     measures, workload = measures_of(stream), workload_of(stream)
     if plan.told and [part.form for part in plan.parts] != [_form(measure) for measure in measures.measures]:
         raise _another("way to measure the stream's answers")
-    found = [
+    measure_plans = [
         MeasurePlan(measure, _bounds(stream, measure), (_cube(part, plan.kind, workload),))
         for part, measure in zip(plan.parts, measures.measures, strict=True)
     ]
-    return CubePlan(stream.request, tuple(found), measures.uses)
+    return CubePlan(stream.request, tuple(measure_plans), measures.uses)
 
 
 def _cube(part: Part, kind: NoiseKind, workload: MarginalWorkload) -> Plan:
@@ -246,27 +246,27 @@ def _cube(part: Part, kind: NoiseKind, workload: MarginalWorkload) -> Plan:
 def asks_of(stream: StreamRequest, plan: StreamPlan) -> list[StreamAsk]:
     """Returns the asks of a stream: for each measure the products of the matrix over time and its queries."""
     cube, others, first = cube_of(stream, plan), others_of(stream), 0
-    job = counting_job(stream.request, [contribution_of(one.measure) for one in cube.measures])
-    found: list[StreamAsk] = []
-    for one in cube.measures:
-        scan = scan_of(one, job, first)
+    job = counting_job(stream.request, [contribution_of(measure_plan.measure) for measure_plan in cube.measures])
+    asks: list[StreamAsk] = []
+    for measure_plan in cube.measures:
+        scan = scan_of(measure_plan, job, first)
         noises: dict[Fraction, Noise] = {}
-        for measurement in plan_of(one).measurements:
+        for measurement in plan_of(measure_plan).measurements:
             factors: dict[int, Factor] = {stream.axis: plan.axis.factor}
             pairs = zip(measurement.query.attributes, measurement.query.factors, strict=True)
             factors |= {others[key]: factor for key, factor in pairs}
             query = KroneckerQuery(tuple(sorted(factors)), tuple(factors[key] for key in sorted(factors)))
             noise = noises.setdefault(measurement.parameter, Noise(plan.kind, measurement.parameter))
-            found.append(Ask(scan, Table(query), noise))
-        first += one.measure.tables
-    return found
+            asks.append(Ask(scan, Table(query), noise))
+        first += measure_plan.measure.tables
+    return asks
 
 
-# Which one is chosen, and what is said of it.
+# Choice among plans, and their listing.
 
 
 def plans(stream: StreamRequest) -> list[StreamPlan]:
-    """Returns a plan for each strategy over time, of trees the best one, the chosen first: by error over all."""
+    """Returns a plan for each strategy over time, for trees the best. The chosen plan is first, the others by error."""
     ranked = []
     for name in STRATEGIES:
         axes = [time_axis(name, stream.periods, branching) for branching in (BRANCHINGS if name == TREE else (2,))]
@@ -274,14 +274,14 @@ def plans(stream: StreamRequest) -> list[StreamPlan]:
         axis = min(axes, key=lambda axis: _over_time(axis, stream.question, gaussian))
         plan = _planned(stream, axis)
         error = float(sum(variances(axis, stream.question))) * sum(
-            plan_of(one).total_variance / one.unit_bound**2 for one in cube_of(stream, plan).measures
+            plan_of(entry).total_variance / entry.unit_bound**2 for entry in cube_of(stream, plan).measures
         )
         ranked.append((axis.name != stream.strategy, error, plan))
-    return [plan for *_, plan in sorted(ranked, key=lambda one: one[:2])]
+    return [plan for *_, plan in sorted(ranked, key=lambda entry: entry[:2])]
 
 
 def _over_time(axis: TimeAxis, question: TimeQuestion, gaussian: bool) -> float:
-    """Returns the error of a strategy over time at one price, but for a factor."""
+    """Returns the error of a strategy over time at one price, up to a factor."""
     l1, l2_squared, _ = axis.factor.norms
     return float(variances(axis, question).sum()) * (l2_squared if gaussian else l1 * l1)
 
@@ -294,29 +294,29 @@ def _planned(stream: StreamRequest, axis: TimeAxis) -> StreamPlan:
     )
     if plain and len(question.grouping_sets) == 1:
         return plan
-    told = []
+    answers = []
     for name, number in stream.shown:
-        use, found = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
+        use, over_keys = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
         size = use.size if len(question.grouping_sets) == 1 else 0.0
-        told.append(Told(name, size * found.variances[0], float(max(map(abs, use.weights), default=0))))
-    return replace(plan, told=tuple(told))
+        answers.append(Told(name, size * over_keys.variances[0], float(max(map(abs, use.weights), default=0))))
+    return replace(plan, told=tuple(answers))
 
 
-def explained(stream: StreamRequest, found: Sequence[StreamPlan]) -> str:
-    """Returns dp_explain of a stream: its plans, the chosen one first, with the error of each period."""
-    return rows_sql(COLUMNS, [_row(stream, plan, number == 0) for number, plan in enumerate(found)])
+def explained(stream: StreamRequest, ranked: Sequence[StreamPlan]) -> str:
+    """Returns dp_explain of a stream: its plans, the chosen plan first, with the error of each period."""
+    return rows_sql(COLUMNS, [_row(stream, plan, number == 0) for number, plan in enumerate(ranked)])
 
 
 def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
-    """Returns a strategy's row: the errors are those of the first answer that has one, in its widest grouping set."""
+    """Returns a strategy's row, with the errors of the first answer that has any, in its worst grouping set."""
     request, cube, over_time = stream.request, cube_of(stream, plan), variances(plan.axis, stream.question)
     cells = [prod(of) for of in _shapes(workload_of(stream))]
     total, errors = 0.0, dict[str, FloatArray]()
     for name, number in stream.shown:
-        use, found = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
-        total += use.size * float(over_time.sum()) * float(np.dot(found.variances, cells))
+        use, over_keys = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
+        total += use.size * float(over_time.sum()) * float(np.dot(over_keys.variances, cells))
         if use.weights:
-            errors[name] = np.sqrt(use.size * max(found.variances) * over_time)
+            errors[name] = np.sqrt(use.size * max(over_keys.variances) * over_time)
     price, at = request.price, [period for period in _SHOWN if period <= stream.periods]
     first = next(iter(errors.values()), np.sqrt(plan.noise.variance * over_time))
     said = [", ".join(f"{of[period - 1]:.3g}" for period in at) for of in errors.values() or [first]]
@@ -325,11 +325,11 @@ def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
         f"{plan.noise.kind.value} noise; for {stream.question.text}: {'; '.join(named)} after "
         f"{', '.join(map(str, at))} periods"
     )
-    measured = sum(len(one.asked) for one in plan.parts) if plan.told else 1
+    measured = sum(len(x.asked) for x in plan.parts) if plan.told else 1
     return [
         plan.name, chosen, total, float(first.max()), price.stated_epsilon, price.stated_delta, price.charge.rho,
         stream.periods * sum(cells), plan.axis.factor.rows * measured, note, 0.0,
-        str([round(float(one), 6) for one in first]), f"{request.rows.unit_text} over all periods" if chosen else None,
+        str([round(float(x), 6) for x in first]), f"{request.rows.unit_text} over all periods" if chosen else None,
     ]  # fmt: skip
 
 
@@ -338,7 +338,7 @@ def _shapes(workload: MarginalWorkload) -> list[tuple[int, ...]]:
 
 
 def plan_of(measured: MeasurePlan) -> Plan:
-    """Returns the plan of a measure over the other keys, which is one of margins."""
+    """Returns the plan of a measure over the other keys. Refuses a plan of ranges."""
     if not isinstance(measured.plan, Plan):
         raise InternalError("a stream of ranges")
     return measured.plan

@@ -30,16 +30,16 @@ from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
 from dpduck.mechanisms.summaries.recover import summary_columns
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 
-# dp_explain of a summary: every method with its predicted size and errors; it spends nothing.
+# dp_explain of a summary: every method with its predicted size and errors. It spends nothing.
 
 DRAWS_PER_SECOND = 1_000_000
 
 
 def summary_listing(request: Request, proposal: object = None) -> str:
-    """Returns one row for each method, the chosen one first.
+    """Renders SQL with one row for each method, the chosen method first.
 
-    total_variance and worst_stderr: of a random cell, in all and in one. cells: predicted rows. error_10, error_1000,
-    error_100000: predicted root mean squared errors of sums over so many random cells (at most the domain's).
+    worst_stderr: of a random cell. total_variance: over all cells. cells: predicted rows. error_10, error_1000,
+    error_100000: predicted root mean squared errors of sums over that many random cells, or over all if fewer.
     """
     columns = [*EXPLAINED, *((f"error_{subset}", "DOUBLE") for subset in SUBSETS)]
     sketch_asked = request.question.summary is not None and request.question.summary.method == "sketch"
@@ -72,7 +72,7 @@ def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value
 
 
 def _other_shape(request: Request, sketch_asked: bool) -> list[list[Value]]:
-    """Returns the row of the same method over the other shape of ranges, none where there is no such summary."""
+    """Returns the row of the same method over the other shape of ranges, none if there is no such summary."""
     summary = request.question.summary
     if summary is None or sketch_asked or request.price.charge.epsilon is None or summary.method == "filter_one_sided":
         return []
@@ -83,7 +83,7 @@ def _other_shape(request: Request, sketch_asked: bool) -> list[list[Value]]:
 
 
 def _shape_note(request: Request, design: SummaryDesign) -> str:
-    """Says what decides between the shapes of ranges. It is empty without ranges."""
+    """Renders the rule for the choice between shapes of ranges, '' without ranges."""
     summary, ordered = request.question.summary, sum(bool(key.shape) for key in request.question.keys)
     if summary is None or not ordered:
         return ""

@@ -1,10 +1,10 @@
 """Least squares for the dyadic intervals of a summary, as free post-processing.
 
 An interval and its two halves are three measurements of two numbers (Hay, Rastogi, Miklau and Suciu 2010, here for any
-set of released intervals). Only where both halves were released do they say something of the whole: a half that the
-filter has dropped is unknown, not 0. Going up, an interval is the mean of its own count and its halves' sum, each by
-its variance. Going down, the halves share what they lack by their variances. All noise has one variance, which is the
-unit of all factors.
+set of released intervals). Halves tell about their interval only if both were released: a half that the filter has
+dropped is unknown, not 0. Upwards, an interval is the mean of its own count and its halves' sum, weighted by inverse
+variance. Downwards, the halves share their gap to the interval by their variances. All noise has one variance, which is
+the unit of all factors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class _Families:
-    """Intervals of one level with their halves, as places among the rows. right: -1 where labels end before it."""
+    """Intervals of one level with their halves, as row numbers. right: -1 if labels end before the right half."""
 
     parents: Places
     left: Places
@@ -37,9 +37,9 @@ class _Families:
 
 
 def fitted(summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | None], noise: float) -> EstimatedSummary:
-    """Returns the summary with least squares of its counts. noise: the variance of each.
+    """Returns the summary with its counts fitted by least squares. noise: the variance of each count.
 
-    What rows say beyond the noise stays: it is about what a filter has dropped.
+    A row's variance beyond the noise stays: it is about counts that a filter has dropped.
     """
     ordered = [number for number, axis in enumerate(axes) if axis is not None]
     axis = axes[ordered[0]] if len(ordered) == 1 else None
@@ -66,12 +66,12 @@ def fitted(summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | N
 
 
 def _families(axis: Axis, ordered: int, codes: Sequence[NDArray[np.int64]]) -> list[_Families]:
-    """Returns the families of which everything was released, a level at a time from the leaves."""
+    """Returns the families with a released interval and released halves, level by level from the leaves."""
     others = [code for number, code in enumerate(codes) if number != ordered]
     levels, intervals = places_of(axis, codes[ordered])
     names = _groups(others, len(levels)) * axis.nodes + codes[ordered]
     order = np.argsort(names, kind="stable")
-    found = []
+    families = []
     for level in range(1, axis.height + 1):
         parents = np.flatnonzero(levels == level)
         first = 2 * intervals[parents]
@@ -80,8 +80,8 @@ def _families(axis: Axis, ordered: int, codes: Sequence[NDArray[np.int64]]) -> l
         absent = (first + 1) << (level - 1) >= axis.size
         right = np.where(absent, -1, _places(names, order, start + first + 1))
         whole = (left >= 0) & ((right >= 0) | absent)
-        found.append(_Families(parents[whole], left[whole], right[whole]))
-    return found
+        families.append(_Families(parents[whole], left[whole], right[whole]))
+    return families
 
 
 def _groups(others: Sequence[NDArray[np.int64]], count: int) -> IntegerArray:
@@ -95,7 +95,7 @@ def _groups(others: Sequence[NDArray[np.int64]], count: int) -> IntegerArray:
 
 
 def _places(names: IntegerArray, order: Places, wanted: IntegerArray) -> Places:
-    """Returns where each wanted name is, -1 where it is nowhere."""
+    """Returns the row of each wanted name, -1 if there is none."""
     place = np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)
-    found = order[place]
-    return np.where(names[found] == wanted, found, -1)
+    rows = order[place]
+    return np.where(names[rows] == wanted, rows, -1)

@@ -1,6 +1,6 @@
-"""A release of a noisy summary: what is drawn, what it costs, and the table that comes of it.
+"""Release of a noisy summary: its design, its asks and their price, and the released table.
 
-That of a count sketch has its buckets, with the coefficients by which any DuckDB finds a cell's bucket.
+The table of a count sketch has its buckets, with the coefficients by which any DuckDB finds a cell's bucket.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ from dpduck.strategies.recovery.intervals import ErrorLaw, law_of
 from dpduck.values.errors import InternalError, Refusal
 
 CHECKED = ("filter", "filter_one_sided", "filter_priority")
-"""Methods whose cells are all that pass a filter, so that a missing parent means something."""
+"""Methods that draw all cells above a filter, so that a missing parent is informative."""
 FITTED = ("filter", "filter_priority", "geometric")
-"""Methods with intervals that agree by least squares, where none was sampled."""
+"""Methods with intervals that least squares make consistent, if none was sampled."""
 
 Axes = tuple[Axis | None, ...]
 Drawn = tuple[int | None, SummaryDesign, NoisySummary]
 
 
 def asked_summary(request: Request) -> Summary:
-    """Returns the summary of a request for one."""
+    """Returns the summary that a request asks for."""
     if request.question.summary is None:
         raise InternalError("no summary is asked for")
     return request.question.summary
 
 
 def axes_of(request: Request) -> Axes:
-    """Returns the axis that takes the place of each key in a summary: None for a plain one."""
+    """Returns the axis that replaces each key in a summary, None for a plain key."""
     shape = asked_summary(request).shape
     return tuple(Axis(shape, len(key.labels)) if key.shape else None for key in request.question.keys)
 
 
 def radix_of(request: Request, axes: Axes) -> MixedRadix:
-    """Returns positions over the keys, or over the nodes that take their place."""
+    """Returns the numbering of cells over the keys, or over the nodes that replace them."""
     sizes = zip(request.question.sizes, axes, strict=True)
     return MixedRadix(tuple(size if axis is None else axis.nodes for size, axis in sizes))
 
@@ -86,12 +86,12 @@ def contribution_of(request: Request) -> Contribution:
 
 
 def unit_bound(request: Request) -> int:
-    """Returns the most that a unit adds to all cells together, in integer units."""
+    """Returns the sensitivity: the most that a unit adds to all cells together, in integer units."""
     return contribution_of(request).unit_bound(request.rows.unit_bound, 1)
 
 
 def noise_scale(request: Request, axes: Axes) -> Fraction:
-    """Divides the sensitivity of a unit, in all of its nodes, by the epsilon that a noisy total leaves."""
+    """Returns the scale: the sensitivity over all nodes, divided by the epsilon that a noisy total leaves."""
     if request.price.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
     left = request.price.charge.epsilon - (asked_summary(request).total_epsilon or 0)
@@ -99,10 +99,10 @@ def noise_scale(request: Request, axes: Axes) -> Fraction:
 
 
 def summary_candidates(request: Request, total: int | None = None) -> list[SummaryDesign]:
-    """Returns every method, the chosen one first. total: a noisy total in units, in place of the public guess."""
+    """Returns a design of every method, the chosen one first. total: a noisy total in units, in place of the guess."""
     axes, summary = axes_of(request), in_units(request)
     guess = summary.expect_rows if total is None else max(total, 0)
-    if guess is not None:  # every row is in so many nodes
+    if guess is not None:  # a row is in node_sensitivity nodes
         summary = replace(summary, expect_rows=guess * node_sensitivity(axes))
     cells, checked = radix_of(request, axes).cells, has_parents(summary, axes)
     signed = contribution_of(request).low < 0
@@ -110,7 +110,7 @@ def summary_candidates(request: Request, total: int | None = None) -> list[Summa
 
 
 def in_units(request: Request) -> Summary:
-    """Returns the summary with its filter, its threshold and its guess in integer units. A value is half of a clamp."""
+    """Returns the summary with its filter, threshold and guess in integer units. Guesses a value at half of a clamp."""
     summary, added = asked_summary(request), contribution_of(request)
     if added.form == "count":
         return summary
@@ -126,18 +126,18 @@ def has_parents(summary: Summary, axes: Axes) -> bool:
 
 
 def sketch_design(request: Request) -> SketchDesign:
-    """Returns the sketch that is asked for, or could be."""
+    """Returns the design of the sketch that the request asks for, or could ask for."""
     axes = axes_of(request)
     if request.price.charge.epsilon is None:
-        once = noise_for(NoiseKind.GAUSSIAN, request.price.charge.rho, request.rows.unit_bound)
+        row_noise = noise_for(NoiseKind.GAUSSIAN, request.price.charge.rho, request.rows.unit_bound)
     else:
-        once = Noise(NoiseKind.LAPLACE, noise_scale(request, axes))
-    return designed_sketch(asked_summary(request), radix_of(request, axes).cells, once)
+        row_noise = Noise(NoiseKind.LAPLACE, noise_scale(request, axes))
+    return designed_sketch(asked_summary(request), radix_of(request, axes).cells, row_noise)
 
 
 @dataclass(frozen=True)
 class SummaryProposal:
-    """A noisy summary: the method, chosen by public numbers, and what will leave. query: of the layers."""
+    """Proposal of a noisy summary: the method, chosen by public numbers, and the asks. query: for the layers."""
 
     request: Request
     query: Layers
@@ -147,7 +147,7 @@ class SummaryProposal:
 
 
 def propose_summary(request: Request) -> SummaryProposal:
-    """Returns the plan of a summary that is not a sketch."""
+    """Proposes a summary that is not a sketch."""
     axes, share = axes_of(request), asked_summary(request).total_epsilon
     query, design = Layers(axes, radix_of(request, axes)), summary_candidates(request)[0]
     scan = Scan(counting_job(plain_keys(request), [contribution_of(request)]), unit_bound(request))
@@ -164,12 +164,12 @@ def summary_header(proposal: SummaryProposal) -> ReleaseHeader:
 
 
 def summary_asks(proposal: SummaryProposal) -> Sequence[Ask[Any]]:
-    """Returns the noisy number of rows where it is asked for, and the layers."""
+    """Returns the asks: the noisy number of rows if the statement wants it, and the layers."""
     return [proposal.layers] if proposal.total is None else [proposal.total, proposal.layers]
 
 
 def draw_layers(proposal: SummaryProposal, door: Door, tools: Tools) -> Drawn:
-    """Returns the noisy total, the design for it, and the noisy summary of occupied cells."""
+    """Draws the noisy total if there is one, and the noisy summary by the design for that total."""
     total, design = None, proposal.design
     if proposal.total is not None:
         total = door.answer(proposal.total)
@@ -178,7 +178,7 @@ def draw_layers(proposal: SummaryProposal, door: Door, tools: Tools) -> Drawn:
 
 
 def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> ReleasedTable:
-    """Estimates of the cells that were kept."""
+    """Returns the released table: estimates of the kept cells."""
     request, (total, design, drawn) = proposal.request, noisy
     axes, radix = proposal.query.axes, proposal.query.radix
     if has_parents(asked_summary(request), axes) and design.method in CHECKED:
@@ -194,7 +194,7 @@ def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> Rele
 def _with_loss(
     proposal: SummaryProposal, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
 ) -> EstimatedSummary:
-    """Adds what sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
+    """Adds the filter's loss to the sums, from the noisy number of rows, or EXPECT ROWS if all rows are counted."""
     request, summary = proposal.request, asked_summary(proposal.request)
     if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.query.axes):
         return estimates
@@ -211,7 +211,7 @@ def _with_loss(
 
 
 def _for_total(proposal: SummaryProposal, total: int) -> SummaryDesign:
-    """Returns the design for a noisy total: the method and the noise, and so the price, are those that were checked."""
+    """Returns the design for a noisy total. Its method and its noise, and so its price, must be the checked ones."""
     design = summary_candidates(proposal.request, total)[0]
     if (design.method, design.plan.scale) != (proposal.design.method, proposal.design.plan.scale):
         raise InternalError("the noisy total changes the price")
@@ -219,20 +219,20 @@ def _for_total(proposal: SummaryProposal, total: int) -> SummaryDesign:
 
 
 def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
-    kept, tau = with_priorities(drawn, design.keep, float(design.tau))
+    sample, tau = with_priorities(drawn, design.keep, float(design.tau))
     theta = min(design.plan.layers[drawn.layers - 1].theta, design.theta)
-    return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
+    return estimated(sample, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
 def plain_keys(request: Request) -> Request:
-    """Returns the request with its summary's keys counted label by label."""
+    """Returns the request with the keys of its summary counted label by label."""
     return replace(
         request, question=replace(request.question, keys=tuple(replace(key, shape="") for key in request.question.keys))
     )
 
 
 def summary_law(request: Request, design: SummaryDesign) -> ErrorLaw:
-    """Returns the noise law of an empty cell: rows carry their own standard errors."""
+    """Returns the noise law of an empty cell. Rows have their own standard errors."""
     moments = empty_moments(design.scale, design.theta, float(design.tau), design.sides)
     worth = float(contribution_of(request).unit)
     return ErrorLaw(NoiseKind.LAPLACE, None, moments.square * worth**2, worth)
@@ -244,11 +244,11 @@ SKETCH_COLUMNS = (
 )  # fmt: skip
 
 SketchProposal = OneAsk[SketchDesign, Sketched]
-"""A count sketch: its size and noise."""
+"""Proposal of a count sketch: its size and noise."""
 
 
 def propose_sketch(request: Request) -> SketchProposal:
-    """Returns the plan of a sketch."""
+    """Proposes a sketch. Refuses ranges."""
     design = sketch_design(request)
     if any(key.shape for key in request.question.keys):
         raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
@@ -269,7 +269,7 @@ def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> 
 
 
 def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
-    """Declares the ask; refuses noise that cannot be drawn."""
+    """Declares the ask of a sketch. Refuses noise that cannot be drawn."""
     scan = Scan(counting_job(request, [contribution_of(request)]), unit_bound(request))
     return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)
 
@@ -281,12 +281,12 @@ def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.i
         for key in request.question.keys:
             labels = label_array(connection, key.labels, key.type_name)
             connection.register("labels", pa.table({"place": np.arange(len(labels)), "label": labels}))
-            found = connection.execute(
+            values = connection.execute(
                 f"SELECT CASE WHEN label IS NULL THEN 0 ELSE CAST(1 + md5_number(CAST(CAST(label AS {key.type_name}) "
                 f"AS VARCHAR)) % {PRIME - 1} AS BIGINT) END AS number FROM labels ORDER BY place"
             ).fetchnumpy()["number"]
             connection.unregister("labels")
-            of_labels = np.asarray(found, dtype=np.int64)
+            of_labels = np.asarray(values, dtype=np.int64)
             if len(np.unique(of_labels)) != len(of_labels):
                 raise InternalError("two labels have one number")
             numbers.append(of_labels)

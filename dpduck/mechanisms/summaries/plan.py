@@ -1,4 +1,4 @@
-"""A summary chosen by public numbers alone: the domain's size m, the noise, the wanted rows, the guess EXPECT ROWS."""
+"""Choice of a summary by public numbers alone: the domain's size m, the noise, the wanted rows, EXPECT ROWS."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.queries.summaries import SummaryPlan
 from dpduck.language.select.request import LARGEST_SIZE, Summary
 
-# What a summary does to one cell, in floats: how likely it is kept, mean and square of its estimate.
+# Effect of a summary on one cell, in floats: the chance to be kept, mean and square of the estimate.
 
 
 GRID = 4000  # steps on either side of the noise law
-REACH = 40.0  # of the noise law, in scales
+REACH = 40.0  # of the grid on either side, in scales
 
 
 @dataclass(frozen=True)
 class Moments:
-    """kept: the chance of being in the summary. mean, square: of the estimate."""
+    """Moments of one cell. kept: the chance of being in the summary. mean, square: of the estimate."""
 
     kept: float
     mean: float
@@ -31,7 +31,7 @@ class Moments:
 
 
 def noise_variance(scale: float) -> float:
-    """2 a / (1 - a)^2."""
+    """Returns the variance of the noise: 2 a / (1 - a)^2 with a = exp(-1 / scale)."""
     gap = -expm1(-1.0 / scale)
     return 2.0 * (1.0 - gap) / gap**2
 
@@ -43,13 +43,13 @@ def empty_moments(scale: float, theta: int, tau: float, sides: int = 2) -> Momen
     last = max(floor(tau), theta - 1)
     tail = [_tail(scale, last + 1, power) for power in range(3)]
     if last < theta:
-        kept, mean, square = tail[0], tail[1], tail[2]
+        chance, mean, square = tail[0], tail[1], tail[2]
     else:
         first = _tail(scale, theta, 1) - tail[1]
-        kept = first / tau + tail[0]
+        chance = first / tau + tail[0]
         mean = _tail(scale, theta, 1)
         square = tau * first + tail[2]
-    return Moments(front * kept, 0.0 if sides == 2 else front * mean, front * square)
+    return Moments(front * chance, 0.0 if sides == 2 else front * mean, front * square)
 
 
 def _tail(scale: float, least: int, power: int) -> float:
@@ -66,7 +66,7 @@ def _tail(scale: float, least: int, power: int) -> float:
 def occupied_moments(
     count: float, scale: float, theta: int, tau: float, sides: int = 2, *, grid: int = GRID
 ) -> Moments:
-    """Computes the moments of a cell with this exact count, on a grid of so many noise values on either side."""
+    """Computes the moments of a cell with this exact count, on `grid` noise values on either side."""
     step = max(1.0, REACH * scale / grid)
     noise = np.arange(-grid, grid + 1) * step
     weights = np.exp(-np.abs(noise) / scale)
@@ -82,17 +82,18 @@ def occupied_moments(
 
 
 NOISE_SHARE = 1.5
-"""A filter before a sample lets pass, of empty cells, at most one in NOISE_SHARE of the wanted rows, two thirds.
+"""A filter before a sample lets at most size / NOISE_SHARE empty cells pass on average: two thirds of the wanted rows.
 
-A higher filter is better for sums of few cells and worse for large ones, whose bias is all that it loses: at a tenth of
-the rows, sums of 100,000 cells are up to 3.4 times worse than with all the noise (benchmarks/papers/sparse_data.py).
+A higher filter is better for sums of few cells and worse for large sums: they have all dropped counts as bias. At a
+tenth of the rows, sums of 100,000 cells are up to 3.4 times worse than with all the noise
+(benchmarks/papers/sparse_data.py).
 """
 
 SUBSETS = (10, 1_000, 100_000)
-"""Cells of the subset sums whose errors are predicted."""
+"""Numbers of cells in the subset sums with predicted errors."""
 
 COARSE, HALVINGS = 200, 24
-"""Steps of the noise law, and of the bisection, while an expected threshold is looked for."""
+"""Steps of the noise law, and of the bisection, in the search for an expected threshold."""
 
 ACCURACY = 1 << 10
 """Thresholds are multiples of 1/ACCURACY."""
@@ -100,10 +101,10 @@ ACCURACY = 1 << 10
 
 @dataclass(frozen=True)
 class SummaryDesign:
-    """What is drawn and what to expect of it.
+    """Design of a summary: its plan, its expected rows and its predicted errors.
 
-    cells: m. keep: rows that priorities choose, None for all that are drawn. tau: of the estimator where it is public,
-    0 for none. rows: expected. predicted: root mean squared errors of sums over SUBSETS cells, by the public guess.
+    cells: m. keep: the number of rows that priorities choose, None for all drawn rows. tau: the estimator's threshold
+    if it is public, 0 for none. predicted: root mean squared errors of sums over SUBSETS cells, by the public guess.
     """
 
     method: str
@@ -124,7 +125,7 @@ class SummaryDesign:
 
 @dataclass(frozen=True)
 class SketchDesign:
-    """A count sketch: rows of `width` buckets. noise: of a bucket. predicted: as of a SummaryDesign."""
+    """Design of a count sketch: rows of `width` buckets. noise: of a bucket. predicted: as in SummaryDesign."""
 
     rows: int
     width: int
@@ -132,14 +133,14 @@ class SketchDesign:
     predicted: tuple[float, ...]
 
 
-def designed_sketch(summary: Summary, cells: int, once: Noise) -> SketchDesign:
-    """Returns the noise grows with the rows. once: what a sketch of one row would have.
+def designed_sketch(summary: Summary, cells: int, row_noise: Noise) -> SketchDesign:
+    """Designs a count sketch. row_noise: the noise of a sketch with one row. The noise grows with the rows.
 
-    A sum of c point queries, each the mean of its rows, has c times their variance: noise and, in each row, the squares
-    of other cells' counts over the width.
+    A point query is the mean of its rows. The variance of a row is the noise's, plus the squares of other cells' counts
+    over the width. A sum of c point queries has c times the variance of one query.
     """
     rows, width = summary.sketch_rows, max(summary.size // summary.sketch_rows, 1)
-    noise = Noise(once.kind, once.parameter * rows)  # L1 and squared L2 norms are `rows` times those of one row
+    noise = Noise(row_noise.kind, row_noise.parameter * rows)  # L1 and squared L2 norms are `rows` times one row's
     squares = sum(stratum.cells * stratum.rows**2 for stratum in guessed_table(summary.expect_rows, cells))
     error = (noise.variance + squares / width) / rows
     predicted = tuple(sqrt(min(subset, cells) * error) for subset in SUBSETS)
@@ -147,7 +148,7 @@ def designed_sketch(summary: Summary, cells: int, once: Noise) -> SketchDesign:
 
 
 def designed(summary: Summary, cells: int, scale: Fraction, *, checked: bool = False) -> SummaryDesign:
-    """Returns the design of one method. checked: nodes without parents are dropped, so the whole filter is drawn."""
+    """Designs one method. checked: nodes without parents are dropped, so the whole filter is drawn."""
     makers: dict[str, Callable[[Summary, int, Fraction], SummaryDesign]] = {
         "geometric": _geometric,
         "filter": _filter,
@@ -168,8 +169,8 @@ def _geometric(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Returns the least theta that lets at most `size` empty cells pass, on average; layers below it where that is too
-    few.
+    """Designs a filter: the least theta that lets at most `size` empty cells pass, on average. Layers below it
+    follow if too few cells pass.
     """
     sides = 1 if summary.method == "filter_one_sided" else 2
     theta = summary.theta or filter_for(cells, scale, summary.size, sides)
@@ -184,7 +185,7 @@ def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Returns a threshold for the expected number of rows: empty cells, and the guessed total over tau."""
+    """Designs a threshold for the expected number of rows: empty cells, and the guessed total over tau."""
     theta = _theta(summary, cells, scale)
     tau = summary.tau or _threshold_for(cells, scale, theta, summary.size, summary.expect_rows or 0)
     plan = SummaryPlan((SummaryLaw(scale, theta, tau),))
@@ -192,7 +193,7 @@ def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Returns layers that halve the threshold until there are enough; the first is nearly always enough."""
+    """Designs layers that halve the threshold until there are enough rows. The first is nearly always enough."""
     theta = _theta(summary, cells, scale)
     tau = _threshold_for(cells, scale, theta, summary.size + 8 * sqrt(summary.size) + 8, 0)
     layers = [SummaryLaw(scale, theta, tau)]
@@ -204,7 +205,7 @@ def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filtered_whole(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Returns a filter without threshold, of which priorities choose after the check of parents."""
+    """Designs a filter without threshold. Priorities choose among its rows after the check of parents."""
     theta = _theta(summary, cells, scale)
     plan = SummaryPlan((SummaryLaw(scale, theta),), priorities=True)
     return _described(summary, cells, plan, theta, Fraction(0), summary.size)
@@ -226,7 +227,7 @@ def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
 
 
 def _threshold_for(cells: int, scale: Fraction, theta: int, rows: float, total: float) -> Fraction:
-    """Returns the threshold with `rows` expected, by bisection on its logarithm; theta where all that pass are few."""
+    """Returns the threshold with `rows` expected rows, by doubling and bisection. It is theta if no more rows pass."""
 
     def expected(tau: Fraction) -> float:
         return cells * SummaryLaw(scale, theta, tau).upgraded() + total / max(float(tau), theta)
@@ -275,67 +276,66 @@ def _described(
 
 
 def _error(
-    subset: int, cells: int, vacant: float, empty: Moments, table: Sequence[Stratum], held: Sequence[Moments]
+    subset: int, cells: int, vacant: float, empty: Moments, table: Sequence[Stratum], occupied: Sequence[Moments]
 ) -> float:
-    """Returns root mean squared error of the sum over `subset` random cells: variances add up, and so do biases."""
+    """Returns the root mean squared error of the sum over `subset` random cells. Variances add up, and so do biases."""
     variance = vacant * (empty.square - empty.mean**2)
     bias = vacant * empty.mean
-    for part, moments in zip(table, held, strict=True):
-        variance += part.cells * (moments.square - moments.mean**2)
-        bias += part.cells * (moments.mean - part.rows)
+    for stratum, moments in zip(table, occupied, strict=True):
+        variance += stratum.cells * (moments.square - moments.mean**2)
+        bias += stratum.cells * (moments.mean - stratum.rows)
     return sqrt(max(subset * variance / cells, 0.0) + (subset * bias / cells) ** 2)
 
 
 def candidates(
     summary: Summary, cells: int, scale: Fraction, *, checked: bool, signed: bool = False
 ) -> list[SummaryDesign]:
-    """Returns every method with this size, the chosen one first. signed: sums may be below 0.
+    """Designs every method with this size, the chosen one first. signed: sums may be below 0.
 
-    The statement names it. For 'auto' it has the least predicted error of a sum over 1,000 cells, among those that keep
-    to the size. It is filter_priority where nothing is guessed about the table.
+    The statement names the method. 'auto' takes the least predicted error of a sum over 1,000 cells, among designs that
+    keep to the size. Without a guess about the table, 'auto' takes filter_priority.
     """
     methods = ["filter_priority", "filter_threshold", "priority", "threshold", "filter"]
     if summary.shape != "haar" and not signed:  # coefficients have either sign
         methods.append("filter_one_sided")
     sized = replace(summary, size=min(summary.size, cells))
-    found = []
+    designs = []
     for method in methods:
         same = method == summary.method
         asked = replace(sized, method=method, theta=summary.theta if same else None, tau=summary.tau if same else None)
-        found.append(designed(asked, cells, scale, checked=checked))
+        designs.append(designed(asked, cells, scale, checked=checked))
     if cells <= LARGEST_SIZE:
-        found.append(designed(replace(sized, method="geometric"), cells, scale))
+        designs.append(designed(replace(sized, method="geometric"), cells, scale))
     if summary.method != "auto":
-        return sorted(found, key=lambda design: design.method != summary.method)
-    if summary.expect_rows is None:  # errors over empty cells alone say nothing about what a method loses
-        return found
-    return sorted(found, key=lambda design: (design.rows > 1.5 * summary.size, design.predicted[1]))
+        return sorted(designs, key=lambda design: design.method != summary.method)
+    if summary.expect_rows is None:  # errors over empty cells alone say nothing about a method's loss
+        return designs
+    return sorted(designs, key=lambda design: (design.rows > 1.5 * summary.size, design.predicted[1]))
 
 
-# What public facts say about an unknown sparse table: how many rows (EXPECT ROWS), and how many cells there
-# could be.
+# Guess of an unknown sparse table from public facts: the number of rows (EXPECT ROWS), and of possible cells.
 #
-# How many cells are occupied is private, and nobody has said it. Rows are spread by Zipf's law, which favours
-# no size of cell: as many rows are in cells of about one row as in cells of about four, sixteen, .., up to
-# the largest. Methods that drop small cells, and methods that sample large ones, are both judged by what they
-# do to such a table.
+# The number of occupied cells is private and unknown. The guess spreads rows by Zipf's law, which favours no
+# size of cell: as many rows are in cells of about one row as in cells of about four, sixteen, .., up to the
+# largest. Methods that drop small cells and methods that sample large cells are both judged by their effect on
+# such a table.
 
 STEP = 4
-"""From one stratum to the next cells hold STEP times the rows, and there are 1/STEP as many of them."""
+"""The cells of the next stratum have STEP times the rows each, and there are 1/STEP as many cells."""
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """So many cells with so many rows each."""
+    """Stratum of `cells` cells with `rows` rows each."""
 
     cells: float
     rows: float
 
 
 def guessed_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
-    """Returns the occupied cells: strata of equally many rows, as many of them as leave a whole cell in the last.
+    """Returns the occupied cells: strata of equally many rows, the most strata that leave a whole cell in the last.
 
-    None without EXPECT ROWS. Where there are too few cells for so many small ones, each holds more.
+    There are none without EXPECT ROWS. If there are too few cells for strata of small cells, each cell has more rows.
 
     >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guessed_table(3_000, 10**9)]
     [(600, 1), (150, 4), (38, 16), (9, 64), (2, 256)]
@@ -351,6 +351,6 @@ def guessed_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
 
 
 def _smallest_cells(expect_rows: int, cells: int, strata: int) -> float:
-    """Tells how many cells are in the first stratum of so many: one row in each, or all cells in all of them."""
+    """Counts the cells of the first of `strata` strata: one for each row, or fewer if all strata have `cells` cells."""
     of_first = (1 - STEP**-strata) / (1 - 1 / STEP)
     return float(min(expect_rows / strata, cells / of_first))

@@ -1,13 +1,13 @@
-"""From a noisy summary to unbiased weights and the variance of sums of them; post-processing, free of charge.
+"""Unbiased weights from a noisy summary, and the variance of their sums: post-processing, free of charge.
 
-A kept cell's weight is sign(v) max(|v|, tau) (Horvitz and Thompson; Duffield, Lund and Thorup 2007 for priorities, tau
-the largest priority that is not kept). What a filter drops is lost: sums are unbiased for
-the cells that pass it, and with_loss says by how much others are off.
+A kept cell has the weight sign(v) max(|v|, tau) (Horvitz and Thompson). For priorities, tau is the largest priority
+that is not kept (Duffield, Lund and Thorup 2007). A filter loses the cells that it drops. Sums are unbiased for
+the cells that pass it, and with_loss states the error of others.
 
-What a row adds to the variance of a sum has two parts. Sampling: tau max(tau - |v|, 0), unbiased. Noise: h(v) divided
-by the chance of being kept, with h(v) = s^2 + B a^(|v| - theta), s^2 the noise variance: B is such that empty cells,
-most of which are in no row, contribute on average the variance that they have; cells far above the filter contribute
-s^2. In between, up to twice the variance is said (a cell near the filter), never less than it has on average.
+The part of a row in the variance of a sum has two terms. Sampling: tau max(tau - |v|, 0), unbiased. Noise: h(v) divided
+by the chance of being kept, with h(v) = s^2 + B a^(|v| - theta), s^2 the noise variance. B is such that empty cells
+contribute their variance on average, although most are in no row. Cells far above the filter contribute s^2. In
+between, the stated variance is up to twice the true one (near the filter), and on average never less than it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 @dataclass(frozen=True)
 class EstimatedSummary:
-    """Rows of a summary: positions, noisy counts, weights, and what each adds to the variance of a sum.
+    """Rows of a summary: positions, noisy counts and weights. variances: the part of each row in the variance of a sum.
 
-    tau: the threshold of the weights, 0 for none. chances: see chance_of_nothing. sums: what each adds to the variance
-    of a sum where what the filter has lost is counted too, NaN where nobody knows how much that is.
+    tau: the threshold of the weights, 0 for none. chances: see chance_of_nothing. sums: the variances with the part of
+    each row in the filter's loss, NaN if that loss is unknown.
     """
 
     positions: Positions
@@ -59,20 +59,20 @@ class EstimatedSummary:
 
 
 def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """Returns the `keep` cells of highest priority, and as threshold the priority that comes next; all where they are
-    fewer.
+    """Returns the `keep` cells of highest priority, and the next priority as threshold. If there are no more cells than
+    `keep`, returns all cells with `tau`.
     """
     if keep is None or len(summary.counts) <= keep:
         return summary, tau
     order = np.argpartition(-summary.priorities, keep)
-    kept = np.zeros(len(order), dtype=np.bool_)
-    kept[order[:keep]] = True
+    mask = np.zeros(len(order), dtype=np.bool_)
+    mask[order[:keep]] = True
     threshold = float(summary.priorities[order[keep]])
-    return subset(summary, np.flatnonzero(kept)), threshold
+    return subset(summary, np.flatnonzero(mask)), threshold
 
 
 def subset(summary: NoisySummary, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> NoisySummary:
-    """Returns some rows of a summary."""
+    """Selects rows of a summary."""
     return NoisySummary(
         summary.positions[:, chosen], summary.counts[chosen], summary.priorities[chosen], summary.layers
     )
@@ -81,7 +81,7 @@ def subset(summary: NoisySummary, chosen: NDArray[np.intp] | NDArray[np.bool_]) 
 def estimated(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int = 2, whole: bool = False
 ) -> EstimatedSummary:
-    """Returns weights and variances. whole: every cell of the domain is there, with the noise's own variance."""
+    """Returns weights and variances. whole: every cell of the domain is present, with the noise's own variance."""
     magnitudes = np.abs(summary.counts).astype(np.float64)
     weights = np.sign(summary.counts) * np.maximum(magnitudes, tau)
     chances = np.ones_like(magnitudes)
@@ -96,18 +96,18 @@ def estimated(
 
 
 def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: float) -> FloatArray:
-    """Returns the chance that a cell without rows that is kept has a count as far from 0: S(|v|) / S(theta).
+    """Returns the chance that a kept cell without rows has a count at least as far from 0: S(|v|) / S(theta).
 
-    S(v) is the sum of a^k min(k, tau) over k >= v, and of a^k without tau. Kept rows of empty cells are noise that has
-    passed the filter, so that an interval about their counts alone leaves out 0 much too often.
+    S(v) is the sum of a^k min(k, tau) over k >= v, and of a^k without tau. A kept row of an empty cell is noise that
+    passed the filter. So an interval about its count alone leaves out 0 much too often.
     """
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     last = max(floor(tau), theta - 1)
 
     def beyond(least: FloatArray) -> FloatArray:
         """Returns the sum of k a^(k - theta) over k >= least."""
-        found: FloatArray = np.exp(-(least - theta) / scale) * (least + a / gap) / gap
-        return found
+        total: FloatArray = np.exp(-(least - theta) / scale) * (least + a / gap) / gap
+        return total
 
     def mass(least: FloatArray) -> FloatArray:
         end = np.full_like(least, last + 1.0)
@@ -118,13 +118,12 @@ def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: flo
 
 
 def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gained: float) -> EstimatedSummary:
-    """Returns the summary whose sums say what the filter has lost: L rows, all that are known of less all that are
-    estimated.
+    """Returns the summary with the filter's loss in its sums: L rows, the table's rows less the sum of all estimates.
 
-    Each row carries L^2 of the variance by its part of all estimates. The sum of everything is then said to be off by
-    L, and a sum of a part s by sqrt(s) L, which is at least its share s L.
-    rows: in the table, None where nobody knows. spread: the variance of that number. gained: the expected sum of what
-    empty cells add, which is not 0 where a filter lets positive counts pass alone; it is an error like what is lost.
+    Each row has a part of L^2, in proportion to its estimate. So the stated error of the sum of everything is L. The
+    stated error of a sum over a part s is sqrt(s) L, at least its share s L.
+    rows: of the table, None if unknown. spread: the variance of that number. gained: the expected sum of empty cells'
+    estimates. It is not 0 if a filter lets only positive counts pass, and is an error like the loss.
     """
     if rows is None:
         return replace(summary, sums=np.full_like(summary.variances, np.nan))
@@ -135,66 +134,64 @@ def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gain
 
 
 def noise_of_kept(magnitudes: FloatArray, scale: float, theta: int, sides: int) -> FloatArray:
-    """h(v): with G geometric, E h(theta + G) = E (theta + G)^2, so that an empty cell contributes what it has.
+    """Returns h(v). With G geometric, E h(theta + G) = E (theta + G)^2: an empty cell contributes its variance.
 
     E a^G = 1/(1 + a), E G = a/(1 - a), E G^2 = a (1 + a)/(1 - a)^2.
     """
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     square = theta**2 + 2 * theta * a / gap + a * (1 + a) / gap**2
-    if sides == 1:  # a positive mean is a bias, no variance
+    if sides == 1:  # a positive mean is a bias, not a variance
         square -= exp(-theta / scale) / (1 + a) * (theta + a / gap) ** 2
     variance = noise_variance(scale)
     excess: FloatArray = (1 + a) * (square - variance) * np.exp(-np.maximum(magnitudes - theta, 0.0) / scale)
     return np.maximum(variance + excess, 0.0)
 
 
-# The consistency check of dyadic summaries: a node is dropped where a parent is absent (the paper's section
-# 6).
+# Consistency check of dyadic summaries: a node without its parent is dropped (the paper's section 6).
 #
-# Exact counts grow towards the root, so a node above the filter whose parent is below it is nearly always
-# noise. With several ordered attributes a node has one parent in each direction, and all of them must be
-# there.
+# Exact counts grow towards the root. So a node above the filter with a parent below the filter is nearly always
+# noise. With several ordered attributes a node has one parent in each direction, and all must be present.
 
 
 def with_parents(summary: NoisySummary, radix: MixedRadix, axes: Sequence[Axis | None]) -> NoisySummary:
-    """Returns the summary without nodes that lack an ancestor: checked from the root down, a level at a time."""
+    """Drops the nodes that lack an ancestor, level by level from the root down."""
     codes = radix.unpack(summary.positions)
     depth = np.zeros(len(summary.counts), dtype=np.int64)
     for axis, code in zip(axes, codes, strict=True):
         if axis is not None:
             depth += axis.height - places_of(axis, code)[0]
-    kept = np.ones(len(summary.counts), dtype=np.bool_)
+    passed = np.ones(len(summary.counts), dtype=np.bool_)
     for level in range(1, int(depth.max(initial=0)) + 1):
         places = np.flatnonzero(depth == level)
         for number, axis in enumerate(axes):
             if axis is not None and places.size:
-                kept[places] &= _parent_kept(summary, radix, codes, kept, places, number, axis)
-    return subset(summary, kept)
+                passed[places] &= _parent_kept(summary, radix, codes, passed, places, number, axis)
+    return subset(summary, passed)
 
 
 def _parent_kept(
     summary: NoisySummary,
     radix: MixedRadix,
     codes: Sequence[IntegerArray],
-    kept: NDArray[np.bool_],
+    passed: NDArray[np.bool_],
     places: NDArray[np.intp],
     number: int,
     axis: Axis,
 ) -> NDArray[np.bool_]:
-    """Tells whether the parent along one axis is in the summary and was itself kept; true of roots."""
+    """Tells for each node whether its parent along one axis is in the summary and passed itself. True for roots."""
     parents = parents_of(axis, codes[number][places])
     chosen = [code[places] for code in codes]
     chosen[number] = np.maximum(parents, 0)
     wanted = radix.pack(chosen, len(places))
-    found = at_most(summary.positions, wanted) - 1
-    before = np.maximum(found, 0)
-    present = (found >= 0) & (summary.positions[:, before] == wanted).all(axis=0)
-    answer: NDArray[np.bool_] = (parents < 0) | (present & kept[before])
+    rows = at_most(summary.positions, wanted) - 1
+    before = np.maximum(rows, 0)
+    present = (rows >= 0) & (summary.positions[:, before] == wanted).all(axis=0)
+    answer: NDArray[np.bool_] = (parents < 0) | (present & passed[before])
     return answer
 
 
 def places_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
-    """Returns level and interval of nodes; the total of a Haar axis has level 0, interval 0."""
+    """Returns level and interval of each node. The total of a Haar axis has level 0, interval 0."""
     starts = np.array(axis.offsets[:-1] or (1,), dtype=np.int64)
     step = np.searchsorted(starts, numbers, side="right") - 1
     total = step < 0
@@ -211,7 +208,7 @@ def parents_of(axis: Axis, numbers: IntegerArray) -> IntegerArray:
 
 
 def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
-    """Returns first and last code of each node."""
+    """Returns the first and the last code of each node."""
     levels, intervals = places_of(axis, numbers)
     width = np.where(levels < axis.first_level, axis.height, levels)
     first = intervals << width
@@ -223,7 +220,7 @@ def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, Int
 
 
 def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
-    """Returns names and DuckDB types of the released table."""
+    """Returns the column names and DuckDB types of the released table."""
     keys = [(key.name, key.type_name) for key in request.question.keys]
     ranges = [key for key in request.question.keys if key.shape]
     keys += [(key.end_name, key.type_name) for key in ranges]

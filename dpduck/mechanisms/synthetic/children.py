@@ -1,8 +1,8 @@
-"""Rows of a child for each row of released parents: post-processing, free of charge.
+"""Child rows for each row of released parents: post-processing, free of charge.
 
-The distribution is of child rows beside columns of their parents, on a junction tree. Of each parent these columns are
-known. One pass over the tree to its roots gives the probability of what is known beneath each clique, and one back
-draws what is not (Lauritzen and Spiegelhalter 1988). Children of a parent are independent given what is known of it.
+The distribution is of child rows beside columns of their parents, on a junction tree. The parents' columns are known.
+One pass over the tree to its roots gives the probability of the known values beneath each clique. A pass back draws the
+unknown values (Lauritzen and Spiegelhalter 1988). Children of a parent are independent given its known values.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_text
 
 MOST_ENTRIES = 1 << 22
-"""Of the tables of all cliques, one for each combination of values that parents have, at a time."""
+"""Most entries at a time in the tables of all cliques, one table for each combination of the parents' values."""
 
 RUN = 256
-"""Rows with like parents whose uniform numbers are spread evenly, in a random order."""
+"""Number of rows with like parents that share evenly spread uniform numbers, in a random order."""
 
 BELOW_ONE = 1 - 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
 class Parents:
-    """Released rows with children. keys: of each. times: how many it has, none where WHERE rules out all it could have.
+    """Released rows with children. keys: of each row. times: its number of children, 0 if WHERE rules out all children.
 
-    given: their codes of the question's keys.
+    given: the rows' codes of the question's keys.
 
-    identity: another one where any of that differs.
+    identity: a digest, which differs if any of these facts differs.
     """
 
     keys: pa.Array
@@ -58,18 +58,18 @@ class Parents:
 
     @property
     def children(self) -> int:
-        """Counts the children of all."""
+        """Counts the children of all parents."""
         return int(self.times.sum())
 
 
 def has_parents(releases: ReleaseStore, for_each: ForEach) -> bool:
-    """Tells whether the parents of a statement are there."""
+    """Tells whether the parents of a statement exist as released rows."""
     view = releases.view(for_each.parents)
     return view is not None and releases.taken(view.name)
 
 
 def parents_of(releases: ReleaseStore, for_each: ForEach, asked: SyntheticRequest) -> Parents:
-    """Returns the parents of a statement; what is refused here is said of released rows alone, before a charge."""
+    """Returns the parents of a statement. Refusals come before a charge, and are about released rows alone."""
     request = asked.base
     view = releases.view(for_each.parents)
     if view is None or not releases.taken(view.name):
@@ -79,7 +79,7 @@ def parents_of(releases: ReleaseStore, for_each: ForEach, asked: SyntheticReques
         )
     rows = releases.rows(view.name)
     names = {fold(name): name for name in rows.column_names}
-    keys, numbers = (_whole(rows, names, one, for_each) for one in (for_each.key, for_each.times))
+    keys, numbers = (_whole(rows, names, column, for_each) for column in (for_each.key, for_each.times))
     times = numbers.to_numpy()
     if pc.count_distinct(keys).as_py() < len(keys):
         raise _refused(for_each, f"{for_each.key[:100]!r} is not different in every row", "the option key of parents")
@@ -103,7 +103,7 @@ def _refused(for_each: ForEach, what: str, accepted: str) -> Refusal:
 
 
 def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForEach) -> pa.Array:
-    """Returns a column of whole numbers."""
+    """Returns a column of whole numbers. Refuses other columns."""
     name = names.get(fold(wanted))
     if name is None:
         raise _refused(for_each, f"there is no column {wanted[:100]!r}", FOR_EACH)
@@ -115,8 +115,8 @@ def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForE
 
 
 def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> IntegerArray:
-    """Returns the number of each value's label; of a value inside a bin, that of its bin; of one beyond all bins, that
-    of the first or the last where the domain is WITH EDGES.
+    """Returns the code of each value: the number of its label or of its bin. In a domain WITH EDGES, values beyond all
+    bins have the code of the first or of the last bin.
     """
     domain = request.question.sources[key.sources[0]].domain
     with sandbox() as connection:
@@ -132,10 +132,10 @@ def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> I
             code = "ifnull(code, 0)" if domain.with_edges else inside
         null = "(SELECT code FROM labels WHERE label IS NULL)"
         sql = f"SELECT CASE WHEN value IS NULL THEN {null} ELSE {code} END FROM parents {join} ORDER BY place"
-        found = connection.sql(sql).to_arrow_table().column(0).combine_chunks()
-    if found.null_count or len(found) != len(values):
+        codes = connection.sql(sql).to_arrow_table().column(0).combine_chunks()
+    if codes.null_count or len(codes) != len(values):
         raise _refused(for_each, f"{key.name[:100]!r} has values outside the domain here", "the same column, and bins")
-    return np.asarray(found.to_numpy(), np.int64)
+    return np.asarray(codes.to_numpy(), np.int64)
 
 
 def child_codes(
@@ -145,14 +145,14 @@ def child_codes(
     words: Words,
     zeros: Sequence[ImpossibleCells] = (),
 ) -> list[IntegerArray]:
-    """Returns the code of every child for each attribute, those of the first parent first.
+    """Returns the codes of all children for each attribute, the children of the first parent first.
 
-    Where the distribution has no such parents, a child is drawn as if nothing were known of its own; and where that is
-    what WHERE rules out, evenly among what it does not. zeros: which are none of all that a parent could have.
+    If the distribution has no such parent, a child is drawn as if its parent were unknown. A child that WHERE rules out
+    is drawn again, evenly among possible children. zeros: they leave each of these parents some possible child.
     """
     parents = np.flatnonzero(times)
-    known = np.stack([given[place] for place in given])[:, parents] if given else np.zeros((0, len(parents)), np.int64)
-    combinations, owners = np.unique(known, axis=1, return_inverse=True)
+    fixed = np.stack([given[place] for place in given])[:, parents] if given else np.zeros((0, len(parents)), np.int64)
+    combinations, owners = np.unique(fixed, axis=1, return_inverse=True)
     rows = np.repeat(np.arange(len(parents)), times[parents])
     turns = np.arange(len(rows)) - np.repeat(np.cumsum(times[parents]) - times[parents], times[parents])
     of_row = owners.reshape(-1)[rows]
@@ -162,9 +162,9 @@ def child_codes(
     order, step = np.argsort(of_row, kind="stable"), _at_once(distribution, tuple(given))
     ends = np.searchsorted(of_row[order], np.arange(0, combinations.shape[1] + step, step))
     for number, begin in enumerate(range(0, combinations.shape[1], step)):
-        some = order[ends[number] : ends[number + 1]]
-        part = dict(zip(given, combinations[:, begin : begin + step], strict=True))
-        _draw(distribution, part, some, of_row[some] - begin, turns[some], codes, words)
+        step_rows = order[ends[number] : ends[number + 1]]
+        known_values = dict(zip(given, combinations[:, begin : begin + step], strict=True))
+        _draw(distribution, known_values, step_rows, of_row[step_rows] - begin, turns[step_rows], codes, words)
     rules, broken = _rules(distribution.sizes, zeros), _broken(distribution.sizes, codes, zeros)
     if rules is not None and broken.any():
         again = np.bincount(np.repeat(np.arange(len(times)), times)[broken], minlength=len(times))
@@ -176,46 +176,46 @@ def child_codes(
 def ruled_out(
     sizes: Sequence[int], given: Mapping[int, IntegerArray], zeros: Sequence[ImpossibleCells]
 ) -> NDArray[np.bool_]:
-    """Tells of which parents WHERE rules out every child, whatever its own values are, by public facts alone."""
+    """Tells for each parent whether WHERE rules out every child, whatever its own values, by public facts alone."""
     count = len(next(iter(given.values())))
     rules = _rules(sizes, zeros)
     if rules is None or not count:
         return np.zeros(count, np.bool_)
-    if any(len(one.cells) == prod(sizes[member] for member in one.members) for one in zeros):
+    if any(len(zero.cells) == prod(sizes[member] for member in zero.members) for zero in zeros):
         return np.ones(count, np.bool_)
     combinations, owners = np.unique(np.stack(list(given.values())), axis=1, return_inverse=True)
-    step, found = _at_once(rules, tuple(given)), []
+    step, impossible = _at_once(rules, tuple(given)), []
     for begin in range(0, combinations.shape[1], step):
-        found.append(_beneath(rules, dict(zip(given, combinations[:, begin : begin + step], strict=True)))[1])
-    return np.concatenate(found)[owners.reshape(-1)]
+        impossible.append(_beneath(rules, dict(zip(given, combinations[:, begin : begin + step], strict=True)))[1])
+    return np.concatenate(impossible)[owners.reshape(-1)]
 
 
 def _rules(sizes: Sequence[int], zeros: Sequence[ImpossibleCells]) -> Distribution | None:
-    """Returns the uniform distribution over what WHERE does not rule out; None where it rules out nothing."""
-    kept = kept_zeros(sizes, (), zeros, LARGEST_ZEROS)
-    return uniform(sizes, dense=False, zeros=zero_tables(sizes, kept)) if kept else None
+    """Returns the uniform distribution over rows that WHERE allows, None if WHERE rules out nothing."""
+    usable = kept_zeros(sizes, (), zeros, LARGEST_ZEROS)
+    return uniform(sizes, dense=False, zeros=zero_tables(sizes, usable)) if usable else None
 
 
 def _broken(sizes: Sequence[int], codes: Sequence[IntegerArray], zeros: Sequence[ImpossibleCells]) -> NDArray[np.bool_]:
-    """Tells which rows are ruled out."""
-    found = np.zeros(len(codes[0]), np.bool_)
-    for one in kept_zeros(sizes, (), zeros, LARGEST_ZEROS):
-        places = tuple(codes[member] for member in one.members)
-        found |= np.isin(np.ravel_multi_index(places, [sizes[member] for member in one.members]), one.cells)
-    return found
+    """Tells for each row whether WHERE rules it out."""
+    broken = np.zeros(len(codes[0]), np.bool_)
+    for zero in kept_zeros(sizes, (), zeros, LARGEST_ZEROS):
+        places = tuple(codes[member] for member in zero.members)
+        broken |= np.isin(np.ravel_multi_index(places, [sizes[member] for member in zero.members]), zero.cells)
+    return broken
 
 
 def _at_once(distribution: Distribution, given: Members) -> int:
-    """Returns how many combinations of what is known are worked on at a time."""
-    rest = [[one for one in component.members if one not in given] for component in distribution.components]
-    return max(1, MOST_ENTRIES // sum(prod(distribution.sizes[one] for one in members) for members in rest))
+    """Returns the number of combinations of known values that one step handles."""
+    rest = [[member for member in component.members if member not in given] for component in distribution.components]
+    return max(1, MOST_ENTRIES // sum(prod(distribution.sizes[member] for member in members) for members in rest))
 
 
 def _draw(
     distribution: Distribution, given: Mapping[int, IntegerArray], rows: IntegerArray, of_row: IntegerArray,
     turns: IntegerArray, codes: Sequence[IntegerArray], words: Words,
 ) -> None:  # fmt: skip
-    """Fills in the codes of some rows. of_row: the combination of each. turns: which child of its parent it is."""
+    """Fills in the codes of some rows. of_row: the combination of each row. turns: the row's number among siblings."""
     tables, impossible = _beneath(distribution, given)
     tree = distribution.tree
     for place in tree.order:
@@ -246,7 +246,7 @@ def _draw(
     again = impossible[of_row]
     if given and again.any():
         nothing = np.zeros(int(again.sum()), np.int64)
-        free = [np.zeros(len(one), np.int64) for one in codes]
+        free = [np.zeros(len(column), np.int64) for column in codes]
         _draw(distribution, {}, rows[again], nothing, turns[again], free, words)
         for member in set(range(len(codes))) - set(given):
             codes[member][rows[again]] = free[member][rows[again]]
@@ -255,20 +255,20 @@ def _draw(
 def _beneath(
     distribution: Distribution, given: Mapping[int, IntegerArray]
 ) -> tuple[list[FloatArray], NDArray[np.bool_]]:
-    """Returns for each clique, and each combination of what is known, the weights of what is unknown in it: the share
-    of its values, given what it shares with the clique before, times the probability of what is known beneath it.
+    """Returns the weights of the unknown values, for each clique and each combination of known values. A weight is the
+    probability given the separator, times the probability of the known values beneath the clique.
 
-    Beside them, which combinations have no probability at all.
+    Also returns a mask of the combinations that have probability 0.
     """
     tree, combinations = distribution.tree, len(next(iter(given.values()))) if given else 1
     tables: list[FloatArray] = []
     for component, separator in zip(distribution.components, tree.separators, strict=True):
         part = conditional(component, separator) if separator else component.table
-        held = [axis for axis, member in enumerate(component.members) if member in given]
-        rest = [axis for axis in range(part.ndim) if axis not in held]
-        index = tuple(given[component.members[axis]] for axis in held)
-        moved = part.transpose([*held, *rest])
-        tables.append(np.array(moved[index]) if held else np.repeat(moved[None], combinations, axis=0))
+        known_axes = [axis for axis, member in enumerate(component.members) if member in given]
+        rest = [axis for axis in range(part.ndim) if axis not in known_axes]
+        index = tuple(given[component.members[axis]] for axis in known_axes)
+        moved = part.transpose([*known_axes, *rest])
+        tables.append(np.array(moved[index]) if known_axes else np.repeat(moved[None], combinations, axis=0))
     impossible = np.zeros(combinations, np.bool_)
     for place in reversed(tree.order):
         members = _unknown(distribution.components[place].members, given)
@@ -289,8 +289,8 @@ def _unknown(members: Members, given: Mapping[int, IntegerArray]) -> Members:
 
 
 def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> FloatArray:
-    """Returns a number of each row, uniform from 0 to 1: in each run of rows of one turn with like groups one from each
-    part of equal length, in a random order. Those of different turns are independent, and so are children of a parent.
+    """Returns a uniform number from 0 to 1 for each row. A run of rows of one turn with like groups has one number from
+    each part of equal length, in random order. Different turns are independent, and so are children of a parent.
     """
     count = len(turns)
     order = np.lexsort((words(count), groups, turns))
@@ -303,16 +303,16 @@ def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> F
     rank = np.empty(count, np.int64)
     rank[ranked] = np.arange(count)
     within = (words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    found = np.empty(count)
-    found[order] = (rank - starts + within) / sizes
-    return np.minimum(found, BELOW_ONE)
+    numbers = np.empty(count)
+    numbers[order] = (rank - starts + within) / sizes
+    return np.minimum(numbers, BELOW_ONE)
 
 
 def _picked(weights: FloatArray, groups: IntegerArray, uniform: FloatArray) -> IntegerArray:
-    """Draws a cell for each row by the weights of its group: where the cumulated share exceeds its number."""
+    """Draws a cell for each row by the weights of its group: the first with a cumulated share above its number."""
     cumulated = np.cumsum(weights, axis=1)
     total = cumulated[:, -1:]
     shares = np.divide(cumulated, total, out=np.ones_like(cumulated), where=total > 0)
     flat = (shares + np.arange(len(shares))[:, None]).reshape(-1)
-    found = np.searchsorted(flat, groups + uniform, side="right") - groups * weights.shape[1]
-    return np.asarray(np.minimum(found, weights.shape[1] - 1), np.int64)
+    cells = np.searchsorted(flat, groups + uniform, side="right") - groups * weights.shape[1]
+    return np.asarray(np.minimum(cells, weights.shape[1] - 1), np.int64)

@@ -1,4 +1,4 @@
-"""A distribution on a junction tree: dense tables over cliques, conditionally independent given what they share."""
+"""Distribution on a junction tree: dense tables over cliques, conditionally independent given their separators."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dpduck.mechanisms.synthetic.junction import (
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 LARGEST_TABLE = 1 << 24
-"""Cells of all tables of a distribution."""
+"""Most cells of all tables of a distribution."""
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A dense table of probabilities over some attributes, increasing: a clique's margin."""
+    """Margin of a clique: a dense table of probabilities over increasing attributes."""
 
     members: Members
     table: FloatArray
@@ -39,23 +39,21 @@ class Component:
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Components that have all attributes, and agree where they share some; cliques of a junction tree."""
+    """Components that cover all attributes and agree on shared attributes: cliques of a junction tree."""
 
     sizes: tuple[int, ...]
     components: tuple[Component, ...]
 
     @cached_property
     def tree(self) -> JunctionTree:
-        """Tells how the components hang together."""
+        """Returns the junction tree of the components."""
         return junction_tree(tuple(component.members for component in self.components))
 
     def holding(self, attributes: Iterable[int]) -> list[int]:
-        """Returns positions of the components that hold some of these attributes, or hang together with one
-        that does.
-        """
+        """Returns positions of the components with some of these attributes, and of components connected to them."""
         wanted, roots = set(attributes), self.tree.roots
-        held = {roots[place] for place, component in enumerate(self.components) if wanted & set(component.members)}
-        return [place for place, root in enumerate(roots) if root in held]
+        own_roots = {roots[place] for place, component in enumerate(self.components) if wanted & set(component.members)}
+        return [place for place, root in enumerate(roots) if root in own_roots]
 
     def join(self, attributes: Iterable[int]) -> tuple[Distribution, int]:
         """Returns the same distribution with these attributes in one component, and that component's position."""
@@ -68,8 +66,8 @@ class Distribution:
             component, separator = self.components[place], self.tree.separators[place]
             part = conditional(component, separator) if separator else component.table
             table = table * part.reshape(spread(members, component.members, shape))
-        kept = tuple(component for place, component in enumerate(self.components) if place not in places)
-        return Distribution(self.sizes, (*kept, Component(members, table))), len(kept)
+        others = tuple(component for place, component in enumerate(self.components) if place not in places)
+        return Distribution(self.sizes, (*others, Component(members, table))), len(others)
 
     def replaced(self, place: int, table: FloatArray) -> Distribution:
         """Returns the distribution with another table in one component."""
@@ -77,7 +75,7 @@ class Distribution:
         return Distribution(self.sizes, (*self.components[:place], component, *self.components[place + 1 :]))
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
-        """Returns marginals: those of connected components, multiplied where a marginal spans several parts."""
+        """Returns marginals. A marginal over several connected parts is the product of marginals of the parts."""
         roots, homes = self.tree.roots, self.tree.homes
         pieces: dict[Members, list[Members]] = {}
         for attributes in wanted:
@@ -87,19 +85,19 @@ class Distribution:
             pieces[attributes] = [tuple(part) for part in parts.values()]
         whole = tuple(dict.fromkeys(part for parts in pieces.values() for part in parts))
         beliefs = Beliefs(self.tree, [component.table for component in self.components])
-        known = beliefs.marginals(whole)
-        found: dict[Members, FloatArray] = {}
+        margins = beliefs.marginals(whole)
+        result: dict[Members, FloatArray] = {}
         for attributes, parts_of in pieces.items():
-            table = np.ones(()) if len(parts_of) != 1 else known[parts_of[0]]
+            table = np.ones(()) if len(parts_of) != 1 else margins[parts_of[0]]
             if len(parts_of) > 1:
                 shape = tuple(self.sizes[attribute] for attribute in attributes)
                 for part in parts_of:
-                    table = table * known[part].reshape(spread(attributes, part, shape))
-            found[attributes] = table
-        return found
+                    table = table * margins[part].reshape(spread(attributes, part, shape))
+            result[attributes] = table
+        return result
 
     def flat_marginals(self, wanted: Sequence[Members]) -> FloatArray:
-        """Returns the cells of marginals, all of them different, one marginal after the other."""
+        """Returns the cells of different marginals, one marginal after the other."""
         if len(self.components) == 1 and all(wanted):
             only = self.components[0]
             return margin_tree(only.members, only.table.shape, wanted).flat(only.table)
@@ -108,63 +106,63 @@ class Distribution:
 
 
 def conditional(component: Component, given: Members) -> FloatArray:
-    """Returns a component's probabilities given some of its members; 0 where these have none."""
+    """Returns a component's probabilities given some of its members, 0 if these have probability 0."""
     inside = sum_away(component.table, tree_axes(component.members, given))
     inside = inside.reshape(spread(component.members, given, component.table.shape))
     return np.divide(component.table, inside, out=np.zeros_like(component.table), where=inside > 0)
 
 
 def uniform(sizes: Sequence[int], *, dense: bool, zeros: Parameters | None = None) -> Distribution:
-    """Returns the uniform distribution over what is possible, as one dense table or on the cliques of zeros."""
-    known = zeros or {}
-    every = tuple(range(len(sizes)))
-    cliques = (every,) if dense else cliques_of(sizes, list(known))
+    """Returns the uniform distribution over possible rows, as one dense table or on the cliques of zeros."""
+    masks = zeros or {}
+    all_members = tuple(range(len(sizes)))
+    cliques = (all_members,) if dense else cliques_of(sizes, list(masks))
     components: list[Component] = []
     for group in connected(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
         logarithms = [np.zeros([sizes[member] for member in clique]) for clique in tree.cliques]
-        for one in (one for one in known if group.issuperset(one)):
-            place = next(place for place, clique in enumerate(tree.cliques) if set(one) <= set(clique))
-            logarithms[place] += known[one].reshape(spread(tree.cliques[place], one, logarithms[place].shape))
+        for key in (key for key in masks if group.issuperset(key)):
+            place = next(place for place, clique in enumerate(tree.cliques) if set(key) <= set(clique))
+            logarithms[place] += masks[key].reshape(spread(tree.cliques[place], key, logarithms[place].shape))
         tables, _ = calibrated(tree, logarithms)
         components += [Component(clique, table) for clique, table in zip(tree.cliques, tables, strict=True)]
     return Distribution(tuple(sizes), tuple(components))
 
 
 def zero_tables(sizes: Sequence[int], zeros: Iterable[ImpossibleCells]) -> Parameters:
-    """Returns zeros as a fit takes them."""
-    found: dict[Members, FloatArray] = {}
-    for one in zeros:
-        table = found.setdefault(one.members, np.zeros([sizes[member] for member in one.members]))
-        table.reshape(-1)[list(one.cells)] = IMPOSSIBLE
-    return found
+    """Returns zeros as tables for a fit: IMPOSSIBLE in their cells, else 0."""
+    tables: dict[Members, FloatArray] = {}
+    for zero in zeros:
+        table = tables.setdefault(zero.members, np.zeros([sizes[member] for member in zero.members]))
+        table.reshape(-1)[list(zero.cells)] = IMPOSSIBLE
+    return tables
 
 
 def kept_zeros(
     sizes: Sequence[int], sets: Sequence[Members], zeros: Iterable[ImpossibleCells], most: int
 ) -> tuple[ImpossibleCells, ...]:
-    """Returns zeros beside which these sets need at most so many cells: sizes decide, no row does."""
-    kept: list[ImpossibleCells] = []
-    for one in zeros:
-        if needed_cells(sizes, [*sets, *(other.members for other in kept), one.members]) <= most:
-            kept.append(one)
-    return tuple(kept)
+    """Returns the zeros that fit into `most` cells together with these sets. Sizes decide, no row does."""
+    chosen: list[ImpossibleCells] = []
+    for zero in zeros:
+        if needed_cells(sizes, [*sets, *(other.members for other in chosen), zero.members]) <= most:
+            chosen.append(zero)
+    return tuple(chosen)
 
 
 def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, ...]:
-    """Returns cliques that hold these sets and all attributes; one for each part if that has no more cells."""
-    found: list[Members] = []
+    """Returns cliques that contain these sets and all attributes. A part is one clique if that has no more cells."""
+    result: list[Members] = []
     cliques = eliminated(tuple(sizes), frozenset(sets)).cliques()
     for group in connected(len(sizes), sets):
         inside = [clique for clique in cliques if group.issuperset(clique)]
         joint = prod(sizes[attribute] for attribute in group)
         cells = sum(prod(sizes[attribute] for attribute in clique) for clique in inside)
-        found += [tuple(sorted(group))] if joint <= cells else inside
-    return tuple(found)
+        result += [tuple(sorted(group))] if joint <= cells else inside
+    return tuple(result)
 
 
 def cells_of(sizes: Sequence[int], cliques: Iterable[Members]) -> int:
-    """Counts the cells of all tables."""
+    """Counts the cells of the tables over all cliques."""
     return sum(prod(sizes[attribute] for attribute in clique) for clique in cliques)
 
 
@@ -172,25 +170,25 @@ def cells_of(sizes: Sequence[int], cliques: Iterable[Members]) -> int:
 #
 # Systematic sampling: with one uniform u, cell i gets floor(F_i + u) - floor(F_(i-1) + u) rows, F the
 # cumulated expected numbers. Every cell gets its expected number rounded up or down, so that margins of the
-# rows are close to the distribution's. A clique's new attributes are drawn so for the rows of each value of
-# what it shares with the one before it: each value has its own u, from a sequence of even distribution.
+# rows are close to the distribution's. A clique's new attributes are drawn in this way for the rows of each
+# value of its separator. Each value has its own u, from an evenly distributed sequence.
 
 Words = Callable[[int], NDArray[np.uint64]]
 GOLDEN = (5**0.5 - 1) / 2
 
 
 def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[IntegerArray]:
-    """Returns the code of every row for each attribute, in a random order. words: so many uniform 64-bit integers."""
+    """Returns the codes of rows for each attribute, in a random order. words: draws uniform 64-bit integers."""
     codes: dict[int, IntegerArray] = {}
     tree, history = distribution.tree, np.zeros(rows, np.int64)
     for place in tree.order:
         component, given = distribution.components[place], tree.separators[place]
         axes = tree_axes(component.members, given)
         shape = [component.table.shape[axis] for axis in axes]
-        kept = [axis for axis in range(component.table.ndim) if axis not in axes]
-        weights = component.table.transpose([*kept, *axes]).reshape(-1, prod(shape))
+        shared = [axis for axis in range(component.table.ndim) if axis not in axes]
+        weights = component.table.transpose([*shared, *axes]).reshape(-1, prod(shape))
         groups = np.zeros(rows, np.int64)
-        for axis in kept:
+        for axis in shared:
             groups = groups * component.table.shape[axis] + codes[component.members[axis]]
         order = np.lexsort((words(rows), history, groups))
         groups, cells = groups[order], np.empty(rows, np.int64)
@@ -205,13 +203,13 @@ def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[I
 
 
 def _drawn(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerArray:
-    """Draws a cell for rows in increasing groups, by the row of weights that the group names."""
-    found, counts = np.unique(groups, return_counts=True)
-    cumulated = np.cumsum(weights[found], axis=1)
-    ended = cumulated >= cumulated[:, -1:]  # cells of no weight at the end have no row by rounding either
+    """Draws a cell for each row, by the weights of its group. Groups are in increasing order."""
+    present, counts = np.unique(groups, return_counts=True)
+    cumulated = np.cumsum(weights[present], axis=1)
+    ended = cumulated >= cumulated[:, -1:]  # cells without weight at the end get no row by rounding either
     cumulated *= (counts / np.maximum(cumulated[:, -1], 1e-300))[:, None]
     cumulated = np.where(ended, counts[:, None], cumulated)
-    cumulated += ((shift + np.arange(len(found)) * GOLDEN) % 1)[:, None]
+    cumulated += ((shift + np.arange(len(present)) * GOLDEN) % 1)[:, None]
     ends = np.floor(cumulated).astype(np.int64)
     ends[:, 1:] -= ends[:, :-1].copy()
     drawn: IntegerArray = np.repeat(np.arange(ends.size), ends.reshape(-1)) % weights.shape[1]
@@ -223,20 +221,20 @@ def _drawn(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerAr
 
 STEPS = 250
 TOLERANCE = 1e-3
-"""Where a fit ends, see fit.TOLERANCE; past it noise is fitted (benchmarks/papers/prior_weight.py, as fit.PRIOR)."""
+"""End of a fit, see fit.TOLERANCE. Later steps fit noise (benchmarks/papers/prior_weight.py, as fit.PRIOR)."""
 
 LOOSE = 1 / 10
-"""Of the largest variance: marginals that are known better are first fitted as if they had this one. A step that holds
-them moves all others a little alone, so that a fit of both at once ends far from the lowest point."""
+"""Share of the largest variance. More precise marginals are first fitted as if they had this variance. A step that
+preserves them moves all others only a little, so that a fit of both at once ends far from the lowest point."""
 
 
 def needed_cells(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
-    """Returns cells of the tables that a fit of these marginals needs."""
+    """Counts the cells of the tables in a fit to the marginals."""
     return cells_of(sizes, cliques_of(sizes, marginals))
 
 
 def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set[int]]:
-    """Returns groups of attributes that some marginal connects."""
+    """Returns the groups of attributes that marginals connect."""
     groups = [{attribute} for attribute in range(attributes)]
     for marginal in marginals:
         touched = [group for group in groups if group & set(marginal)]
@@ -252,8 +250,8 @@ def fit_tables(
     zeros: Sequence[ImpossibleCells] = (),
     weight: float = PRIOR,
 ) -> tuple[Distribution, float]:
-    """Returns the distribution, and the number of records that the tables speak of. The prior: the 1-way marginals'
-    product. weight: of the prior, for each record.
+    """Returns the fitted distribution, and the number of records that the tables state. The prior is the product of the
+    1-way marginals. weight: the prior's weight for each record.
     """
     impossible = zero_tables(sizes, zeros)
     cliques = cliques_of(sizes, [*(observation.attributes for observation in observations), *impossible])
@@ -266,48 +264,47 @@ def fit_tables(
     components: list[Component] = []
     for group in connected(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
-        inside = [one for one in observations if one.attributes and group.issuperset(one.attributes)]
-        known: Parameters = {(place,): np.log(prior[place]) for place in group}
+        inside = [item for item in observations if item.attributes and group.issuperset(item.attributes)]
+        log_prior: Parameters = {(place,): np.log(prior[place]) for place in group}
         start: Parameters = {(place,): np.zeros(sizes[place]) for place in group}
-        there = {one: table for one, table in impossible.items() if group.issuperset(one)}
-        least = LOOSE * max((one.variance for one in inside), default=0.0)
-        loose = [replace(one, variance=max(one.variance, least)) for one in inside]
+        own_zeros = {item: table for item, table in impossible.items() if group.issuperset(item)}
+        least = LOOSE * max((item.variance for item in inside), default=0.0)
+        loose = [replace(item, variance=max(item.variance, least)) for item in inside]
         stages = [(inside, steps)]
-        if any(one.variance < least for one in inside):
+        if any(item.variance < least for item in inside):
             stages = [(loose, steps), (inside, steps // 2)]
         for of_stage, most in stages:
-            found = fit(
-                tree, sizes, of_stage, records, steps=most, start=start, prior=known, strength=weight * records,
-                tolerance=TOLERANCE, zeros=there,
+            result = fit(
+                tree, sizes, of_stage, records, steps=most, start=start, prior=log_prior, strength=weight * records,
+                tolerance=TOLERANCE, zeros=own_zeros,
             )  # fmt: skip
-            start = found.parameters
-        components += [Component(clique, table) for clique, table in zip(tree.cliques, found.tables, strict=True)]
+            start = result.parameters
+        components += [Component(clique, table) for clique, table in zip(tree.cliques, result.tables, strict=True)]
     return Distribution(tuple(sizes), tuple(components)), records
 
 
 def singles(sizes: Sequence[int], observations: Sequence[Observation], records: float) -> list[FloatArray]:
-    """Returns the 1-way marginal of each attribute, averaged over the tables that have it, no cell below a
-    ten-thousandth.
+    """Returns the 1-way marginal of each attribute: the mean over the tables with it, no cell below a ten-thousandth.
 
-    All shares are moved towards even ones by the rule of James and Stein, as far as noise alone would have moved them
+    All shares move towards even shares by the rule of James and Stein, as far as noise alone would have moved them
     away.
     """
-    found, precisions = list[FloatArray](), list[float]()
+    marginals, precisions = list[FloatArray](), list[float]()
     for attribute, size in enumerate(sizes):
         total, weight = np.zeros(size), 0.0
         for observation in observations:
             if attribute in observation.attributes:
-                others = tuple(axis for axis, one in enumerate(observation.attributes) if one != attribute)
+                others = tuple(axis for axis, other in enumerate(observation.attributes) if other != attribute)
                 precision = size / (observation.variance * observation.value.size)
                 total += precision * observation.value.sum(axis=others)
                 weight += precision
-        found.append(total / weight / records if weight else np.full(size, 1 / size))
+        marginals.append(total / weight / records if weight else np.full(size, 1 / size))
         precisions.append(weight * records**2)
     away = sum(
         float(((single - single.mean()) ** 2).sum()) * precision
-        for single, precision in zip(found, precisions, strict=True)
+        for single, precision in zip(marginals, precisions, strict=True)
     )
-    noise = sum(len(single) - 1 for single, precision in zip(found, precisions, strict=True) if precision) - 2
-    kept = max(0.0, 1 - max(0, noise) / away) if away > 0 else 1.0
-    moved = [np.maximum(kept * single + (1 - kept) / len(single), 1e-4) for single in found]
+    noise = sum(len(single) - 1 for single, precision in zip(marginals, precisions, strict=True) if precision) - 2
+    factor = max(0.0, 1 - max(0, noise) / away) if away > 0 else 1.0
+    moved = [np.maximum(factor * single + (1 - factor) / len(single), 1e-4) for single in marginals]
     return [single / single.sum() for single in moved]

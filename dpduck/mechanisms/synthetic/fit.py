@@ -1,13 +1,13 @@
-"""The distribution that fits all noisy answers: entropic mirror descent with a line search, weights by variance.
+"""Fit of a distribution to all noisy answers: entropic mirror descent with a line search, weights by variance.
 
-Minimises over distributions p on a junction tree
+It minimises over distributions p on a junction tree
 
     F(p) = sum over observations |n q(p) - y|^2 / (2 variance) + strength KL(p | prior)
 
-by steps log p <- log p - step gradient F. With log p = log prior + sum of tables over the observed margins, up to a
-constant, these tables are all that a step changes: they are the parameters, and inner products with log p are those of
+by steps log p <- log p - step gradient F. Up to a constant, log p = log prior + sum of tables over observed margins.
+A step changes these tables alone. They are the parameters, and inner products with log p are inner products of
 parameters and margins. One clique of all attributes is a dense table. Steps are Barzilai and Borwein's in the geometry
-of KL, accepted when F falls enough below the largest of the last values (Grippo, Lampariello and Lucidi 1986).
+of KL. A step must bring F enough below the largest of the last values (Grippo, Lampariello and Lucidi 1986).
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrat
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 MEMORY = 5  # values of F that the line search looks back at
-ENOUGH = 1e-4  # of the decrease that the gradient promises
-TOLERANCE = 1e-4  # relative; a fit ends where so many steps together gain less:
+ENOUGH = 1e-4  # share of the decrease that the gradient promises
+TOLERANCE = 1e-4  # relative: a fit ends if PATIENCE steps together gain less
 PATIENCE = 5
 SMALLEST = 1e-300
 PRIOR = 1 / 12
-"""Weight per record of a prior that knows the 1-way marginals: the best on tables that no gate looks at, as is the
-next one (benchmarks/papers/prior_weight.py)."""
+"""Weight per record of a prior with the 1-way marginals: the best on tables that no gate uses, like FLAT_PRIOR
+(benchmarks/papers/prior_weight.py)."""
 
 FLAT_PRIOR = 3 / 4
-"""Weight per measured value of a prior that knows nothing, the uniform distribution."""
+"""Weight per measured value of the uniform prior."""
 
 Parameters = Mapping[Members, FloatArray]
 FEW_ENTRIES = 1 << 15
-"""Cells of a clique times its sets: up to so many, all such cliques are one matrix; single calls would take longer."""
+"""Most cells times sets of a small clique. All small cliques share one matrix: single calls would take longer."""
 
 IMPOSSIBLE = -1e9
-"""In the place of the logarithm of 0: its exponential is 0 exactly."""
+"""Stands for the logarithm of 0: its exponential is 0 exactly."""
 
 
-def inner(one: FloatArray, other: FloatArray) -> float:
-    """Returns the sum of products, by one thread: BLAS begins two from 10,000 values on, which wait for each other
-    where the machine has other work: milliseconds in place of microseconds.
+def inner(left: FloatArray, right: FloatArray) -> float:
+    """Returns the sum of products, by one thread. BLAS begins two threads from 10,000 values on. They wait for each
+    other if the machine has other work: milliseconds in place of microseconds.
     """
-    return float(np.einsum("i,i->", one.reshape(-1), other.reshape(-1)))
+    return float(np.einsum("i,i->", left.reshape(-1), right.reshape(-1)))
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A distribution: its parameters, its margins on their sets, both flat, and on cliques; F.
+    """Distribution with its value of F: parameters and margins on their sets, both flat, and tables on cliques.
 
-    residuals: by the variance, of all measured marginals, then of each query.
+    residuals: divided by the variance, of all measured marginals, then of each query.
     """
 
     parameters: FloatArray
@@ -69,9 +69,9 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """What is fitted. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior.
+    """Problem of a fit. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior.
 
-    zeros: tables to be added to it, IMPOSSIBLE where no row can be, else 0.
+    zeros: tables to be added to the prior, IMPOSSIBLE in cells that no row can have, else 0.
     """
 
     tree: JunctionTree
@@ -90,38 +90,38 @@ class FitProblem:
 
     @cached_property
     def places(self) -> dict[Members, slice]:
-        """Tells where each set lies in a flat array."""
-        ends = np.cumsum([0, *(prod(self.sizes[member] for member in one) for one in self.sets)]).tolist()
-        return {one: slice(ends[number], ends[number + 1]) for number, one in enumerate(self.sets)}
+        """Returns the slice of each set in a flat array."""
+        ends = np.cumsum([0, *(prod(self.sizes[member] for member in attributes) for attributes in self.sets)]).tolist()
+        return {attributes: slice(ends[number], ends[number + 1]) for number, attributes in enumerate(self.sets)}
 
     @cached_property
     def margin_trees(self) -> list[MarginTree | None]:
-        """Returns, by clique, the margins that are taken from it: a set's from the smallest clique that holds it."""
+        """Returns the margins to take from each clique. A set's margin is from the smallest clique that contains it."""
         inside: list[list[Members]] = [[] for _ in self.tree.cliques]
         members, cells = [set(clique) for clique in self.tree.cliques], [prod(shape) for shape in self.shapes]
-        for one in self.sets:
-            holders = [place for place, clique in enumerate(members) if clique.issuperset(one)]
-            inside[min(holders, key=lambda place: cells[place])].append(one)
+        for attributes in self.sets:
+            holders = [place for place, clique in enumerate(members) if clique.issuperset(attributes)]
+            inside[min(holders, key=lambda place: cells[place])].append(attributes)
         cliques = zip(self.tree.cliques, self.shapes, inside, strict=True)
         return [margin_tree(clique, shape, sets) if sets else None for clique, shape, sets in cliques]
 
     @cached_property
     def base(self) -> tuple[list[FloatArray], float]:
-        """Returns the logarithm of the prior over cliques, and that of its total."""
+        """Returns the logarithm of the prior over cliques, and the logarithm of its total."""
         tables = [np.zeros(shape) for shape in self.shapes]
-        for one, logarithm in (*self.prior.items(), *self.zeros.items()):
-            place = next(place for place, clique in enumerate(self.tree.cliques) if set(one) <= set(clique))
+        for key, logarithm in (*self.prior.items(), *self.zeros.items()):
+            place = next(place for place, clique in enumerate(self.tree.cliques) if set(key) <= set(clique))
             clique, shape = self.tree.cliques[place], self.shapes[place]
-            tables[place] += logarithm.reshape([size if m in one else 1 for m, size in zip(clique, shape, strict=True)])
-        if self.zeros or any(len(one) != 1 for one in self.prior):
+            tables[place] += logarithm.reshape([size if m in key else 1 for m, size in zip(clique, shape, strict=True)])
+        if self.zeros or any(len(key) != 1 for key in self.prior):
             return tables, calibrated(self.tree, tables)[1]
         members = {member for clique in self.tree.cliques for member in clique}  # independent: the total is a product
-        known = [self.prior.get((one,), np.zeros(self.sizes[one])) for one in members]
-        return tables, sum(float(scipy.special.logsumexp(one)) for one in known)
+        logarithms = [self.prior.get((key,), np.zeros(self.sizes[key])) for key in members]
+        return tables, sum(float(scipy.special.logsumexp(key)) for key in logarithms)
 
     @cached_property
     def small(self) -> tuple[list[int], scipy.sparse.csr_array, list[int]]:
-        """Returns cliques of few cells, what lifts parameters to the cells of them all, and where each one ends."""
+        """Returns cliques of few cells, the matrix that lifts parameters to their cells, and the end of each clique."""
         places, rows, ends = [], [np.zeros(0, np.int64)], [0]
         lengths = [np.zeros(1, np.int64)]
         for place, (clique, shape) in enumerate(zip(self.tree.cliques, self.shapes, strict=True)):
@@ -129,92 +129,92 @@ class FitProblem:
             if tree is None or cells * len(tree.wanted) > FEW_ENTRIES:
                 continue
             columns = np.empty((cells, len(tree.wanted)), np.int64)
-            for number, one in enumerate(tree.wanted):
-                found = np.arange(self.places[one].start, self.places[one].stop).reshape(spread(clique, one, shape))
-                columns[:, number] = np.broadcast_to(found, shape).reshape(-1)
+            for number, key in enumerate(tree.wanted):
+                numbers = np.arange(self.places[key].start, self.places[key].stop).reshape(spread(clique, key, shape))
+                columns[:, number] = np.broadcast_to(numbers, shape).reshape(-1)
             places.append(place)
             rows.append(columns.reshape(-1))
             lengths.append(np.full(cells, len(tree.wanted)))
             ends.append(ends[-1] + cells)
-        indices, parameters = np.concatenate(rows), max(self.places[one].stop for one in self.sets)
+        indices, parameters = np.concatenate(rows), max(self.places[key].stop for key in self.sets)
         entries = np.ones(len(indices)), indices, np.cumsum(np.concatenate(lengths))
         return places, scipy.sparse.csr_array(entries, shape=(ends[-1], parameters)), ends
 
     @cached_property
     def whole(self) -> Whole:
         """Returns the observations of marginals, one after the other."""
-        seen = [one for one in self.observations if one.coefficients is None]
+        seen = [observation for observation in self.observations if observation.coefficients is None]
         nothing = np.zeros(0)
         return Whole(
-            np.concatenate([np.zeros(0, np.int64), *(np.arange(*self._span(one)) for one in seen)]),
-            np.concatenate([nothing, *(one.value.reshape(-1) for one in seen)]),
-            np.concatenate([nothing, *(self._weights(one) for one in seen)]),
+            np.concatenate([np.zeros(0, np.int64), *(np.arange(*self._span(observation)) for observation in seen)]),
+            np.concatenate([nothing, *(observation.value.reshape(-1) for observation in seen)]),
+            np.concatenate([nothing, *(self._weights(observation) for observation in seen)]),
         )
 
     @cached_property
     def queries(self) -> list[Observation]:
         """Returns the observations of single queries."""
-        return [one for one in self.observations if one.coefficients is not None]
+        return [observation for observation in self.observations if observation.coefficients is not None]
 
     def _span(self, observation: Observation) -> tuple[int, int]:
         place = self.places[observation.attributes]
         return place.start, place.stop
 
     def _weights(self, observation: Observation) -> FloatArray:
-        """Returns 1 by the variance of each cell; nothing where no row can be: noise tells nothing there."""
-        found = np.full(observation.shape, 1 / observation.variance)
-        for one, table in self.zeros.items():
-            if set(one) <= set(observation.attributes):
-                found *= np.exp(table).reshape(spread(observation.attributes, one, observation.shape))
-        return found.reshape(-1)
+        """Returns 1 by the variance of each cell, 0 for cells that no row can have: noise tells nothing there."""
+        weights = np.full(observation.shape, 1 / observation.variance)
+        for key, table in self.zeros.items():
+            if set(key) <= set(observation.attributes):
+                weights *= np.exp(table).reshape(spread(observation.attributes, key, observation.shape))
+        return weights.reshape(-1)
 
     def lifted(self, flat: FloatArray) -> list[FloatArray]:
-        """Returns a table over each clique: together the sum of those over sets."""
+        """Returns a table over each clique. Their sum is the sum of the tables over sets."""
         places, matrix, ends = self.small
         cells = matrix @ flat
-        known = {place: cells[ends[number] : ends[number + 1]] for number, place in enumerate(places)}
-        found = []
+        ready = {place: cells[ends[number] : ends[number + 1]] for number, place in enumerate(places)}
+        result = []
         for place, (tree, shape) in enumerate(zip(self.margin_trees, self.shapes, strict=True)):
-            if place in known or tree is None:
-                found.append(known[place].reshape(shape) if tree is not None else np.zeros(shape))
+            if place in ready or tree is None:
+                result.append(ready[place].reshape(shape) if tree is not None else np.zeros(shape))
                 continue
-            tables = {one: flat[self.places[one]].reshape([self.sizes[m] for m in one]) for one in tree.wanted}
-            found.append(tree.lifted(tables))
-        return found
+            tables = {key: flat[self.places[key]].reshape([self.sizes[m] for m in key]) for key in tree.wanted}
+            result.append(tree.lifted(tables))
+        return result
 
     def margins(self, tables: Sequence[FloatArray]) -> FloatArray:
         """Returns the adjoint: margins on all sets, flat, of tables over cliques."""
         places, matrix, _ = self.small
-        found: FloatArray = matrix.T @ np.concatenate([np.zeros(0), *(tables[place].reshape(-1) for place in places)])
-        known = set(places)
+        result: FloatArray = matrix.T @ np.concatenate([np.zeros(0), *(tables[place].reshape(-1) for place in places)])
+        ready = set(places)
         for place, tree in enumerate(self.margin_trees):
-            if tree is not None and place not in known:
-                for one, margin in tree.margins(tables[place]).items():
-                    found[self.places[one]] = margin.reshape(-1)
-        return found
+            if tree is not None and place not in ready:
+                for key, margin in tree.margins(tables[place]).items():
+                    result[self.places[key]] = margin.reshape(-1)
+        return result
 
     def logarithms(self, parameters: FloatArray) -> Sequence[FloatArray]:
         """Returns tables over cliques that add up to the logarithm of a distribution, up to a constant."""
-        found, base = self.lifted(parameters), self.base[0]
-        return [one + other for one, other in zip(found, base, strict=True)] if self.prior or self.zeros else found
+        lifted, base = self.lifted(parameters), self.base[0]
+        return [part + other for part, other in zip(lifted, base, strict=True)] if self.prior or self.zeros else lifted
 
     def point(self, parameters: FloatArray, logarithms: Sequence[FloatArray]) -> Point:
-        """Returns the value of F at a distribution, of which both are given."""
+        """Returns the point of a distribution, from its parameters and its logarithms over cliques."""
         tables, constant = calibrated(self.tree, logarithms)
-        found, whole, total = self.margins(tables), self.whole, self.base[1]
-        gaps = self.records * found[whole.places] - whole.values
+        margins, whole, total = self.margins(tables), self.whole, self.base[1]
+        gaps = self.records * margins[whole.places] - whole.values
         scaled = gaps * whole.weights
         residuals, misfit = [scaled], inner(gaps, scaled) / 2
         for observation in self.queries:
-            margin = found[self.places[observation.attributes]].reshape(observation.shape)
+            margin = margins[self.places[observation.attributes]].reshape(observation.shape)
             residual = self.records * observation.predicted(margin) - observation.value
             misfit += inner(residual, residual) / (2 * observation.variance)
             residuals.append(residual / observation.variance)
-        divergence = inner(found, parameters) - constant + total
-        return Point(parameters, found, tables, misfit + self.strength * divergence, tuple(residuals))
+        divergence = inner(margins, parameters) - constant + total
+        return Point(parameters, margins, tables, misfit + self.strength * divergence, tuple(residuals))
 
     def gradient(self, point: Point) -> FloatArray:
-        """Returns the gradient of F over the sets, its mean under the distribution taken away."""
+        """Returns the gradient of F over the sets, less its mean under the distribution."""
         slope = self.strength * point.parameters
         slope += np.bincount(self.whole.places, self.records * point.residuals[0], len(slope))
         for observation, residual in zip(self.queries, point.residuals[1:], strict=True):
@@ -226,7 +226,7 @@ class FitProblem:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """Measured marginals, one after the other. places: of their cells among margins. weights: 1 by the variance."""
+    """Measured marginals, one after the other. places: of their cells among margins. weights: 1 / variance."""
 
     places: IntegerArray
     values: FloatArray
@@ -235,7 +235,7 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """Steps from a point down a slope. logarithms: of the point. slopes: the slope lifted, once for all steps."""
+    """Ray from a point down a slope. logarithms: of the point. slopes: the slope lifted, once for all steps."""
 
     point: Point
     logarithms: Sequence[FloatArray]
@@ -245,7 +245,7 @@ class Ray:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """tables: margins over the cliques. parameters: to begin the next fit with."""
+    """Result of a fit. tables: margins over the cliques. parameters: for the start of the next fit."""
 
     tables: Sequence[FloatArray]
     parameters: Parameters
@@ -265,51 +265,51 @@ def fit(
     zeros: Parameters | None = None,
     first: float = 1.0,
 ) -> Fitted:
-    """Returns the fitted distribution. start: parameters that are known; their sets lie in cliques. prior, zeros: see
-    FitProblem. first: how far log p moves by the first step that is tried, at most.
+    """Fits a distribution. start: known parameters. Their sets lie in cliques. prior, zeros: see FitProblem. first: the
+    largest move of log p by the first step that is tried.
 
-    Steps may raise F for a while: what counts, for the end and for the answer, is the lowest F so far.
+    Steps may raise F for a while. The lowest F so far decides about the end, and is the answer.
     """
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
     problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})
-    known = [start.get(one, np.zeros([sizes[member] for member in one])).reshape(-1) for one in sets]
-    logarithms = problem.logarithms(np.concatenate(known))
-    point = best = problem.point(np.concatenate(known), logarithms)
+    parts = [start.get(item, np.zeros([sizes[member] for member in item])).reshape(-1) for item in sets]
+    logarithms = problem.logarithms(np.concatenate(parts))
+    point = best = problem.point(np.concatenate(parts), logarithms)
     slope = problem.gradient(point)
     slopes = problem.lifted(slope)
     largest = sum(float(np.abs(part).max()) for part in slopes)
     values, step, idle, mark = [point.value], first / max(largest, SMALLEST), 0, point.value
     for number in range(steps if largest > SMALLEST else 0):
         slopes = problem.lifted(slope) if number else slopes
-        found = _line_search(problem, Ray(point, logarithms, slope, slopes), step, max(values[-MEMORY:]))
-        if found is None:
+        accepted = _line_search(problem, Ray(point, logarithms, slope, slopes), step, max(values[-MEMORY:]))
+        if accepted is None:
             break
-        after, logarithms, step = found
+        after, logarithms, step = accepted
         next_slope = problem.gradient(after)
         # <slope, old margins> and <next_slope, new margins> are 0: gradients are centred
         along = inner(slope, after.margins)
         travelled = -step * along
         curvature = -inner(next_slope, point.margins) - along
         point, slope = after, next_slope
-        best = min(best, after, key=lambda one: one.value)
+        best = min(best, after, key=lambda item: item.value)
         idle = 0 if best.value < mark - tolerance * abs(mark) else idle + 1
         mark = best.value if idle == 0 else mark
         values.append(after.value)
         step = travelled / curvature if travelled > 0 and curvature > 0 else 2 * step
         if idle >= PATIENCE:
             break
-    return Fitted(best.tables, {one: best.parameters[place] for one, place in problem.places.items()})
+    return Fitted(best.tables, {item: best.parameters[place] for item, place in problem.places.items()})
 
 
 def _line_search(
     problem: FitProblem, ray: Ray, step: float, reference: float
 ) -> tuple[Point, Sequence[FloatArray], float] | None:
-    """Returns the first step that lowers F enough, with its logarithms; None where none does.
+    """Returns the first step that lowers F enough, with its logarithms. None if no step does.
 
-    After one that does not, the lowest point of the parabola through both is tried: a half of the step at most.
+    After a step that does not, the lowest point of the parabola through both points is tried: half of the step at most.
     """
     for _ in range(60):
-        tried = [one - step * other for one, other in zip(ray.logarithms, ray.slopes, strict=True)]
+        tried = [table - step * slope for table, slope in zip(ray.logarithms, ray.slopes, strict=True)]
         after = problem.point(ray.point.parameters - step * ray.slope, tried)
         promised = -inner(after.margins, ray.slope)  # <slope, old margins> is 0
         if after.value <= reference - ENOUGH * promised:
@@ -319,7 +319,7 @@ def _line_search(
     return None
 
 
-# Noisy answers as the fit sees them: public values with the variance of their noise.
+# Noisy answers as input of the fit: public values with the variance of their noise.
 
 MOST_RECORDS = float(1 << 40)
 
@@ -328,8 +328,8 @@ MOST_RECORDS = float(1 << 40)
 class Observation:
     """A measured marginal, or one measured query.
 
-    attributes: of the marginal. value: shape of the marginal, or () for a query. variance: of each value.
-    coefficients: of the query over the marginal; None for the marginal itself.
+    attributes: of the marginal. value: an array in the marginal's shape, or of shape () for a query. variance: of each
+    value. coefficients: of the query over the marginal, None for the marginal itself.
     """
 
     attributes: tuple[int, ...]
@@ -343,7 +343,7 @@ class Observation:
         return self.value.shape if self.coefficients is None else self.coefficients.shape
 
     def predicted(self, marginal: FloatArray) -> FloatArray:
-        """Returns what the distribution says, given its marginal."""
+        """Returns the value that a distribution predicts, given its marginal."""
         if self.coefficients is None:
             return marginal
         return np.asarray((self.coefficients * marginal).sum())
@@ -354,13 +354,13 @@ class Observation:
 
 
 def observed_query(family: Family, row: int, value: float, variance: float) -> Observation:
-    """Returns one query of a family with its noisy answer."""
+    """Returns the observation of one query of a family."""
     coefficients = coefficients_of(family, row).astype(np.float64)
     return Observation(family.attributes, np.array(value), variance, coefficients)
 
 
 def observed_marginal(family: Family, values: NDArray[np.int64], variance: float) -> Observation:
-    """Returns a whole marginal with noise on each cell."""
+    """Returns the observation of a whole marginal, with noise on each cell."""
     return Observation(family.attributes, values.reshape(family.shape).astype(np.float64), variance)
 
 

@@ -18,11 +18,11 @@ from dpduck.values.sqltypes import sql_type
 
 _EPOCH = datetime(1970, 1, 1)
 LARGEST = 1 << 53
-"""Units that numbers of 64 bits tell apart; a column with more keeps its edges."""
+"""Most units that numbers of 64 bits tell apart. A column with more keeps its edges."""
 
 
 def bins_of(request: Request, key: Key) -> list[tuple[str, str]] | None:
-    """Returns the edges of a key's bins; None for a column that has none."""
+    """Returns the edges of a key's bins, None for a column without bins."""
     domain = request.question.sources[key.sources[0]].domain
     if not isinstance(domain, RangeDomain):
         return None
@@ -37,9 +37,9 @@ def drawn_inside(
     codes: IntegerArray,
     uniform: FloatArray,
 ) -> pa.Array | None:
-    """Returns a value of each row, NULL for codes beyond the bins; None for a type whose values are left at edges.
+    """Returns a value for each row, NULL for codes beyond the bins. Returns None if values of the type stay at edges.
 
-    uniform: of each row, at least 0 and below 1.
+    uniform: a number for each row, at least 0 and below 1.
     """
     present, chosen = codes < len(bins), np.minimum(codes, len(bins) - 1)
     if sql_type(type_name).is_float:
@@ -50,11 +50,11 @@ def drawn_inside(
         inside = np.maximum(values, low)
         return pa.array(inside.astype(np.float32) if type_name == "FLOAT" else inside, mask=~present)
     units = [tuple(_units(type_name, text) for text in pair) for pair in bins]
-    known = [(low, high) for low, high in units if low is not None and high is not None]
-    if len(known) < len(units) or any(max(abs(low), abs(high)) >= LARGEST for low, high in known):
+    edges = [(low, high) for low, high in units if low is not None and high is not None]
+    if len(edges) < len(units) or any(max(abs(low), abs(high)) >= LARGEST for low, high in edges):
         return None
     start, width_of = (
-        np.array(values, np.int64)[chosen] for values in zip(*((a, b - a) for a, b in known), strict=True)
+        np.array(values, np.int64)[chosen] for values in zip(*((a, b - a) for a, b in edges), strict=True)
     )
     offset = np.minimum((uniform * width_of).astype(np.int64), width_of - 1)
     return _typed(connection, type_name, start + offset, ~present)
@@ -80,7 +80,7 @@ def _typed(
     places = np.arange(len(units))
     connection.register("inside_bins", pa.table({"place": places, "units": pa.array(units, mask=absent)}))
     try:
-        made = connection.sql(f"SELECT {sql} AS value FROM inside_bins ORDER BY place").to_arrow_table()
-        return made.column("value").combine_chunks()
+        values = connection.sql(f"SELECT {sql} AS value FROM inside_bins ORDER BY place").to_arrow_table()
+        return values.column("value").combine_chunks()
     finally:
         connection.unregister("inside_bins")

@@ -1,7 +1,7 @@
-"""Junction trees: measured margins lie in cliques, between which messages are exact (Lauritzen and Spiegelhalter 1988).
+"""Junction trees: measured margins lie in cliques, with exact messages in between (Lauritzen and Spiegelhalter 1988).
 
-Attributes are eliminated one after the other. What is connected to one at its turn is its front, and becomes connected.
-Fronts that lie in no other are the cliques. A clique's separator is what it shares with the clique before it.
+Attributes are eliminated one after the other. The front of an attribute is itself and its neighbours at its turn, which
+become connected. The maximal fronts are the cliques. A clique's separator is its overlap with the clique before it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dpduck.values.arrays import FloatArray
 Members = tuple[int, ...]
 
 ONE_THREAD = 1 << 18
-"""Multiplications of a matrix product, up to which BLAS begins no second thread."""
+"""Most multiplications of a matrix product for which BLAS begins no second thread."""
 
 LEAST_SUM = 1e-200
-"""Of the cells of a separator's value, where the largest of all cells is 1."""
+"""Least sum over the cells of a separator's value, if the largest of all cells is 1."""
 
 
 @dataclass(frozen=True)
 class Elimination:
-    """order: of the attributes. fronts: of each of them; bit b stands for the one that is eliminated as number b."""
+    """Order of elimination, with the front of each attribute in it. Bit b of a front is the attribute `order[b]`."""
 
     sizes: tuple[int, ...]
     order: Members
@@ -36,12 +36,12 @@ class Elimination:
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Tells when each attribute is eliminated."""
+        """Returns the place of each attribute in the order."""
         return {attribute: place for place, attribute in enumerate(self.order)}
 
     @cached_property
     def cells(self) -> int:
-        """Counts the cells of all fronts together: no fewer than those of the cliques."""
+        """Counts the cells of all fronts together. They are no fewer than the cells of the cliques."""
         return sum(self.front_cells)
 
     @cached_property
@@ -50,7 +50,7 @@ class Elimination:
         return [self._cells(front) for front in self.fronts]
 
     def cells_with(self, attributes: Members) -> int:
-        """Counts the cells of all fronts if these attributes are in one of them too."""
+        """Counts the cells of all fronts if one front also contains these attributes."""
         added, total = sum(1 << self.places[attribute] for attribute in attributes), self.cells
         while added:
             place = (added & -added).bit_length() - 1
@@ -63,32 +63,32 @@ class Elimination:
         return total
 
     def cliques(self) -> tuple[Members, ...]:
-        """Returns the fronts that lie in no other."""
-        found = [front for front in self.fronts if not any(front & one == front != one for one in self.fronts)]
-        return tuple(tuple(sorted(self.order[place] for place in _bits(front))) for front in found)
+        """Returns the fronts that lie in no other front."""
+        fronts = [front for front in self.fronts if not any(front & other == front != other for other in self.fronts)]
+        return tuple(tuple(sorted(self.order[place] for place in _bits(front))) for front in fronts)
 
     def _cells(self, front: int) -> int:
         return prod(self.sizes[self.order[place]] for place in _bits(front))
 
 
 def _bits(number: int) -> list[int]:
-    found = []
+    bits = []
     while number:
         lowest = number & -number
-        found.append(lowest.bit_length() - 1)
+        bits.append(lowest.bit_length() - 1)
         number ^= lowest
-    return found
+    return bits
 
 
-@lru_cache(maxsize=16)  # what a round fits is what the next one asks about
+@lru_cache(maxsize=16)  # the next round asks about the sets that this round fits
 def eliminated(sizes: tuple[int, ...], sets: frozenset[Members]) -> Elimination:
-    """Returns an order with few cells in its fronts: the better of two greedy ones, by cells and by connections."""
+    """Returns an order with few cells in its fronts: the better of two greedy orders, by cells and by connections."""
     graph = [1 << place for place in range(len(sizes))]
     for attributes in sets:
         front = sum(1 << attribute for attribute in attributes)
         for attribute in attributes:
             graph[attribute] |= front
-    return min((_greedy(sizes, graph, weigh) for weigh in (_weight, _fill)), key=lambda one: one.cells)
+    return min((_greedy(sizes, graph, weigh) for weigh in (_weight, _fill)), key=lambda elimination: elimination.cells)
 
 
 def _weight(sizes: Sequence[int], graph: Sequence[int], front: int) -> tuple[float, float]:
@@ -128,9 +128,9 @@ def _greedy(
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """cliques: each with an intersection property: what two share is in all between them.
+    """Junction tree. Attributes that two cliques share are in all cliques between them (intersection property).
 
-    order: of messages, those before first. parents: by number of the clique, -1 for none.
+    order: of the cliques, parents first. parents: the number of each clique's parent, -1 for none.
     """
 
     cliques: tuple[Members, ...]
@@ -139,31 +139,31 @@ class JunctionTree:
 
     @cached_property
     def separators(self) -> tuple[Members, ...]:
-        """Returns what each clique shares with the one before it."""
+        """Returns the attributes that each clique shares with the clique before it."""
         return tuple(
-            tuple(one for one in clique if parent >= 0 and one in self.cliques[parent])
+            tuple(member for member in clique if parent >= 0 and member in self.cliques[parent])
             for clique, parent in zip(self.cliques, self.parents, strict=True)
         )
 
     @cached_property
     def absent(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Lists the axes that each separator lacks: of its clique, and of the one before it."""
+        """Lists the axes that each separator lacks: of its clique, and of the clique before it."""
         pairs = zip(self.cliques, self.parents, self.separators, strict=True)
-        return [(tree_axes(one, kept), tree_axes(self.cliques[parent], kept)) for one, parent, kept in pairs]
+        return [(tree_axes(clique, both), tree_axes(self.cliques[parent], both)) for clique, parent, both in pairs]
 
     @cached_property
     def roots(self) -> tuple[int, ...]:
-        """Returns for each clique, the first of those that it is connected with."""
-        found = list(range(len(self.cliques)))
+        """Returns for each clique the root of its connected part."""
+        firsts = list(range(len(self.cliques)))
         for number in self.order:
             if self.parents[number] >= 0:
-                found[number] = found[self.parents[number]]
-        return tuple(found)
+                firsts[number] = firsts[self.parents[number]]
+        return tuple(firsts)
 
     @cached_property
     def homes(self) -> dict[int, int]:
-        """Returns for each attribute, the first clique that has it."""
-        return {one: number for number in reversed(self.order) for one in self.cliques[number]}
+        """Returns for each attribute the first clique that has it."""
+        return {member: number for number in reversed(self.order) for member in self.cliques[number]}
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
@@ -172,20 +172,20 @@ class JunctionTree:
 
     @cached_property
     def ways(self) -> tuple[dict[int, int], ...]:
-        """Returns for each clique, and each one beneath it, the child that leads there."""
-        found: tuple[dict[int, int], ...] = tuple({} for _ in self.cliques)
+        """Returns for each clique, and each clique beneath it, the child that leads there."""
+        paths: tuple[dict[int, int], ...] = tuple({} for _ in self.cliques)
         for number in self.order:
             child, parent = number, self.parents[number]
             while parent >= 0:
-                found[parent][number] = child
+                paths[parent][number] = child
                 child, parent = parent, self.parents[parent]
-        return found
+        return paths
 
 
 @lru_cache(maxsize=256)
 def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
-    """Returns largest separators first: a tree of the greatest weight has the intersection property wherever
-    one has.
+    """Builds the tree with the largest separators first. A tree of the greatest weight has the intersection property
+    if any tree has it.
     """
     bits = [sum(1 << attribute for attribute in clique) for clique in cliques]
     order, parents, left = [], [-1] * len(cliques), set(range(len(cliques)))
@@ -203,10 +203,10 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
 
 
 def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
-    """Returns the margin on each clique of the distribution whose logarithm is the sum of these, and that of its total.
+    """Returns the margin on each clique of exp(sum of logarithms), normalised, and the logarithm of the total.
 
-    One pass to the roots in logarithms and one back. Passes along axes are slow: tables are summed once and multiplied
-    once, and measured by their largest cell where that loses no value of a separator.
+    There is one pass to the roots in logarithms, and one back. Passes along axes are slow. So tables are summed once,
+    multiplied once, and scaled by their largest cell if that loses no value of a separator.
     """
     tables, logarithm = list(logarithms), 0.0
     own = [False] * len(tables)
@@ -241,30 +241,30 @@ def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[li
 
 def _summed(table: FloatArray, absent: tuple[int, ...]) -> FloatArray:
     """Sums over these axes, which stay with size 1."""
-    kept = [1 if axis in absent else size for axis, size in enumerate(table.shape)]
-    return np.asarray(sum_away(table, absent)).reshape(kept) if absent else table.copy()
+    shape = [1 if axis in absent else size for axis, size in enumerate(table.shape)]
+    return np.asarray(sum_away(table, absent)).reshape(shape) if absent else table.copy()
 
 
-def tree_axes(members: Members, kept: Members) -> tuple[int, ...]:
-    """Returns the axes of what is not kept."""
-    return tuple(axis for axis, member in enumerate(members) if member not in kept)
+def tree_axes(members: Members, part: Members) -> tuple[int, ...]:
+    """Returns the axes of the members that are not in `part`."""
+    return tuple(axis for axis, member in enumerate(members) if member not in part)
 
 
-def spread(members: Members, kept: Members, shape: Sequence[int]) -> tuple[int, ...]:
-    """Returns the shape of a table over `kept` beside one over `members`."""
-    return tuple(size if member in kept else 1 for member, size in zip(members, shape, strict=True))
+def spread(members: Members, part: Members, shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the shape of a table over `part` that broadcasts to a table over `members`."""
+    return tuple(size if member in part else 1 for member, size in zip(members, shape, strict=True))
 
 
 Way = tuple[tuple[Members, ...], Members]
-"""A set's parts beneath some children, and the set."""
+"""Parts of a set beneath some children, and the set."""
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """Margins of a distribution: within a clique by sums; across cliques a product along the tree, sums taken early.
+    """Margins of a distribution: sums within a clique, and products along the tree across cliques, with early sums.
 
-    Sets that go the same way through the tree are one matrix product: a call for each would take longer than its sums.
-    margins: of cliques, and conditional: of what is beneath them given their separators, as far as they were needed.
+    Sets with the same way through the tree are one matrix product: a call for each would take longer than its sums.
+    margins, conditional: caches of the margins of cliques, and of probabilities beneath a clique given its separator.
     """
 
     tree: JunctionTree
@@ -273,7 +273,7 @@ class Beliefs:
     conditional: dict[tuple[int, Members], FloatArray] = field(default_factory=dict)
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
-        """Returns the marginals of these sets of attributes, all of them in one connected part each."""
+        """Returns the marginals of these sets of attributes. Each set lies in one connected part."""
         order = sorted(range(len(self.tables)), key=lambda place: self.tables[place].size)
         bits = [(self.tree.bits[place], place) for place in order]
         inside: dict[int, list[Members]] = {}
@@ -285,24 +285,24 @@ class Beliefs:
                 across.setdefault(self._top(attributes), []).append(attributes)
             else:
                 inside.setdefault(holder, []).append(attributes)
-        found: dict[Members, FloatArray] = {}
+        result: dict[Members, FloatArray] = {}
         for place, sets in inside.items():
             table = self.tables[place]
-            found |= margin_tree(self.tree.cliques[place], table.shape, sets).margins(table)
+            result |= margin_tree(self.tree.cliques[place], table.shape, sets).margins(table)
         for place, sets in across.items():
-            found |= self._below(place, sets, ())
-        return found
+            result |= self._below(place, sets, ())
+        return result
 
     def _top(self, attributes: Members) -> int:
         """Returns the last clique that the paths from the root to all these attributes share."""
         homes, ways = [self.tree.homes[attribute] for attribute in attributes], self.tree.ways
-        found = homes[0]
-        while any(home != found and home not in ways[found] for home in homes):
-            found = self.tree.parents[found]
-        return found
+        top = homes[0]
+        while any(home != top and home not in ways[top] for home in homes):
+            top = self.tree.parents[top]
+        return top
 
     def _below(self, number: int, sets: Sequence[Members], first: Members) -> dict[Members, FloatArray]:
-        """Returns the margins of sets at or beneath a clique and of some of the clique's own, which come first."""
+        """Returns the margins of sets at or beneath a clique, with its own attributes `first` as the first axes."""
         groups: dict[tuple[Members, tuple[int, ...]], list[Way]] = {}
         homes, ways = self.tree.homes, self.tree.ways[number]
         for attributes in sets:
@@ -314,34 +314,34 @@ class Beliefs:
             children = tuple(sorted(branches))
             parts = tuple(tuple(branches[child]) for child in children)
             groups.setdefault((tuple(own), children), []).append((parts, attributes))
-        found: dict[Members, FloatArray] = {}
-        for (own_ones, children), tasks in groups.items():
+        result: dict[Members, FloatArray] = {}
+        for (own_members, children), tasks in groups.items():
             separators = [self.tree.separators[child] for child in children]
-            needed = {*own_ones, *first, *(one for separator in separators for one in separator)}
+            needed = {*own_members, *first, *(label for separator in separators for label in separator)}
             labels = tuple(member for member in self.tree.cliques[number] if member in needed)
-            self._follow(self._margin(number, labels), labels, (*first, *own_ones), children, tasks, first, found)
-        return found
+            self._follow(self._margin(number, labels), labels, (*first, *own_members), children, tasks, first, result)
+        return result
 
     def _follow(
         self,
         table: FloatArray,
         labels: Members,
-        kept: Members,
+        fixed: Members,
         children: tuple[int, ...],
         tasks: Sequence[Way],
         first: Members,
-        found: dict[Members, FloatArray],
+        result: dict[Members, FloatArray],
     ) -> None:
-        """Takes in what is beneath one child after the other. kept: labels of the results."""
+        """Adds the parts beneath one child after the other, into `result`. fixed: labels of the results."""
         if not children:
             for _, attributes in tasks:
-                found[attributes] = table.transpose([labels.index(one) for one in (*first, *attributes)])
+                result[attributes] = table.transpose([labels.index(label) for label in (*first, *attributes)])
             return
         child, rest = children[0], children[1:]
         parts: dict[Members, list[Way]] = {}
         for (part, *others), attributes in tasks:
             parts.setdefault(part, []).append((tuple(others), attributes))
-        stays = {*kept, *(one for other in rest for one in self.tree.separators[other])}
+        stays = {*fixed, *(label for other in rest for label in self.tree.separators[other])}
         columns = self._under(child, list(parts))
         table, labels = _contracted(table, labels, columns, self.tree.separators[child], stays)
         end = 0
@@ -349,10 +349,10 @@ class Beliefs:
             shape = column.shape[len(self.tree.separators[child]) :]
             begin, end = end, end + prod(shape)
             piece = table[..., begin:end].reshape(*table.shape[:-1], *shape)
-            self._follow(piece, (*labels, *part), (*kept, *part), rest, tasks_of, first, found)
+            self._follow(piece, (*labels, *part), (*fixed, *part), rest, tasks_of, first, result)
 
     def _under(self, number: int, sets: Sequence[Members]) -> list[FloatArray]:
-        """Returns the probabilities of sets beneath a clique given its separator, whose axes come first."""
+        """Returns the probabilities of sets beneath a clique given its separator. Axes of the separator come first."""
         missing = [attributes for attributes in sets if (number, attributes) not in self.conditional]
         if missing:
             separator = self.tree.separators[number]
@@ -363,37 +363,37 @@ class Beliefs:
         return [self.conditional[number, attributes] for attributes in sets]
 
     def _margin(self, number: int, attributes: Members) -> FloatArray:
-        """Returns a margin of a clique, in the clique's order: from the smallest that is known."""
-        known = self.margins[number]
-        if attributes not in known:
-            wanted, found = set(attributes), [(self.tree.cliques[number], self.tables[number]), *known.items()]
-            members, table = min((one for one in found if wanted.issubset(one[0])), key=lambda one: one[1].size)
-            known[attributes] = sum_away(table, tree_axes(members, attributes)) if members != attributes else table
-        return known[attributes]
+        """Returns a margin of a clique, in the clique's order, from the smallest known margin."""
+        cached = self.margins[number]
+        if attributes not in cached:
+            wanted, sources = set(attributes), [(self.tree.cliques[number], self.tables[number]), *cached.items()]
+            members, table = min((pair for pair in sources if wanted.issubset(pair[0])), key=lambda pair: pair[1].size)
+            cached[attributes] = sum_away(table, tree_axes(members, attributes)) if members != attributes else table
+        return cached[attributes]
 
 
 def _contracted(
     table: FloatArray, labels: Members, columns: Sequence[FloatArray], separator: Members, stays: set[int]
 ) -> tuple[FloatArray, Members]:
-    """Returns a table times columns, which come last, summed over what of a separator does not stay; its labels."""
-    both = [one for one in labels if one in stays and one in separator]
-    rows = [one for one in labels if one not in separator]
-    away = [one for one in labels if one in separator and one not in stays]
+    """Multiplies a table by columns, which come last, and sums over the separator less `stays`. Returns labels too."""
+    both = [item for item in labels if item in stays and item in separator]
+    rows = [item for item in labels if item not in separator]
+    away = [item for item in labels if item in separator and item not in stays]
     sizes = dict(zip(labels, table.shape, strict=True))
-    shape, gone = tuple(sizes[one] for one in (*both, *rows)), prod(sizes[one] for one in away)
-    left = table.transpose([labels.index(one) for one in (*both, *rows, *away)])
-    axes = [*(separator.index(one) for one in (*both, *away)), len(separator)]
-    flat = [one.reshape(*one.shape[: len(separator)], -1) for one in columns]
+    shape, gone = tuple(sizes[item] for item in (*both, *rows)), prod(sizes[item] for item in away)
+    left = table.transpose([labels.index(item) for item in (*both, *rows, *away)])
+    axes = [*(separator.index(item) for item in (*both, *away)), len(separator)]
+    flat = [item.reshape(*item.shape[: len(separator)], -1) for item in columns]
     right = np.concatenate(flat, axis=-1).transpose(axes)
-    batch = prod(sizes[one] for one in both)
+    batch = prod(sizes[item] for item in both)
     product = _multiplied(left.reshape(batch, -1, gone), right.reshape(batch, gone, -1))
     return product.reshape(*shape, -1), (*both, *rows)
 
 
 def _multiplied(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Returns matrix products of so few entries at a time that BLAS stays with one thread (see fit.inner)."""
+    """Returns matrix products, in steps of so few entries that BLAS stays with one thread (see fit.inner)."""
     (batch, rows, inner), columns = left.shape, right.shape[2]
-    found, step = np.empty((batch, rows, columns)), max(1, ONE_THREAD // max(1, rows * inner))
+    product, step = np.empty((batch, rows, columns)), max(1, ONE_THREAD // max(1, rows * inner))
     for begin in range(0, columns, step):
-        np.matmul(left, right[..., begin : begin + step], out=found[..., begin : begin + step])
-    return found
+        np.matmul(left, right[..., begin : begin + step], out=product[..., begin : begin + step])
+    return product

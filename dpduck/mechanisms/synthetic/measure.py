@@ -1,4 +1,4 @@
-"""A release of a distribution: what is asked of private rows for it, and the table that holds it."""
+"""Release of a distribution: its asks about private rows, and its table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COLUMNS = (("component", "INTEGER"), ("cell", "INTEGER"), ("probability", "DOUBL
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A released distribution, with the number of records that it was estimated for."""
+    """Released distribution, with the number of records that it was estimated for."""
 
     distribution: Distribution
     records: float
@@ -53,9 +53,9 @@ class Model:
 
 @dataclass(frozen=True)
 class SyntheticProposal:
-    """A distribution by MWEM, from a cube, or from Barak's coefficients. fits: the chosen one first.
+    """Proposal of a distribution by MWEM, from a cube, or from Barak's coefficients. fits: the chosen fit first.
 
-    mwem_asks: of MWEM; tables: of the others.
+    mwem_asks: the asks of MWEM. tables: the asks of other mechanisms.
     """
 
     question: SyntheticRequest
@@ -70,7 +70,7 @@ class SyntheticProposal:
 
 
 def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
-    """Returns the plan of a synthetic table."""
+    """Proposes a synthetic table."""
     fits = fits_of(question)
     chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
@@ -80,12 +80,12 @@ def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
 
 
 def synthetic_asks(proposal: SyntheticProposal) -> Sequence[Ask[Any]]:
-    """Returns MWEM's questions, or the tables of a plan."""
+    """Returns the asks of MWEM, or of the tables of a plan."""
     return proposal.tables if proposal.mwem_asks is None else proposal.mwem_asks.asks
 
 
 def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
-    """Returns what is public before the count."""
+    """Describes the release before anything is counted."""
     noise, _ = kind_and_amount(proposal.request.price.charge)
     choices, name = "" if proposal.mwem_asks is None else "exact exponential mechanism and ", proposal.fits[0].name
     rows = proposal.question.options.rows or 0
@@ -93,7 +93,7 @@ def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
 
 
 def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
-    """Returns questions about the counts, and the fit, by which MWEM chooses what it asks next."""
+    """Asks about the counts and fits the answers. MWEM chooses its next question by the fit."""
     chosen = proposal.fits[0]
     if proposal.mwem_asks is None:
         noisy = door.tables(proposal.tables)
@@ -106,8 +106,8 @@ def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
         oracle = oracle.replanned(chosen)
     if chosen.pool is None or chosen.schedule is None or chosen.method is None:
         raise InternalError("MWEM without a schedule")
-    found = synthesise(chosen.pool, chosen.schedule, chosen.method, oracle)
-    return Model(found.distribution, found.records)
+    synthesis = synthesise(chosen.pool, chosen.schedule, chosen.method, oracle)
+    return Model(synthesis.distribution, synthesis.records)
 
 
 def _measured(chosen: Fit, zeros: Sequence[ImpossibleCells], noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
@@ -119,14 +119,14 @@ def _measured(chosen: Fit, zeros: Sequence[ImpossibleCells], noisy: Sequence[tup
         Observation(marginal, np.asarray(answer, np.float64), max(variance, 1e-9))
         for marginal, answer, variance in zip(plan.workload.marginals, answers, plan.variances, strict=True)
     ]
-    kept = kept_zeros(plan.workload.sizes, plan.workload.marginals, zeros, LARGEST_TABLE)
+    usable = kept_zeros(plan.workload.sizes, plan.workload.marginals, zeros, LARGEST_TABLE)
     if not chosen.tries:
-        return Model(*fit_tables(plan.workload.sizes, observations, zeros=kept))
-    return Model(*best_fit(plan, observations, zeros=kept))
+        return Model(*fit_tables(plan.workload.sizes, observations, zeros=usable))
+    return Model(*best_fit(plan, observations, zeros=usable))
 
 
 def model_table(proposal: SyntheticProposal, model: Model, tools: Tools) -> ReleasedTable:
-    """Returns the distribution, component by component."""
+    """Returns the released table of a distribution, component by component."""
     return ReleasedTable(COLUMNS, model_rows(model), model_text(model))
 
 
@@ -143,31 +143,31 @@ def model_rows(model: Model) -> pa.Table:
 
 
 def model_text(model: Model) -> str:
-    """Returns what else is needed to read the rows, kept beside the release."""
+    """Renders the sizes, components and records that readers of the rows need. They are stored beside the release."""
     components = [component.members for component in model.distribution.components]
     return json.dumps({"sizes": model.distribution.sizes, "components": components, "records": model.records})
 
 
 def model_of(text: str, rows: pa.Table) -> Model:
-    """Returns what model_text and model_rows wrote."""
-    known = json.loads(text)
-    sizes: Sequence[int] = known["sizes"]
+    """Reads the model that model_text and model_rows wrote."""
+    facts = json.loads(text)
+    sizes: Sequence[int] = facts["sizes"]
     order = np.lexsort((rows["cell"].to_numpy(), rows["component"].to_numpy()))
     probabilities, start = rows["probability"].to_numpy()[order], 0
     components = []
-    for members in known["components"]:
+    for members in facts["components"]:
         shape = tuple(sizes[member] for member in members)
         cells = int(np.prod(shape, dtype=np.int64))
         components.append(Component(tuple(members), probabilities[start : start + cells].reshape(shape)))
         start += cells
-    return Model(Distribution(tuple(sizes), tuple(components)), float(known["records"]))
+    return Model(Distribution(tuple(sizes), tuple(components)), float(facts["records"]))
 
 
-# MWEM's questions as asks of the door: declared one by one, or within one price where rounds adapt.
+# MWEM's questions as asks of the door: declared one by one, or within one price if rounds adapt.
 
 
 class MwemAsks:
-    """The asks of a schedule over a pool.
+    """Asks of a schedule over a pool.
 
     The number of records is asked once. Each marginal before the rounds is asked once. Adaptive rounds are a family of
     their own, for the rest of the price.
@@ -200,26 +200,26 @@ class MwemAsks:
 
     @property
     def asks(self) -> Sequence[Ask[Any]]:
-        """Returns everything that is declared."""
+        """Returns all declared asks."""
         rounds = (self.rounds, self.choice, self.candidate)
         return [self.total, *self.marginals.values(), *(ask for ask in rounds if ask is not None)]
 
     def noise(self, parameter: Fraction) -> Noise:
-        """Returns the noise of an answer, with the scale or the variance that the schedule says."""
+        """Returns the noise of an answer, with the scale or the variance of the schedule."""
         return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, parameter)
 
     def round_asks(self, rate: Fraction, parameter: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
-        """Returns a choice and the answer of what it chose."""
+        """Returns the asks of a choice, and of the answer of the chosen candidate."""
         choice = Ask(self._scan, Choice(self.families, rate, self._schedule.pure), times=times)
         return choice, Ask(self._scan, Candidate(self.families), self.noise(parameter), times)
 
     def through(self, door: Door, steps: Steps = no_step) -> DoorOracle:
-        """Whoever answers the questions by a door. steps: told of each round."""
+        """Returns the oracle that answers the questions by a door. steps: called at each round."""
         return DoorOracle(self, door, self._schedule.pure, self.families, steps)
 
 
 class DoorOracle:
-    """Answers MWEM's questions by a door (see synthetic.mwem.NoisyOracle)."""
+    """Oracle for MWEM's questions by a door (see synthetic.mwem.NoisyOracle)."""
 
     def __init__(self, mwem_asks: MwemAsks, door: Door, pure: bool, families: Families, steps: Steps) -> None:
         self._asks, self._door, self._pure, self._families, self._steps = mwem_asks, door, pure, families, steps
@@ -227,7 +227,7 @@ class DoorOracle:
 
     @property
     def left(self) -> Fraction:
-        """Returns what adaptive rounds may still spend; rounds that were declared one by one are counted by MWEM."""
+        """Returns the price that adaptive rounds may still spend. MWEM counts rounds that were declared one by one."""
         rounds = self._asks.rounds
         return Fraction(0) if rounds is None else self._door.left(rounds)
 
@@ -242,12 +242,12 @@ class DoorOracle:
         if fit.pool is None or self._asks.rounds is None:
             raise InternalError("a plan that no family of asks pays for")
         families = Families(fit.pool.families, fit.pool.whole, fit.pool.all_weights)
-        found = DoorOracle(self._asks, self._door, self._pure, families, self._steps)
-        found._total = self._total
-        return found
+        oracle = DoorOracle(self._asks, self._door, self._pure, families, self._steps)
+        oracle._total = self._total
+        return oracle
 
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
-        """Returns a candidate that is answered badly."""
+        """Chooses a candidate that the estimates answer badly."""
         self._steps("a round")
         ask = self._asks.choice
         if ask is None or not isinstance(ask.query, Choice) or ask.query.rate != rate:
@@ -256,7 +256,7 @@ class DoorOracle:
         return self._door.answer(ask, Guess(estimates, penalties, allowed))
 
     def answer(self, candidate: int, parameter: Fraction) -> IntegerArray:
-        """Returns its noisy answer."""
+        """Returns the noisy answer of a candidate."""
         ask, noise = self._asks.candidate, self._asks.noise(parameter)
         if ask is None or ask.noise != noise:
             ask = Ask(self._asks.total.scan, Candidate(self._families), noise)
@@ -276,6 +276,6 @@ class DoorOracle:
         return ask if ask.noise == noise else Ask(ask.scan, ask.query, noise)
 
     def _admit(self, ask: Ask[Any]) -> None:
-        """Declares an ask where rounds adapt; elsewhere the door will refuse it."""
+        """Declares an ask if rounds adapt. If they do not, the door will refuse it."""
         if self._asks.rounds is not None:
             self._door.admit(ask, self._asks.rounds)

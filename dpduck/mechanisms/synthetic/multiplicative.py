@@ -1,11 +1,11 @@
-"""The paper's update, replayed: multiply the weights by exp(q(x) (y - n q(p)) / (2 n)) for each measured query.
+"""Replay of the paper's update: multiply the weights by exp(q(x) (y - n q(p)) / (2 n)) for each measured query.
 
-Noisy answers beyond what n records could give count as the nearest that could, so that no exponent exceeds 1.
+A noisy answer that n records cannot give counts as the nearest answer that they can. So no exponent exceeds 1.
 
-All queries are replayed one after the other, and yet without a pass over the table for each: queries that speak of few
-attributes together are a block. What they change depends on the marginal over those attributes alone,
-so that marginal is taken once, updated by one query after the other, and the table is multiplied by the quotient. A
-query of one cell in a large table touches a slice of it alone.
+All queries are replayed one after the other, but without a pass over the table for each. Queries about few attributes
+together are a block. Their updates depend on the marginal over these attributes alone. So that marginal is taken
+once and updated by one query after the other. Then the table is multiplied by the quotient. A query of one cell in a
+large table changes only a slice.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Slice = tuple[int | slice, ...]
 Members = tuple[int, ...]
 
 LARGEST_BITS = 11.5
-"""Binary logarithm of the cells of the marginal that a block of queries shares; a single query may need more."""
+"""Binary logarithm of the most cells in the marginal of a block of queries. A single query may need more."""
 
 REARRANGED = 1 << 17
-"""Cells of the largest table whose axes are moved, for every block, so that the block's come last."""
+"""Most cells of a table that is rearranged for every block, so that the axes of the block come last."""
 
 
 FARTHEST = 1e60
-"""From 1: where the sum of weights is brought back to 1, when slices alone are multiplied."""
+"""Factor from 1 at which the sum of weights is brought back to 1, while only slices are multiplied."""
 
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """One query in its block. codes: its cell for each cell of the block. target: its answer, over twice the records.
+    """Query in its block. codes: its cell for each cell of the block. target: its answer, divided by twice the records.
 
-    coefficients: of the query over its marginal; None where its answer is the whole marginal.
+    coefficients: of the query over its marginal, None if its answer is the whole marginal.
     """
 
     codes: Codes
@@ -52,7 +52,7 @@ class Update:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Queries in a row, and the axes of the table that they speak of."""
+    """Consecutive queries, and the axes of the table that they are about."""
 
     axes: tuple[int, ...]
     updates: tuple[Update, ...]
@@ -60,7 +60,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """A query of one cell of a marginal: where it lies in the table, and its answer, over twice the records."""
+    """Query of one cell of a marginal: its slice of the table, and its answer, divided by twice the records."""
 
     where: Slice
     target: float
@@ -69,10 +69,10 @@ class Cell:
 def replayed(
     members: Members, table: FloatArray, observations: Sequence[Observation], records: float, passes: int
 ) -> FloatArray:
-    """Returns the table after `passes` rounds of updates with every observation; sums to 1.
+    """Returns the table after `passes` rounds of updates with every observation. It sums to 1.
 
-    In `replay_order`, every second time the blocks from the last to the first: so the block at the turn needs the table
-    once for both.
+    Blocks are in `replay_order`, in every second round from the last to the first. So the block at the turn needs the
+    table once for both rounds.
     """
     moved = table.size <= REARRANGED
     arranged: tuple[int, ...] = ()
@@ -95,9 +95,7 @@ def replayed(
 
 
 def _turns(steps: Sequence[Block | Cell], passes: int) -> list[tuple[Block | Cell, int]]:
-    """Returns the steps forth and back, as often as there are passes; a step that follows itself is one, with two
-    times.
-    """
+    """Returns the steps forth and back, `passes` times in all. A step that follows itself counts once, with 2 times."""
     turns: list[tuple[Block | Cell, int]] = []
     for number in range(passes):
         for step in reversed(steps) if number % 2 else steps:
@@ -109,7 +107,7 @@ def _turns(steps: Sequence[Block | Cell], passes: int) -> list[tuple[Block | Cel
 
 
 def _update_slice(part: FloatArray, total: float, target: float) -> float:
-    """Multiplies a slice in place; the new sum of all weights."""
+    """Multiplies a slice in place. Returns the new sum of all weights."""
     inside = float(part.sum())
     factor = exp(target - inside / (2 * total))
     part *= factor
@@ -117,7 +115,7 @@ def _update_slice(part: FloatArray, total: float, target: float) -> float:
 
 
 def _update_last(weights: FloatArray, total: float, block: Block, cells: int, times: int) -> float:
-    """Multiplies all weights in place; the block's axes come last in them. The new sum, which is 1."""
+    """Multiplies all weights in place. The block's axes come last. Returns the new sum, which is 1."""
     view = weights.reshape(-1, cells)
     before = np.asarray(np.add.reduce(view, axis=0))
     view *= _quotient(*_updated(before, total, block.updates * times), before)
@@ -125,7 +123,7 @@ def _update_last(weights: FloatArray, total: float, block: Block, cells: int, ti
 
 
 def _update_inside(weights: FloatArray, total: float, block: Block, times: int) -> float:
-    """Multiplies all weights in place, their axes where they are. The new sum, which is 1."""
+    """Multiplies all weights in place, without moving axes. Returns the new sum, which is 1."""
     absent = tuple(axis for axis in range(weights.ndim) if axis not in block.axes)
     marginal = sum_away(weights, absent)
     before = marginal.reshape(-1)
@@ -150,13 +148,13 @@ def _updated(before: FloatArray, total: float, updates: Sequence[Update]) -> tup
 
 
 def _quotient(after: FloatArray, total: float, before: FloatArray) -> FloatArray:
-    """after / total / before; 0 where nothing was, since nothing it stays."""
+    """Returns after / total / before, 0 where `before` is 0, since these cells stay 0."""
     after /= total
     return np.divide(after, before, out=np.zeros_like(after), where=before > 0)
 
 
 def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...]) -> None:
-    """weights *= factors, which have size 1 along absent axes; what follows the first of those is laid out in a row."""
+    """Multiplies weights by factors of size 1 along absent axes. Axes after the first absent ones become one row."""
     if not absent:
         weights *= factors
         return
@@ -170,9 +168,10 @@ def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...])
 
 
 def replay_order(members: Members, shape: tuple[int, ...], observations: Sequence[Observation]) -> list[list[int]]:
-    """Returns numbers of the observations, block by block; cells in a large table come last, each a block.
+    """Returns the numbers of the observations, block by block. Cells in a large table come last, each a block.
 
-    To the first that is left, those are added that need the fewest further cells, for as long as LARGEST_BITS allows.
+    A block begins with the first remaining observation. The next one is always the observation that needs the fewest
+    further cells, as long as LARGEST_BITS allows.
     """
     large, axis_of = prod(shape) > REARRANGED, {member: axis for axis, member in enumerate(members)}
     left, spoken = np.ones(len(observations), np.bool_), np.zeros((len(observations), len(members)), np.bool_)
@@ -214,29 +213,29 @@ def _steps(
 
 def _block(members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float) -> Block:
     axis_of = {member: axis for axis, member in enumerate(members)}
-    axes = tuple(sorted({axis_of[attribute] for one in observations for attribute in one.attributes}))
+    axes = tuple(sorted({axis_of[attribute] for query in observations for attribute in query.attributes}))
     sizes = tuple(shape[axis] for axis in axes)
     updates = []
     for observation in observations:
-        kept = tuple(axes.index(axis_of[attribute]) for attribute in observation.attributes)
+        own_axes = tuple(axes.index(axis_of[attribute]) for attribute in observation.attributes)
         coefficients = None if observation.coefficients is None else observation.coefficients.reshape(-1)
         lowest = -records if coefficients is not None and coefficients.min() < 0 else 0.0
         target = np.clip(observation.value, lowest, records).reshape(-1) / (2 * records)
-        cells = prod(sizes[place] for place in kept)
-        updates.append(Update(_codes(sizes, kept), cells, target, coefficients))
+        cells = prod(sizes[place] for place in own_axes)
+        updates.append(Update(_codes(sizes, own_axes), cells, target, coefficients))
     return Block(axes, tuple(updates))
 
 
 @lru_cache(maxsize=256)
-def _codes(sizes: tuple[int, ...], kept: tuple[int, ...]) -> Codes:
-    """Returns for each cell of a table, its cell in the marginal on the kept axes."""
-    inside = [size if place in kept else 1 for place, size in enumerate(sizes)]
+def _codes(sizes: tuple[int, ...], axes: tuple[int, ...]) -> Codes:
+    """Returns for each cell of a table its cell in the marginal on these axes."""
+    inside = [size if place in axes else 1 for place, size in enumerate(sizes)]
     return np.ascontiguousarray(np.broadcast_to(np.arange(prod(inside)).reshape(inside), sizes)).reshape(-1)
 
 
 @lru_cache(maxsize=24)
 def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int, ...]) -> Codes:
-    """Tells where each cell comes from when a table that has some axes last is to have others last."""
+    """Returns the source of each cell when a table with axes `arranged` last gets axes `wanted` last."""
     before, after = ([*(axis for axis in range(len(shape)) if axis not in last), *last] for last in (arranged, wanted))
     steps = dict(zip(before, np.cumprod([1, *(shape[axis] for axis in before[:0:-1])])[::-1], strict=True))
     places = np.zeros(1, np.intp)
@@ -246,7 +245,7 @@ def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int,
 
 
 def _cell(observation: Observation, members: Members) -> Slice | None:
-    """Tells where in the table the query's cell lies; None where the query is no single cell."""
+    """Returns the slice of the query's cell in the table, None if the query is no single cell."""
     if observation.coefficients is None or np.count_nonzero(observation.coefficients) != 1:
         return None
     place = np.unravel_index(int(np.argmax(observation.coefficients)), observation.coefficients.shape)

@@ -1,6 +1,6 @@
-"""MWEM (Hardt, Ligett and McSherry 2012): ask the worst answered query, answer it with noise, fit, again.
+"""MWEM (Hardt, Ligett and McSherry 2012): choose a badly answered query, answer it with noise, fit, and repeat.
 
-It sees noisy answers only: whoever asks is given by a protocol, and exact figures stay behind it.
+It sees noisy answers only. An oracle answers its questions by a protocol, and exact figures stay behind the oracle.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
 from dpduck.values.arrays import FloatArray
 
 ROUND_STEPS = 30
-"""Steps of a fit after a round; it starts from the fit before."""
+"""Steps of a fit after a round. It starts from the fit before."""
 
 QUICK_STEPS, LAST_QUICK_STEPS, QUICK_FIRST = 3, 60, 1 / 32
-"""Of fits after annealed rounds, which begin near their end (`_moved_to`), and of the last of them; how far the first
-step of a round's fit moves log p at most: nearly all of them went back to this from 1."""
+"""Steps of a fit after an annealed round, which begins near its end (`_moved_to`), and of the last fit. Largest move of
+log p by the first step of a round's fit: nearly all first steps went back to this from 1."""
 
 REFRESHED = 8
-"""Answers after which all candidates of annealed rounds are estimated anew (`_estimates`)."""
+"""Number of answers after which all candidates of annealed rounds are estimated anew (`_estimates`)."""
 
 LEAST_GAIN = -0.95
-"""Of a cell before such a fit: no single answer says more, since it may be noise that puts a cell near 0."""
+"""Least gain of a cell before a quick fit. No single answer says more, since noise may put a cell near 0."""
 
 LAST_STEPS = 300
 """Steps of the last fit."""
 
 GROWTH = 2
-"""Of a round's price, where nothing is learnt."""
+"""Growth factor of a round's price, if nothing is learnt."""
 
 SINGLES_PRIOR = 1 / 192
-"""Weight per record of the prior where rounds anneal."""
+"""Weight per record of the prior if rounds anneal."""
 
 
 class NoisyOracle(Protocol):
-    """Who answers: synthetic.measure.DoorOracle in the product."""
+    """Oracle that answers questions: synthetic.measure.DoorOracle in the product."""
 
     @property
     def left(self) -> Fraction:
-        """Returns what may still be spent."""
+        """Returns the price that may still be spent."""
 
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
-        """Returns a candidate that is answered badly."""
+        """Chooses a candidate that the estimates answer badly."""
 
     def answer(self, candidate: int, parameter: Fraction) -> NDArray[np.int64]:
-        """Returns its noisy answer."""
+        """Returns the noisy answer of a candidate."""
 
     def marginal(self, family: int, parameter: Fraction) -> NDArray[np.int64]:
         """Returns a whole noisy marginal."""
@@ -79,12 +79,12 @@ class NoisyOracle(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """fits: to convergence after each round; else the paper's update, `passes` times over all measurements.
+    """Method. fits: a fit to convergence after each round, else the paper's update, `passes` times over all answers.
 
-    averages: the mean of the rounds' distributions in place of the last. dense: one table from the start.
-    expected: a public guess at the number of records, None where there is none. anneals: as AIM (McKenna et al. 2022),
-    a round's price grows where the distribution moved less than noise would move it, and the prior knows 1-way margins.
-    largest: cells of the distribution's tables, about.
+    averages: the mean of the rounds' distributions replaces the last. dense: one table from the start.
+    expected: a public guess of the number of records, None if there is none. anneals: as in AIM (McKenna et al. 2022).
+    A round's price grows if the distribution moved less than noise would move it. The prior has the 1-way margins.
+    largest: about the most cells of the distribution's tables.
     """
 
     fits: bool = True
@@ -98,7 +98,7 @@ class Method:
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """The result, noisy through and through. records: estimated. chosen: the candidates of the rounds."""
+    """Result of MWEM, from noisy answers only. records: the estimated number. chosen: the candidates of the rounds."""
 
     distribution: Distribution
     records: float
@@ -107,7 +107,7 @@ class Synthesis:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What is known so far. parameters: of the last fit. zeros: see FitProblem. estimates: of the last choice."""
+    """State after some rounds. parameters: of the last fit. zeros: see FitProblem. estimates: of the last choice."""
 
     distribution: Distribution
     parameters: Parameters
@@ -119,7 +119,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What may be asked, at which prices, how answers become a distribution, and who answers."""
+    """Run of MWEM: the pool of questions, their prices, the method that fits answers, and the oracle."""
 
     pool: Pool
     schedule: Schedule
@@ -128,7 +128,7 @@ class Run:
 
 
 def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOracle) -> Synthesis:
-    """Returns the whole algorithm; the price is what the schedule says."""
+    """Runs the whole algorithm at the price of the schedule."""
     parameter, run = schedule.parameter(schedule.total_price), Run(pool, schedule, method, oracle)
     first_total = float(oracle.marginal(len(pool.families) - 1, parameter)[0])
     total = first_total, schedule.variance(parameter), method.expected
@@ -143,8 +143,8 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
         chosen.append(candidate)
         more = more if schedule.adaptive else len(chosen) < schedule.rounds
         observations = (*state.observations, newest)
-        kept = estimates if method.anneals else None  # else they may be large, and are not looked at again
-        state = replace(state, observations=observations, estimates=kept, records=total_of(observations, *total))
+        reusable = estimates if method.anneals else None  # other methods do not reuse them, and they may be large
+        state = replace(state, observations=observations, estimates=reusable, records=total_of(observations, *total))
         state = _updated(state, newest, method, ROUND_STEPS)
         noise = mean_absolute(schedule.pure, newest.variance)
         if schedule.adaptive and (_moved(before, state, newest) if method.anneals else gap) <= noise:
@@ -160,13 +160,13 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
 
 
 def _moved(before: State, after: State, newest: Observation) -> float:
-    """Tells how far the last fit moved a cell of what was asked, in the mean."""
+    """Returns the mean distance by which the last fit moved a cell of the newest marginal, in records."""
     old, new = (state.distribution.marginals([newest.attributes])[newest.attributes] for state in (before, after))
     return float(np.abs(new - old).mean()) * after.records
 
 
 def _begin(run: Run, state: State) -> State:
-    """After the questions before the rounds: a noisy histogram, or noisy marginals to be fitted."""
+    """Returns the state after the questions before the rounds: a noisy histogram, or fitted noisy marginals."""
     pool, schedule, observations = run.pool, run.schedule, list[Observation]()
     if not pool.first:
         return state
@@ -185,7 +185,7 @@ def _begin(run: Run, state: State) -> State:
 
 
 def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray:
-    """Returns cells whose noisy count stands out of the noise start there; the others share what remains evenly."""
+    """Returns the start from a noisy histogram: counts above the noise, and an even share of the rest in each cell."""
     cells = noisy.value.size
     scale = mean_absolute(pure, noisy.variance)
     outstanding = noisy.value > scale * np.log(2 * cells)
@@ -196,58 +196,58 @@ def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray
 
 
 def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, float, bool, Estimates]:
-    """Returns a choice, its noisy answer, the mean gap that it found, whether a price is left, and the estimates.
+    """Returns a choice, its noisy answer, its mean gap to the estimate, whether a price is left, and the estimates.
 
-    The last of adaptive rounds takes what a further one could not live on.
+    The last adaptive round also takes a rest of the price that is too small for another round.
     """
     pool, schedule, method, oracle, owners = run.pool, run.schedule, run.method, run.oracle, run.pool.owners
     left = oracle.left
     price = left if schedule.adaptive and left < 2 * share else share
     rate, parameter = schedule.of_round(price)
     used = 1 - float((left - price) / schedule.amount) if method.anneals else 1.0
-    sets = [one.attributes for one in state.observations]
+    sets = [observation.attributes for observation in state.observations]
     asked = allowed(pool, sets, method.largest, used, anneals=method.anneals)
-    found = _estimates(run, state, asked)
+    estimates = _estimates(run, state, asked)
     variance, penalties = schedule.variance(parameter), np.zeros(len(owners))
     if pool.whole:
         penalties = np.diff(pool.starts) * mean_absolute(schedule.pure, variance)
-    candidate = oracle.choose(found.values, penalties, asked[owners], rate)
+    candidate = oracle.choose(estimates.values, penalties, asked[owners], rate)
     noisy = oracle.answer(candidate, parameter)
     number = int(owners[candidate])
     family, start = pool.families[number], int(pool.starts[number])
     if pool.whole:
-        newest, expected = observed_marginal(family, noisy, variance), found.values[start : start + family.rows]
+        newest, expected = observed_marginal(family, noisy, variance), estimates.values[start : start + family.rows]
     else:
         newest = observed_query(family, candidate - start, float(noisy[0]), variance)
-        expected = found.values[candidate : candidate + 1]
-    return candidate, newest, float(np.abs(noisy - expected).mean()), price < left, found
+        expected = estimates.values[candidate : candidate + 1]
+    return candidate, newest, float(np.abs(noisy - expected).mean()), price < left, estimates
 
 
 def _estimates(run: Run, state: State, asked: NDArray[np.bool_]) -> Estimates:
-    """Returns what the distribution says of what may be asked.
+    """Returns the distribution's estimates of the families that may be asked.
 
-    Where rounds anneal, all are estimated anew after each REFRESHED answers. Between them only what shares a column
-    with the last question is, and what could not be asked before: the rest changes little.
+    If rounds anneal, all families are estimated anew after each REFRESHED answers. In between, it estimates only those
+    that share a column with the last question, or could not be asked before: the rest changes little.
     """
-    pool, kept = run.pool, state.estimates
-    if kept is None or not run.method.anneals or len(state.observations) % REFRESHED == 0:
+    pool, last = run.pool, state.estimates
+    if last is None or not run.method.anneals or len(state.observations) % REFRESHED == 0:
         return Estimates(estimated(pool, state.distribution, state.records, asked), asked)
-    due = asked & (pool.sharing(state.observations[-1].attributes) | ~kept.known)
+    due = asked & (pool.sharing(state.observations[-1].attributes) | ~last.known)
     values = estimated(pool, state.distribution, state.records, due)
-    return Estimates(np.where(np.repeat(due, np.diff(pool.starts)), values, kept.values), asked)
+    return Estimates(np.where(np.repeat(due, np.diff(pool.starts)), values, last.values), asked)
 
 
 def _updated(state: State, newest: Observation | None, method: Method, steps: int) -> State:
-    """Returns the distribution after the newest observation.
+    """Returns the state after the newest observation.
 
-    The paper's update replays all observations over one table for all that they connect; a fit is done already in every
-    part but the one that changes. newest: none where all parts are fitted once more.
+    The paper's update replays all observations, over one table for each part that they connect. A fit changes only the
+    part of the newest observation. newest: None if all parts are to be fitted once more.
     """
     if method.fits or newest is None:
         return _fitted(state, newest, method, steps)
     distribution, _ = state.distribution.join(newest.attributes)
     for place, component in enumerate(distribution.components):
-        inside = [one for one in state.observations if set(one.attributes) <= set(component.members)]
+        inside = [answer for answer in state.observations if set(answer.attributes) <= set(component.members)]
         if inside:
             table = replayed(component.members, component.table, inside, state.records, method.passes)
             distribution = distribution.replaced(place, table)
@@ -255,42 +255,42 @@ def _updated(state: State, newest: Observation | None, method: Method, steps: in
 
 
 def _fitted(state: State, newest: Observation | None, method: Method, steps: int) -> State:
-    """Chooses cliques for all that was asked, and fits each part that hangs together."""
+    """Chooses cliques for all observations, and fits each connected part."""
     sizes, observations, records = state.distribution.sizes, state.observations, state.records
     changed = set(range(len(sizes)) if newest is None else newest.attributes)
-    sets = [*(one.attributes for one in observations), *state.parameters, *state.zeros]
+    sets = [*(item.attributes for item in observations), *state.parameters, *state.zeros]
     dense = method.dense or method.averages
     cliques = (tuple(range(len(sizes))),) if dense else cliques_of(sizes, sets)
     old = {component.members: component for component in state.distribution.components}
-    known = singles(sizes, observations, records) if method.anneals else []
+    margins = singles(sizes, observations, records) if method.anneals else []
     components: list[Component] = []
     quick = method.anneals and newest is not None
     parameters = {**state.parameters, **(_moved_to(newest, state) if method.anneals and newest else {})}
     for group in connected(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
-        inside = [one for one in observations if group.issuperset(one.attributes)]
+        inside = [item for item in observations if group.issuperset(item.attributes)]
         same = all(clique in old for clique in tree.cliques)
         if same and not (inside and changed & group):
             components += [old[clique] for clique in tree.cliques]
             continue
-        values = sum(one.value.size for one in inside)
-        found = fit(
+        values = sum(item.value.size for item in inside)
+        result = fit(
             tree, sizes, inside, records,
             steps=QUICK_STEPS if quick else steps, first=QUICK_FIRST if quick else 1.0,
-            start={one: table for one, table in parameters.items() if group.issuperset(one)},
-            prior={(place,): np.log(known[place]) for place in group} if known else {},
-            strength=SINGLES_PRIOR * records if known else FLAT_PRIOR * values,
-            zeros={one: table for one, table in state.zeros.items() if group.issuperset(one)},
+            start={item: table for item, table in parameters.items() if group.issuperset(item)},
+            prior={(place,): np.log(margins[place]) for place in group} if margins else {},
+            strength=SINGLES_PRIOR * records if margins else FLAT_PRIOR * values,
+            zeros={item: table for item, table in state.zeros.items() if group.issuperset(item)},
         )  # fmt: skip
-        parameters.update(found.parameters)
-        components += [Component(clique, table) for clique, table in zip(tree.cliques, found.tables, strict=True)]
+        parameters.update(result.parameters)
+        components += [Component(clique, table) for clique, table in zip(tree.cliques, result.tables, strict=True)]
     return replace(state, distribution=Distribution(sizes, tuple(components)), parameters=parameters)
 
 
 def _moved_to(newest: Observation, state: State) -> Parameters:
-    """Returns the parameters of what was asked last after a step of proportional fitting, damped by its noise.
+    """Returns the newest marginal's parameters after a step of proportional fitting, damped by its noise.
 
-    A cell far below its answer is raised to it, not beyond: Newton's step in the logarithm would overshoot.
+    A cell far below its answer rises to the answer, not beyond. Newton's step in the logarithm would overshoot.
     """
     margin = state.distribution.marginals([newest.attributes])[newest.attributes]
     before = state.records * margin.reshape(newest.shape)

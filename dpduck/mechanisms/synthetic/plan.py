@@ -1,4 +1,4 @@
-"""The mechanisms that could make a synthetic table, compared by predicted error from public facts alone."""
+"""Candidate mechanisms for a synthetic table, compared by predicted error from public facts alone."""
 
 from __future__ import annotations
 
@@ -47,36 +47,36 @@ from dpduck.strategies.plan import Plan
 from dpduck.values.errors import InternalError, Refusal
 
 MOST_ROUNDS = 64
-"""Of the rule; a statement may ask for more."""
+"""Most rounds by the rule. A statement may ask for more."""
 
 LARGEST_MODEL = 1 << 18
-"""Cells of a candidate of annealed rounds, and of the tables of their distribution, about."""
+"""Most cells of a candidate of annealed rounds, and about the most cells of their distribution's tables."""
 
 QUIET = 0.03
-"""Total variation of noise in 1-way marginals that are asked before annealed rounds; more is a reason to pay more."""
+"""Total variation of noise in the 1-way marginals before annealed rounds. A larger one is a reason to pay more."""
 
 QUIET_CUBE = 0.15
-"""A cube that errs less if cells are even is taken, annealed rounds beyond: how much they err is up to the data, and no
-prediction of theirs chose as well over made and real tables (docs/decisions.md)."""
+"""A cube is chosen below this error for even cells, else annealed rounds. The error of rounds depends on the data. No
+prediction of that error chose as well over generated and real tables (docs/decisions.md)."""
 
 FIRST_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Shares of the price of annealed rounds for the 1-way marginals before. The least that makes these QUIET is taken."""
 
 ROUNDS_BEGUN = {True: 1, False: 2}
-"""Annealed rounds begin with so small a share that there could be four times so many for each attribute."""
+"""Annealed rounds for each attribute, if all had equal prices. They begin with a quarter of that price."""
 
 
 MOST_TRIED = 8.0
-"""Seconds of a fit, by the guess, up to which several weights of the prior are tried."""
+"""Most seconds of a fit, by the guess, at which several weights of the prior are tried."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One way to make the table.
+    """Way to make a synthetic table.
 
     - plan: for a cube or for Barak's coefficients.
     - pool, schedule, method: for MWEM.
-    - seconds: an estimate of the time after the rows are counted, when planning is over. None where nothing is known.
+    - seconds: an estimate of the time after the rows are counted, when planning is over. None if it is unknown.
     - by_total: whether everything but the number of records is planned again once that noisy number is known.
     - tries: whether several weights of the prior are tried (prior.py).
     """
@@ -94,35 +94,35 @@ class Fit:
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
-    """Returns those that can serve the request, the chosen one first, then by predicted error."""
+    """Returns the fits that can serve the request, the chosen fit first, then by predicted error."""
     asked = request.options.mechanism
-    found = []
+    fits = []
     if asked in ("auto", "mwem") or request.kind not in ("marginals", "sets", "parities"):
-        found.append(_mwem(request))
+        fits.append(_mwem(request))
     if asked == "aim" or (asked == "auto" and not _of_mwem(request.options)):
-        found += _annealed(request)
+        fits += _annealed(request)
     if asked not in ("mwem", "aim") and request.kind in ("marginals", "sets", "parities"):
-        found += _tables(request, asked)
+        fits += _tables(request, asked)
     if asked not in ("auto", "mwem"):
-        found = [one for one in found if one.name == asked]
-    if not found:
+        fits = [item for item in fits if item.name == asked]
+    if not fits:
         raise Refusal(f"mechanism = '{asked}' cannot serve this workload", accepted="mechanism = 'mwem'")
-    shapes = [tuple(request.base.question.sizes[a] for a in one) for one in request.base.question.grouping_sets]
+    shapes = [tuple(request.base.question.sizes[a] for a in item) for item in request.base.question.grouping_sets]
     rows = request.options.rows or _records(request)
     drawn = drawn_error(shapes, rows)
-    plans = {one.name: one.plan for one in found}
+    plans = {item.name: item.plan for item in fits}
     cube, taken = plans.get("cube"), ""
     if cube is not None and "aim" in plans:
         taken = "cube" if is_quiet(cube, _records(request)) else "aim"
-    found = [replace(one, error=hypot(one.error, drawn), seconds=_with_rows(request, one, rows)) for one in found]
-    found.sort(key=lambda one: (one.name != taken, one.error))
-    if found[0].name != "mwem":
-        _require_none_of_mwem(request.options, found[0].name)
-    return tuple(found)
+    fits = [replace(item, error=hypot(item.error, drawn), seconds=_with_rows(request, item, rows)) for item in fits]
+    fits.sort(key=lambda item: (item.name != taken, item.error))
+    if fits[0].name != "mwem":
+        _require_none_of_mwem(request.options, fits[0].name)
+    return tuple(fits)
 
 
 def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
-    """Returns the seconds of a fit and of its rows: of rounds, a clique for each column is taken."""
+    """Returns the seconds of a fit and of drawing its rows. Rounds are taken to have one clique for each column."""
     if fit.seconds is None:
         return None
     sizes = request.base.question.sizes
@@ -131,7 +131,7 @@ def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
 
 
 def _of_mwem(options: SyntheticOptions) -> list[str]:
-    """Returns the options that are MWEM's alone, as far as they are given."""
+    """Returns the given options that only MWEM reads."""
     plain = SyntheticOptions(
         options.mechanism, options.rows, options.weights, options.bins, options.inside, key=options.key
     )
@@ -139,7 +139,7 @@ def _of_mwem(options: SyntheticOptions) -> list[str]:
 
 
 def _require_none_of_mwem(options: SyntheticOptions, chosen: str) -> None:
-    """Options that the chosen mechanism does not read would make the statement another one, to be paid for again."""
+    """Refuses options that the chosen mechanism does not read: they would make another statement with its own price."""
     given = _of_mwem(options)
     if given:
         names = f"{' and '.join(given)} {'say' if given[1:] else 'says'}"
@@ -154,7 +154,7 @@ def _records(request: SyntheticRequest) -> int:
 
 
 def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
-    """Returns the cube and Barak et al., where one table holds what the marginals connect."""
+    """Returns the fits of the cube and of Barak et al., if the marginals' tables have at most LARGEST_TABLE cells."""
     base = request.base
     cells = needed_cells(base.question.sizes, base.question.grouping_sets)
     if cells > LARGEST_TABLE:
@@ -164,7 +164,7 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
             f"a table of {cells} cells would be fitted",
             accepted=f"at most {LARGEST_TABLE} cells, or mechanism = 'mwem'",
         )
-    found = []
+    fits = []
     noise, amount = kind_and_amount(base.price.charge)
     workload = MarginalWorkload(
         base.question.sizes, base.question.grouping_sets, (1.0,) * len(base.question.grouping_sets)
@@ -181,12 +181,12 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
                 budgets=budgets,
                 planning_seconds=seconds,
             )[0]
-            _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.parameter for one in plan.measurements])
+            _require_drawable(plan.noise is NoiseKind.LAPLACE, [measured.parameter for measured in plan.measurements])
             note, took = f"strategy {plan.strategy}", plan_seconds(plan, _records(request))
             tries = name == "cube" and took <= MOST_TRIED
             took *= TRIED if tries else 1
-            found.append(Fit(name, tables_error(plan, _records(request)), note, plan, seconds=took, tries=tries))
-    return found
+            fits.append(Fit(name, tables_error(plan, _records(request)), note, plan, seconds=took, tries=tries))
+    return fits
 
 
 def tables_error(plan: Plan, records: int) -> float:
@@ -197,7 +197,7 @@ def tables_error(plan: Plan, records: int) -> float:
 
 
 def is_quiet(plan: Plan, records: int) -> bool:
-    """Tells whether a cube is taken in place of annealed rounds: little noise remains even if all cells are even."""
+    """Tells whether a cube is chosen over annealed rounds: little noise remains if all cells are even."""
     sizes, pure, marginals = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE, plan.workload.marginals
     noise = [
         surviving(mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
@@ -265,12 +265,12 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
         return []
     noise, amount = kind_and_amount(base.price.charge)
     pure = noise is NoiseKind.LAPLACE
-    found = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
-    if found.pool is None:
+    fit = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
+    if fit.pool is None:
         return []
     zeros = kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)
-    by_total = (not pure or request.pure_budget) and _always_drawable(found)
-    return [replace(found, pool=replace(found.pool, zeros=zeros), by_total=by_total)]
+    by_total = (not pure or request.pure_budget) and _always_drawable(fit)
+    return [replace(fit, pool=replace(fit.pool, zeros=zeros), by_total=by_total)]
 
 
 def _always_drawable(fit: Fit) -> bool:
@@ -290,10 +290,10 @@ def _always_drawable(fit: Fit) -> bool:
 
 def planned_by_total(request: SyntheticRequest, total: float, variance: float) -> Fit:
     """Plans annealed rounds again for a noisy number of records: post-processing of an answer that was paid for."""
-    found = _annealed(replace(request, expect_rows=planned_records(total, variance, request.expect_rows)))[0]
-    if found.method is None:
+    fit = _annealed(replace(request, expect_rows=planned_records(total, variance, request.expect_rows)))[0]
+    if fit.method is None:
         raise InternalError("annealed rounds without a method")
-    return replace(found, method=replace(found.method, expected=request.expect_rows))
+    return replace(fit, method=replace(fit.method, expected=request.expect_rows))
 
 
 def annealed(
@@ -304,7 +304,7 @@ def annealed(
     bound: int,
     expected: int | None,
 ) -> Fit:
-    """Plans AIM (McKenna et al. 2022): a weight is how often the workload has the columns, in the mean."""
+    """Plans AIM (McKenna et al. 2022). A weight is the mean number of workload marginals with a candidate's column."""
     records = expected or RECORDS
     first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
     share = _first_share(pure, amount, bound, sizes, records)
@@ -350,50 +350,50 @@ def _first_share(pure: bool, amount: Fraction, bound: int, sizes: Sequence[int],
 
 
 def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:
-    """Noise that the samplers cannot draw is refused when it is made, here from public numbers."""
+    """Refuses noise that the samplers cannot draw, here from public numbers."""
     Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(parameters))
 
 
-def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> str:
-    """dp_explain: every mechanism, the chosen one first; predicted_error: mean total variation over the marginals.
+def explained_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
+    """Renders dp_explain: every mechanism, the chosen first. predicted_error: mean total variation over the marginals.
 
     The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
     """
     base = request.base
     rows: list[list[Value]] = []
-    for number, one in enumerate(found):
-        note = one.note
+    for number, fit in enumerate(fits):
+        note = fit.note
         if number == 0:
-            note = f"{note}; {_note(base, request, found)}"
+            note = f"{note}; {_note(base, request, fits)}"
         cells = sum(base.question.cells)
-        asked = one.schedule.rounds if one.schedule is not None else len(one.plan.measurements) if one.plan else 0
-        total, worst = (one.plan.total_variance, one.plan.worst_stderr) if one.plan is not None else (None, None)
+        asked = fit.schedule.rounds if fit.schedule is not None else len(fit.plan.measurements) if fit.plan else 0
+        total, worst = (fit.plan.total_variance, fit.plan.worst_stderr) if fit.plan is not None else (None, None)
         rows.append([
-            one.name, number == 0, total, worst, base.price.stated_epsilon, base.price.stated_delta,
-            base.price.charge.rho, cells, asked, note, one.seconds, one.error,
+            fit.name, number == 0, total, worst, base.price.stated_epsilon, base.price.stated_delta,
+            base.price.charge.rho, cells, asked, note, fit.seconds, fit.error,
         ])  # fmt: skip
     return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
 
 
-def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> str:
+def _note(base: Request, request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
     unit = base.rows.unit_text
     rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
     better = ""
-    if len(found) > 1:
-        said = "is predicted to be better than" if found[0].error <= found[1].error else "is taken, not"
-        better = f"; {found[0].name} {said} {found[1].name}"
+    if len(fits) > 1:
+        said = "is predicted to be better than" if fits[0].error <= fits[1].error else "is taken, not"
+        better = f"; {fits[0].name} {said} {fits[1].name}"
     noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE
-    warning = far_off(request, found[0])
+    warning = far_off(request, fits[0])
     return f"{noise.value} noise; privacy unit {unit}; {rows}{better}{'; ' if warning else ''}{warning}"
 
 
 def far_off(request: SyntheticRequest, chosen: Fit) -> str:
-    """Says that made rows may be no nearer to the data than independent columns. Else says nothing.
+    """Warns if synthetic rows may be no nearer to the data than independent columns. Else returns ''.
 
     The comparison is by predicted errors. The error of independent columns depends on the data. UNMEASURED is a usual
     value.
     """
-    apart = apart_error([tuple(one) for one in request.base.question.grouping_sets])
+    apart = apart_error([tuple(marginal) for marginal in request.base.question.grouping_sets])
     if chosen.error < apart:
         return ""
     fewer = ", a smaller MAX ROWS" if request.base.rows.unit_bound > 1 else ""

@@ -1,4 +1,4 @@
-"""Candidates that MWEM and annealed rounds choose from: from a request, and which of them a round may ask."""
+"""Candidates of MWEM and of annealed rounds: the pool of a request, and the candidates that a round may ask."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from dpduck.values.errors import Refusal
 
 LARGEST_HISTOGRAM = 1 << 22
 LARGEST_ZEROS = 1 << 16
-"""Cells of the tables of what WHERE rules out; a condition that would need more says nothing."""
+"""Most cells of the tables of rows that WHERE rules out. A condition that would need more is ignored."""
 
 MOST_CELLS = 1 << 22
-"""Cells of all candidates of annealed rounds."""
+"""Most cells of all candidates of annealed rounds together."""
 
 MOST_QUERIES = 20_000_000
 
 
 @dataclass(frozen=True)
 class Pool:
-    """What may be asked: the workload's families, then those asked before the rounds, last the number of records.
+    """Pool of questions: the workload's families, then the families before the rounds, last the number of records.
 
-    whole: candidates are the workload's families as a whole, which are marginals then; else their queries. weights: of
-    the workload's families in choices, in units of 1/WEIGHT; none for 1 each. zeros: where no row can be.
+    whole: whether candidates are the workload's whole families, which are marginals then. Else they are queries.
+    weights: of workload families in choices, in units of 1/WEIGHT, () for 1 each. zeros: cells that no row can have.
     """
 
     sizes: tuple[int, ...]
@@ -47,7 +47,7 @@ class Pool:
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
-        """Returns all of them, in the order of their numbers."""
+        """Returns all families, in the order of their numbers."""
         return (*self.workload, *self.first, Family((), ()))
 
     @property
@@ -57,7 +57,7 @@ class Pool:
 
     @property
     def all_weights(self) -> tuple[int, ...]:
-        """Returns the weights of all families; those before the rounds and the number of records are never chosen."""
+        """Returns the weights of all families. The first families and the number of records are never chosen."""
         return (*self.weights, *(1 for _ in self.first), 1) if self.weights else ()
 
     @cached_property
@@ -67,7 +67,7 @@ class Pool:
 
     @cached_property
     def asked(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the marginals that the workload's families speak of."""
+        """Returns the different marginals of the workload's families."""
         return tuple(dict.fromkeys(family.attributes for family in self.workload))
 
     @cached_property
@@ -77,7 +77,7 @@ class Pool:
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """Returns the family of each candidate; of those that are not of the workload too."""
+        """Returns the family of each candidate, also of candidates outside the workload."""
         numbers = np.arange(len(self.families))
         return numbers if self.whole else np.repeat(numbers, np.diff(self.starts))
 
@@ -93,14 +93,14 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """What a distribution says of the queries. known: of which families; the others' values mean nothing."""
+    """Estimates of the queries by a distribution. known: the estimated families. Values of others mean nothing."""
 
     values: FloatArray
     known: NDArray[np.bool_]
 
 
 def pool_of(request: SyntheticRequest) -> Pool:
-    """Returns the workload's families, and those asked before the rounds."""
+    """Returns the pool of a request: the workload's families, and the families before the rounds."""
     sizes, kind, sets = request.base.question.sizes, request.kind, request.base.question.grouping_sets
     shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in sets]
     marginal = kind in ("marginals", "sets")
@@ -138,7 +138,7 @@ def _require_few(kind: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 def _condition(request: SyntheticRequest, key: Key) -> Family:
-    """Returns one condition: the cells of the marginal on its columns for which it is true."""
+    """Returns the family of one condition: the cells of its columns' marginal in which it is true."""
     places = {column.sources[0]: place for place, column in enumerate(request.base.question.keys)}
     order = np.argsort([places[source] for source in key.sources])
     attributes = tuple(places[key.sources[axis]] for axis in order)
@@ -174,49 +174,49 @@ def _intervals(size: int) -> IntegerArray:
 def candidates(
     sizes: Sequence[int], workload: Sequence[tuple[int, ...]], largest: int, loudest: float
 ) -> list[tuple[int, ...]]:
-    """Lists subsets of the workload's marginals, without the largest where all have more than MOST_CELLS together.
+    """Lists subsets of the workload's marginals, without the largest if all have more than MOST_CELLS together.
 
-    largest: cells of one. loudest: the same, were the price spent on it, for noise of twice the records in all.
+    largest: the most cells of one. loudest: the cells at which noise, at the whole price, adds up to twice the records.
     """
-    found: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
+    subsets: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
     for attributes in workload:
         for order in range(2, len(attributes) + 1):
-            found.update(combinations(attributes, order))
-    cells = {attributes: prod(sizes[attribute] for attribute in attributes) for attributes in found}
-    order_of = sorted(found, key=lambda attributes: (len(attributes) > 1, cells[attributes], attributes))
-    kept, total = [], 0
+            subsets.update(combinations(attributes, order))
+    cells = {attributes: prod(sizes[attribute] for attribute in attributes) for attributes in subsets}
+    order_of = sorted(subsets, key=lambda attributes: (len(attributes) > 1, cells[attributes], attributes))
+    chosen, total = [], 0
     for attributes in order_of:
         total += cells[attributes]
         if len(attributes) == 1 or (total <= MOST_CELLS and cells[attributes] <= min(largest, loudest)):
-            kept.append(attributes)
-    return sorted(kept)
+            chosen.append(attributes)
+    return sorted(chosen)
 
 
-# What a round may ask, and what is thought of it.
+# Questions that a round may ask, and their estimates.
 
 
 def allowed(pool: Pool, asked: Sequence[Members], largest: int, used: float, *, anneals: bool) -> NDArray[np.bool_]:
-    """Lists families of the workload whose question leaves the tables within bounds: by sizes and past choices.
+    """Returns a mask of the families with questions that leave the tables within bounds: by sizes and past choices.
 
-    used: of the price, so that one large table does not keep all others out. Where rounds anneal, pairs are candidates,
-    and those of three and more columns are such as answers connect already: most of the others' time for no less error.
+    used: the used part of the price, so that one large table does not keep out all others. If rounds anneal, pairs are
+    candidates. Answers must connect a family of more columns: others take most of the time for no less error.
     """
-    found, limit = np.zeros(len(pool.families), np.bool_), 2 * largest * used
+    mask, limit = np.zeros(len(pool.families), np.bool_), 2 * largest * used
     if prod(pool.sizes) <= largest:
-        found[: len(pool.workload)] = True
-        return found
-    asked = [*asked, *(one.members for one in pool.zeros)]
+        mask[: len(pool.workload)] = True
+        return mask
+    asked = [*asked, *(item.members for item in pool.zeros)]
     elimination = eliminated(pool.sizes, frozenset(asked))
     near = [1 << attribute for attribute in range(len(pool.sizes))]
     for attributes in asked:
         for attribute in attributes:
-            near[attribute] |= sum(1 << one for one in attributes)
+            near[attribute] |= sum(1 << item for item in attributes)
     for number, family in enumerate(pool.workload):
         if anneals and len(family.attributes) > 2 and not _hangs(family.attributes, near):
             continue
         cells = elimination.cells_with(family.attributes)
-        found[number] = cells <= limit or cells == elimination.cells
-    return found
+        mask[number] = cells <= limit or cells == elimination.cells
+    return mask
 
 
 def _hangs(attributes: Members, near: Sequence[int]) -> bool:
@@ -232,16 +232,16 @@ def _hangs(attributes: Members, near: Sequence[int]) -> bool:
 
 
 def estimated(pool: Pool, distribution: Distribution, records: float, asked: NDArray[np.bool_]) -> FloatArray:
-    """Returns what the distribution says of every query that may be asked; nothing of the others."""
+    """Returns the estimate of every query that may be asked, by the distribution. Other estimates are 0."""
     numbers = np.flatnonzero(asked).tolist()
-    found = np.zeros(int(pool.starts[-1]))
+    values = np.zeros(int(pool.starts[-1]))
     if pool.plain and len(numbers) == len(pool.workload):
         answers = distribution.flat_marginals(pool.asked)
         answers *= records
-        found[: len(answers)] = answers
-        return found
+        values[: len(answers)] = answers
+        return values
     marginals = distribution.marginals(list(dict.fromkeys(pool.workload[number].attributes for number in numbers)))
     for number in numbers:
         family, start = pool.workload[number], int(pool.starts[number])
-        found[start : start + family.rows] = records * family.answers(marginals[family.attributes])
-    return found
+        values[start : start + family.rows] = records * family.answers(marginals[family.attributes])
+    return values

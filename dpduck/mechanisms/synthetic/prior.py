@@ -1,8 +1,8 @@
-"""Chooses how much a fit trusts its prior, from the noisy answers alone and free of charge.
+"""Choice of the weight of a fit's prior, from the noisy answers alone and free of charge.
 
 Fresh noise z has the law of the noise in the answers y. The errors of y + z and y - z have no correlation, and are
-independent under Gaussian noise. So the distance of a fit of y + z from y - z has the mean of its distance from the
-truth, plus a constant. The weight of the prior with the least distance is taken, for the fit of y.
+independent under Gaussian noise. So the mean distance of a fit of y + z from y - z is its mean distance from the
+truth, plus a constant. The fit of y takes the weight of the prior with the least distance.
 
 The estimate is from Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled
 bootstrap techniques (2021).
@@ -27,16 +27,16 @@ from dpduck.strategies.recovery.recover import recover
 from dpduck.values.arrays import FloatArray
 
 DRAWS = 2
-"""Of fresh noise, over which misses are added up."""
+"""Draws of fresh noise, over which distances are added up."""
 
 FACTOR, LOWEST, HIGHEST = 4.0, -4, 1
 """Weights are PRIOR times powers of FACTOR, from LOWEST to HIGHEST."""
 
 FINE = 1 << 10
-"""Fresh noise is rounded to multiples of one over this."""
+"""Fresh noise is rounded to multiples of 1 / FINE."""
 
 TRIED = 8
-"""Fits that are made on average, the last one among them."""
+"""Mean number of fits, the last fit included."""
 
 Fit = Callable[[Sequence[Observation], float], tuple[Distribution, float]]
 Answers = Sequence[FloatArray]
@@ -45,7 +45,7 @@ Answers = Sequence[FloatArray]
 def best_fit(
     plan: Plan, observations: Sequence[Observation], zeros: Sequence[ImpossibleCells] = ()
 ) -> tuple[Distribution, float]:
-    """Returns the fit of a plan's answers by the weight that misses least, and the number of records."""
+    """Returns the fit of a plan's answers by the weight with the least distance, and the number of records."""
 
     def fit(observed: Sequence[Observation], weight: float) -> tuple[Distribution, float]:
         return fit_tables(plan.workload.sizes, observed, zeros=zeros, weight=weight)
@@ -56,17 +56,17 @@ def best_fit(
 
 
 def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers], fit: Fit) -> float:
-    """Returns the weight of the prior by which fits miss least.
+    """Returns the weight of the prior that gives fits the least distance (`_missed`).
 
     noises: for each draw, the noise that moves each observation. fit: returns the distribution and the number of
-    records, from observations and a weight. Neighbours are tried as long as they miss less.
+    records, from observations and a weight. Neighbours are tried as long as the distance falls.
     """
-    known: dict[int, float] = {}
+    misses: dict[int, float] = {}
 
     def missed(power: int) -> float:
-        if power not in known:
-            known[power] = sum(_missed(observations, noise, fit, weight_of(power)) for noise in noises)
-        return known[power]
+        if power not in misses:
+            misses[power] = sum(_missed(observations, noise, fit, weight_of(power)) for noise in noises)
+        return misses[power]
 
     best = 0
     step = -1 if missed(-1) < missed(0) else 1
@@ -85,14 +85,14 @@ def weight_of(power: int) -> float:
 
 
 def _missed(observations: Sequence[Observation], noise: Answers, fit: Fit, weight: float) -> float:
-    """Returns the squared distance of the fit of y + z from y - z, by the variance."""
+    """Returns the squared distance of the fit of y + z from y - z, divided by the variance."""
     pairs = list(zip(observations, noise, strict=True))
-    more = [replace(one, value=one.value + moved, variance=2 * one.variance) for one, moved in pairs]
+    more = [replace(answer, value=answer.value + moved, variance=2 * answer.variance) for answer, moved in pairs]
     distribution, records = fit(more, weight)
-    margins = distribution.marginals([one.attributes for one in observations])
+    margins = distribution.marginals([answer.attributes for answer in observations])
     return sum(
-        float(((records * margins[one.attributes] - (one.value - moved)) ** 2).sum()) / one.variance
-        for one, moved in pairs
+        float(((records * margins[answer.attributes] - (answer.value - moved)) ** 2).sum()) / answer.variance
+        for answer, moved in pairs
     )
 
 

@@ -1,4 +1,4 @@
-"""Private tables: rows drawn from a released distribution, or from a released cube; post-processing, free of charge."""
+"""Private tables: rows drawn from a released distribution or cube. They are post-processing, free of charge."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Columns = Sequence[tuple[str, str, pa.Array]]
 
 @dataclass(frozen=True, eq=False)
 class KnownMargins:
-    """What is known of a private table's columns. release: what it rests on together; its digest names all of that."""
+    """Known margins of a private table's columns. release: all releases behind them as one, under one digest."""
 
     keys: tuple[Key, ...]
     observations: tuple[Observation, ...]
@@ -53,7 +53,7 @@ class KnownMargins:
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """What rows of a sample are fitted to."""
+    """Input of a sample: its columns, and the observations that its rows are fitted to."""
 
     columns: Columns
     sizes: tuple[int, ...]
@@ -61,34 +61,34 @@ class Fitting:
 
     def seconds(self, rows: int) -> float:
         """Guesses how long the fit and the drawing take."""
-        cliques = cliques_of(self.sizes, [one.attributes for one in self.observations])
+        cliques = cliques_of(self.sizes, [observation.attributes for observation in self.observations])
         drawing = drawing_seconds(rows, len(self.sizes), len(cliques))
         return observed_seconds(self.sizes, self.observations) + drawing
 
 
 class SyntheticTables:
-    """Makes the tables of CREATE PRIVATE TABLE under their names."""
+    """Tables of CREATE PRIVATE TABLE and of samples, drawn under their names."""
 
     def __init__(
         self,
         releases: ReleaseStore,
         views: PrivateViews,
         entropy: Entropy,
-        known: Callable[[SampleRelease, Caller], KnownMargins],
+        margins_of: Callable[[SampleRelease, Caller], KnownMargins],
         steps: Steps,
         expect: Callable[[float], None],
     ) -> None:
-        """known: finds what releases say about the columns of a private table. expect: is told how long the rest will
-        take.
+        """Takes parts of an engine. margins_of: reads released margins of a private table's columns. expect: gets
+        the seconds that the rest will take.
         """
-        self._releases, self._views, self._entropy, self._known = releases, views, entropy, known
+        self._releases, self._views, self._entropy, self._known = releases, views, entropy, margins_of
         self._steps, self._expect = steps, expect
 
     def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
-        """Tells whether this very statement made its tables already; Refusal where a name is not free for them.
+        """Tells whether this very statement made its tables already. Refuses a name that is not free for them.
 
-        Asked before the charge, so that a table of weights that cannot be made is refused here, and so are more rows
-        than have room. Made tables stand when their parents are dropped.
+        It runs before the charge. So it also refuses a table of weights that cannot be made, and rows for which
+        there is no room. Existing tables stay if their parents are dropped.
         """
         cells = prod(request.base.question.sizes)
         if request.options.weights and cells > LARGEST_TABLE:
@@ -101,16 +101,16 @@ class SyntheticTables:
             return True
         parents = self._parents(statement, request)
         digest = _named(request, parents)
-        made = [self._views.is_made(name, statement.replace, text, caller, digest) for name in names]
+        ready = [self._views.is_made(name, statement.replace, text, caller, digest) for name in names]
         wanted = request.options.rows if parents is None else parents.children
-        if wanted is not None and not all(made):
+        if wanted is not None and not all(ready):
             _require_room(caller, wanted, _labelled(request.base.question.keys))
-        return all(made)
+        return all(ready)
 
     def _stand(
         self, names: Sequence[str], statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest
     ) -> bool:
-        """Tells whether this very statement made its tables, of this very distribution, for parents that are gone."""
+        """Tells whether this very statement made its tables from this very distribution, for parents that are gone."""
         if statement.for_each is None or has_parents(self._releases, statement.for_each):
             return False
         release, views = self._releases.by_digest(request.digest()), [self._releases.view(name) for name in names]
@@ -122,41 +122,41 @@ class SyntheticTables:
         )
 
     def _parents(self, statement: CreateSynthetic, request: SyntheticRequest) -> Parents | None:
-        """Returns the released rows for each of which there are rows, where the statement names some."""
+        """Returns the released parents that the statement names, None if it names none."""
         return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request)
 
     def put(
         self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest, release: StoredRelease
     ) -> str:
-        """Returns rows, and the table of weights where it is wanted, of a distribution that was released for them."""
-        kept = self._releases.covariances(release.digest)
-        if kept is None:
+        """Stores rows of a released distribution, and the table of weights if the statement wants it."""
+        description = self._releases.covariances(release.digest)
+        if description is None:
             raise InternalError("a distribution without its description")
-        model = model_of(kept, self._releases.rows(release.name))
+        model = model_of(description, self._releases.rows(release.name))
         columns, parents = _labelled(request.base.question.keys), self._parents(statement, request)
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
         wanted = wanted if parents is None else parents.children
         _require_room(caller, wanted, columns)
-        # before the lock: others need not wait for that
+        # before the lock: others need not wait for the draw
         if statement.for_each is None or parents is None:
-            made = self._rows(columns, model, wanted, request)
+            drawn = self._rows(columns, model, wanted, request)
         else:
-            made = self._children(statement.for_each.column, parents, columns, model, request)
-        tables = {statement.name: _numbered(made, request.options.key, wanted)}
+            drawn = self._children(statement.for_each.column, parents, columns, model, request)
+        tables = {statement.name: _numbered(drawn, request.options.key, wanted)}
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
         digest = _named(request, parents)
         with self._views.naming():
-            for name, made in tables.items():
+            for name, drawn in tables.items():
                 if not self._views.is_made(name, statement.replace, text, caller, digest):
                     named = replace(
                         release, name=name, digest=digest, statement=text, principal=caller.name, kind="view"
                     )
-                    self._put(named, made, statement.replace)
+                    self._put(named, drawn, statement.replace)
         return self._views.ready(statement.name)
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
-        """Returns rows drawn from a distribution that is fitted to a released cube, or to all that is known."""
+        """Stores rows drawn from a distribution that is fitted to a released cube, or to all known margins."""
         base, fitted_to = self._source(statement, caller)
         if self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
             return self._views.ready(statement.name)
@@ -173,19 +173,19 @@ class SyntheticTables:
         return self._views.ready(statement.name)
 
     def explained(self, statement: SampleRelease, caller: Caller) -> str:
-        """Returns SQL that says how long a sample takes; it costs nothing, and so does this."""
+        """Returns SQL with the seconds of a sample. The sample costs nothing, and neither does this."""
         base, fitted_to = self._source(statement, caller)
         fitting, note = fitted_to(), f"free of charge: fitted to what {base.name} says"
         if statement.columns:
             note = "free of charge: fitted to all that is known of these columns"
-        cells, tables = sum(one.value.size for one in fitting.observations), len(fitting.observations)
+        cells, tables = sum(observation.value.size for observation in fitting.observations), len(fitting.observations)
         free = Fraction(0)
         shown: list[Value] = ["sample", True, None, None, free, free, free, cells, tables, note]
         columns = [*EXPLAINED[:-1], ("price", "VARCHAR"), EXPLAINED[-1]]
         return rows_sql(columns, [[*shown, "nothing: it reads released tables alone", fitting.seconds(statement.rows)]])
 
     def _source(self, statement: SampleRelease, caller: Caller) -> tuple[StoredRelease, Callable[[], Fitting]]:
-        """Returns a released cube, or all that is known, and what reads the margins in it."""
+        """Returns a released cube, or the release of all known margins, and a function that reads its margins."""
         self._steps("reading releases")
         if statement.columns:
             margins = self._known(statement, caller)
@@ -203,9 +203,9 @@ class SyntheticTables:
 
         return base, cube
 
-    def _put(self, view: StoredRelease, made: Columns, replaces: bool) -> None:
-        table = pa.table({name: values for name, _, values in made})
-        self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in made], table, replaces)
+    def _put(self, view: StoredRelease, columns: Columns, replaces: bool) -> None:
+        table = pa.table({name: values for name, _, values in columns})
+        self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in columns], table, replaces)
 
     def _rows(self, columns: Columns, model: Model, rows: int, request: SyntheticRequest | None = None) -> Columns:
         self._steps("drawing rows")
@@ -216,13 +216,13 @@ class SyntheticTables:
     def _children(
         self, column: str, parents: Parents, columns: Columns, model: Model, request: SyntheticRequest
     ) -> Columns:
-        """Returns the parents' key in a column, and the columns that are not the parents'."""
+        """Draws children: the parents' key in a column, and the columns that parents lack."""
         self._steps("drawing rows")
         own = [place for place in range(len(columns)) if place not in parents.given]
-        found = child_codes(
+        all_codes = child_codes(
             model.distribution, parents.times, parents.given, lambda count: words64(self._entropy, count), request.zeros
         )
-        codes = [found[place] for place in own]
+        codes = [all_codes[place] for place in own]
         taken = _taken([columns[place] for place in own], codes)
         if request.options.inside:
             keys = tuple(request.base.question.keys[place] for place in own)
@@ -232,40 +232,40 @@ class SyntheticTables:
         return [(column, "BIGINT", owners), *taken]
 
     def _inside(self, taken: Columns, codes: Sequence[np.ndarray], base: Request) -> Columns:
-        """Returns values inside bins in place of their lower edges."""
-        found = []
+        """Replaces the lower edges of bins by values inside the bins."""
+        columns = []
         with sandbox() as connection:
             for (name, type_name, edges), key, of in zip(taken, base.question.keys, codes, strict=True):
                 bins, values = bins_of(base, key), None
                 if bins is not None:
                     uniform = (words64(self._entropy, len(of)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
                     values = drawn_inside(connection, type_name, bins, of, uniform)
-                found.append((name, type_name, edges if values is None else values))
-        return found
+                columns.append((name, type_name, edges if values is None else values))
+        return columns
 
 
 @contextmanager
 def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
-    """Says of Ctrl-C, while a table is made from a stored release, that the price was paid once and for all."""
+    """Turns Ctrl-C, while a table is drawn from a stored release, into Interrupted: its price stays paid."""
     try:
         yield
         return
     except (KeyboardInterrupt, RuntimeError) as error:
         if not is_ctrl_c(error):
             raise
-    paid = priced_entry(ledger.entry(release.ledger_id))  # outside: the error could quote data
+    paid = priced_entry(ledger.entry(release.ledger_id))  # outside the handler: the error could quote data
     raise Interrupted(f"interrupted; {paid} stays charged; what it paid for is stored: asking again is free")
 
 
 def _named(request: SyntheticRequest, parents: Parents | None) -> str:
-    """Names a made table: the distribution, and the rows that it has rows for."""
+    """Returns the digest of a drawn table: of its distribution, and of its parents."""
     digest = request.digest()
     return digest if parents is None else hashlib.sha256(f"{digest} {parents.identity}".encode()).hexdigest()
 
 
-def _numbered(made: Columns, key: str, rows: int) -> Columns:
-    """Returns the columns after one that numbers the rows, where it is wanted."""
-    return [(key, "BIGINT", pa.array(np.arange(1, rows + 1))), *made] if key else made
+def _numbered(columns: Columns, key: str, rows: int) -> Columns:
+    """Adds a first column `key` that numbers the rows, if `key` is not empty."""
+    return [(key, "BIGINT", pa.array(np.arange(1, rows + 1))), *columns] if key else columns
 
 
 def _labelled(keys: Sequence[Key]) -> Columns:
@@ -275,9 +275,9 @@ def _labelled(keys: Sequence[Key]) -> Columns:
 
 
 def _of_margins(margins: KnownMargins) -> Fitting:
-    """Returns all known margins."""
+    """Returns known margins as the input of a sample. Refuses margins that need too large tables."""
     sizes = [len(key.labels) for key in margins.keys]
-    needed = needed_cells(sizes, [one.attributes for one in margins.observations])
+    needed = needed_cells(sizes, [observation.attributes for observation in margins.observations])
     if needed > LARGEST_TABLE:
         raise Refusal(
             f"what is known connects these columns in {needed} cells",
@@ -297,7 +297,7 @@ def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
 
 
 def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
-    """Returns labels in place of codes."""
+    """Replaces codes by labels."""
     return [
         (name, type_name, labels.take(pa.array(of)))
         for (name, type_name, labels), of in zip(columns, codes, strict=True)
@@ -305,7 +305,7 @@ def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
 
 
 def _weights(columns: Columns, model: Model) -> Columns:
-    """Returns one row per cell of the whole table."""
+    """Returns one row for each cell of the whole table, with its probability."""
     joined, place = model.distribution.join(range(len(columns)))
     table = joined.components[place].table
     cells = _taken(columns, np.unravel_index(np.arange(table.size), table.shape))
@@ -318,7 +318,7 @@ def _free_name(wanted: str, taken: Sequence[str]) -> str:
 
 
 def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> Fitting:
-    """Returns the released marginals of the first aggregate over the cube's columns."""
+    """Returns the released marginals of the first aggregate over the cube's columns, as the input of a sample."""
     if GROUPING_ID not in rows.column_names:
         raise Refusal(f"{name!r} is no cube", accepted="a release of counts by grouping sets")
     keys = rows.column_names[: rows.column_names.index(GROUPING_ID)]
@@ -344,7 +344,7 @@ def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> Fitting:
         places = tuple(codes[member][chosen] for member in members)
         table.reshape(-1)[np.ravel_multi_index(places, shape) if members else [0]] = answers[chosen]
         observations.append(Observation(members, table, max(release.laws[0][int(number)].variance, 1e-9)))
-    if needed_cells(sizes, [one.attributes for one in observations]) > LARGEST_TABLE:
+    if needed_cells(sizes, [observation.attributes for observation in observations]) > LARGEST_TABLE:
         raise Refusal(f"{name!r} connects more cells than one table holds", accepted=f"at most {LARGEST_TABLE} cells")
     columns = [(key, _type_of(rows, key), distinct) for key, distinct in zip(keys, labels, strict=True)]
     return Fitting(columns, sizes, tuple(observations))

@@ -1,4 +1,4 @@
-"""From CREATE PRIVATE TABLE to a frozen request: the columns and conditions are those of a count by grouping sets."""
+"""Frozen request of CREATE PRIVATE TABLE, with the columns and conditions of a count by grouping sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLAUSES = {"expressions", "from_", "joins", "where", "with_"}
 
 @dataclass(frozen=True)
 class SyntheticRequest:
-    """A synthetic table. base: keys are its columns, grouping sets the marginals that its workload is about.
+    """Request of a synthetic table. base: its keys are the columns, its grouping sets the marginals of the workload.
 
     kind: of the workload. predicates: for its conditions, keys over the same sources with labels true, false, NULL.
     expect_rows: the policy's public guess. zeros: combinations of values that WHERE rules out, by public facts.
@@ -48,10 +48,8 @@ class SyntheticRequest:
     pure_budget: bool = False
 
     def digest(self) -> str:
-        """Returns a name for the distribution that is released; rows are drawn from it free of charge, any number of
-        them.
-        """
-        names = {"": "nothing", "nothing": "nothing at all"}  # what the rule asks first has no say in the name
+        """Returns a name for the released distribution. Any number of rows can be drawn from it free of charge."""
+        names = {"": "nothing", "nothing": "nothing at all"}  # the first questions of the rule are not in the name
         first = names.get(self.options.first, self.options.first)
         drawn = asdict(replace(self.options, rows=None, weights=False, first=first))
         del drawn["bins"], drawn["inside"], drawn["key"]  # the keys of the question have the bins
@@ -60,7 +58,7 @@ class SyntheticRequest:
 
 
 def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> SyntheticRequest:
-    """Returns the request; every refusal comes from here or from planning, before anything is charged."""
+    """Returns the request. Every refusal comes from here or from planning, before anything is charged."""
     options, shared = split_options(statement.options)
     select = statement.query
     if not isinstance(select, exp.Select):
@@ -90,7 +88,7 @@ def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> Synthet
 
 
 def _columns(select: exp.Select, facts: PublicFacts) -> list[exp.Column]:
-    """Returns the columns of a SELECT; of a star, all that have a domain, in the table's order, which it then has."""
+    """Returns the columns of a SELECT. Replaces a star in it by all columns with a domain, in the table's order."""
     star = select.expressions[0] if len(select.expressions) == 1 else None
     if not isinstance(star, exp.Star):
         return [_column(item) for item in select.expressions]
@@ -101,18 +99,18 @@ def _columns(select: exp.Select, facts: PublicFacts) -> list[exp.Column]:
     policy = None if resolved is None else facts.policy(resolved)
     if resolved is None or policy is None:
         raise refusal(star, "a star here is of one table with a policy", "columns with a DOMAIN, by their names")
-    left_out = {fold(one.name) for one in star.args.get("except_") or ()}
-    names = [one.name for one in facts.columns(resolved) if policy.domain(one.name) is not None]
+    left_out = {fold(entry.name) for entry in star.args.get("except_") or ()}
+    names = [entry.name for entry in facts.columns(resolved) if policy.domain(entry.name) is not None]
     unknown = left_out - {fold(name) for name in names}
     if unknown or len(left_out) == len(names):
         raise refusal(star, "EXCLUDE leaves out what has no DOMAIN, or everything", "EXCLUDE of some columns with one")
-    found = [exp.column(name, quoted=True) for name in names if fold(name) not in left_out]
-    select.set("expressions", found)
-    return [column.copy() for column in found]
+    columns = [exp.column(name, quoted=True) for name in names if fold(name) not in left_out]
+    select.set("expressions", columns)
+    return [column.copy() for column in columns]
 
 
 def _require_free(options: SyntheticOptions, for_each: ForEach | None, columns: list[exp.Column]) -> None:
-    """Refuses names that are taken, and a number of rows that the parents decide."""
+    """Refuses names of existing columns, and a number of rows if parents decide it."""
     names = [fold(column.name) for column in columns]
     for name in filter(None, (options.key, "" if for_each is None else for_each.column)):
         if fold(name) in names:
@@ -133,7 +131,7 @@ def _column(item: exp.Expr) -> exp.Column:
 
 
 def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
-    """GROUP BY whose keys are the columns in order, and whose sets are those of the workload."""
+    """Builds the GROUP BY with the columns as keys, in order, and with the sets of the workload."""
     place = workload.position
     order = exp.Literal.number(workload.order)
     names = [column.copy() for column in columns]
@@ -151,7 +149,7 @@ def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
 
 
 def _key_of(condition: exp.Expr) -> exp.Expr:
-    """Returns the key of a condition. A lone column would be the column's own key, and no condition."""
+    """Returns the key of a condition. A lone column would be the column's own key, not a condition."""
     if isinstance(condition.unnest(), exp.Column):
         return exp.Paren(this=exp.And(this=condition.copy(), expression=exp.true()))
     return exp.Paren(this=condition.copy())
@@ -159,8 +157,8 @@ def _key_of(condition: exp.Expr) -> exp.Expr:
 
 def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]) -> tuple[Request, tuple[Key, ...]]:
     """Returns the request over its columns alone, in the order of the SELECT, and the keys of conditions."""
-    known = {fold(key.name): place for place, key in enumerate(request.question.keys)}
-    order = [known.get(fold(column.name), -1) for column in columns]
+    places_by_name = {fold(key.name): place for place, key in enumerate(request.question.keys)}
+    order = [places_by_name.get(fold(column.name), -1) for column in columns]
     keys = tuple(request.question.keys[place] for place in order if place >= 0)
     plain = all(len(key.sources) == 1 and not key.shape and not key.row_sql for key in keys)
     if not plain or len(set(order)) < len(columns) or -1 in order:
@@ -169,9 +167,9 @@ def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]
     if predicates and workload.kind != "predicates":
         raise Refusal("a grouping set has something else than columns of the table", accepted="columns of the SELECT")
     sets = tuple(
-        tuple(sorted(order.index(place) for place in found))
-        for found in request.question.grouping_sets
-        if found and not predicates
+        tuple(sorted(order.index(place) for place in grouping_set))
+        for grouping_set in request.question.grouping_sets
+        if grouping_set and not predicates
     )
     if workload.kind == "parities":
         sets = tuple(chosen for k in range(1, workload.order + 1) for chosen in combinations(range(len(keys)), k))

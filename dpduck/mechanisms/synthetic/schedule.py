@@ -1,8 +1,8 @@
-"""How a budget is divided over rounds: exact rationals, fixed before any data is seen.
+"""Division of a budget over rounds: exact rationals, fixed before any data is seen.
 
-With m the most rows of one privacy unit. Pure: epsilon is that of the noisy number of records, plus that of the first
-marginals, plus, per round, 2 m rate (choice) and m / b (answer). zCDP: rho likewise, (m rate)^2 / 2, m^2 / (2 sigma^2).
-The parameter of an answer is that of its noise (kernel.noise.law): b or sigma^2.
+m is the most rows of one privacy unit. The budget is the sum of the prices of the noisy number of records, of the first
+marginals, and of rounds. A pure round costs 2 m rate (choice) and m / b (answer). A zCDP round costs (m rate)^2 / 2 and
+m^2 / (2 sigma^2). The parameter of an answer is the parameter of its noise (kernel.noise.law): b or sigma^2.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from dpduck.strategies.budgets import root_below
 from dpduck.values.arrays import FloatArray
 
 TOTAL_SHARE = {True: Fraction(1, 20), False: Fraction(1, 50)}
-"""Of epsilon (True) or of rho, for the noisy number of records."""
+"""Share of epsilon (True) or of rho for the noisy number of records."""
 
 RECORDS = 10_000
-"""Taken for the number of records in predictions where the policy has no EXPECT ROWS."""
+"""Number of records in predictions if the policy has no EXPECT ROWS."""
 
 UNSEEN = 0.05
-"""Total variation by which predictions take unasked marginals to be off, after as many rounds as are wanted."""
+"""Predicted error (total variation) of unasked marginals, after the wanted number of rounds."""
 
 DRAWN = 0.12
-"""Rows of a distribution are this far off, times the root of a marginal's cells over rows (measured, made tables)."""
+"""Error of drawn rows, as a multiple of the root of a marginal's cells over rows. Measured on generated tables."""
 
 UNEVEN, NODES = 0.45, 40
 """The unevenness of cells relative to the logarithm of their number (`remaining`), and the points of its mean."""
 
 PAIR_ERROR, PAIR_POWER, UNMEASURED = 0.5, 0.82, 0.1
-"""The error of a pair of columns after annealed rounds, relative to the noise left, and of independent columns."""
+"""Factor and power of the noise in a pair's error after annealed rounds. Error of a pair of independent columns."""
 
 DROWNED = 0.35
-"""Total variation of noise in an average pair of columns up to which pairs are measured."""
+"""Most total variation of noise in an average pair of columns at which pairs are measured."""
 
 CLEAR_PAIRS, CLEAR_SINGLES = 0.15, 0.04
-"""Beyond that, pairs are measured up to this noise of the smallest pairs, and of 1-way marginals at the whole price."""
+"""Most noise for pairs to be measured beyond that: of the smallest pairs, and of 1-way marginals at the whole price."""
 
 LOUDEST = 0.25
-"""Rounds are fewer where their noise would exceed this total variation."""
+"""Rounds are fewer if their noise would exceed this total variation."""
 
 KEPT_NOISE = 0.8
 """The part of the noise of an average answer that the paper's update leaves in a marginal, by measurement."""
@@ -54,11 +54,11 @@ DROWNED_ANSWER = 0.3
 
 @dataclass(frozen=True)
 class Schedule:
-    """The division. amount: epsilon where pure, else rho. first: how many marginals are asked before the rounds.
+    """Division of a budget. amount: epsilon if pure, else rho. first: the number of marginals before the rounds.
 
-    first_share: of the amount, for those together. choice_share: of a round, for the choice.
-    rounds: none where the first marginals are all that is asked.
-    adaptive: rounds start at a quarter of their share and double it where an answer is drowned in noise.
+    first_share: of the amount, for these marginals together. choice_share: of a round, for the choice.
+    rounds: 0 if only the first marginals are asked.
+    adaptive: rounds start at a quarter of their share and double it if noise drowns an answer.
     """
 
     pure: bool
@@ -82,22 +82,22 @@ class Schedule:
 
     @property
     def round_price(self) -> Fraction:
-        """Returns the price of each round; 0 where there are none."""
+        """Returns the price of each round, 0 if there are none."""
         left = self.amount * (1 - TOTAL_SHARE[self.pure]) - self.first_price * self.first
         return left / self.rounds if self.rounds else Fraction(0)
 
     def rate(self, price: Fraction) -> Fraction:
-        """Returns the rate of a choice that costs at most this."""
+        """Returns the rate of a choice that costs at most `price`."""
         if self.pure:
             return price / (2 * self.unit_bound)
         return root_below(2 * price) / self.unit_bound
 
     def parameter(self, price: Fraction) -> Fraction:
-        """Returns the scale or variance of an answer that costs exactly this."""
+        """Returns the scale or variance of an answer that costs exactly `price`."""
         return self.unit_bound / price if self.pure else self.unit_bound**2 / (2 * price)
 
     def of_round(self, price: Fraction) -> tuple[Fraction, Fraction]:
-        """Returns rate and parameter of a round that costs at most this."""
+        """Returns rate and parameter of a round that costs at most `price`."""
         choice = price * self.choice_share
         return self.rate(choice), self.parameter(price - choice)
 
@@ -128,7 +128,7 @@ def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes:
     It is a power of the noise that remains in pairs of columns, if each column has three pairs at the whole price.
     Marginals with more pairs have a larger error.
 
-    Where only 1-way marginals are measured, the error of a pair has two parts. One is the dependence between its
+    If only 1-way marginals are measured, the error of a pair has two parts. One is the dependence between its
     columns. The other is twice the noise of the 1-way marginals. docs/synthetic_data.md says how far off this
     prediction is.
     """
@@ -136,42 +136,39 @@ def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes:
     price = schedule.amount / (3 * len(sizes)) if schedule.rounds else schedule.first_price
     noise = mean_absolute(schedule.pure, schedule.variance(schedule.parameter(price)))
     asked = [*combinations(sizes, 2)] if schedule.rounds else [(size,) for size in sizes]
-    kept = float(remaining([noise] * len(asked), asked, records).mean())
-    of_pair = PAIR_ERROR * float(kept**PAIR_POWER) if schedule.rounds else UNMEASURED + 2 * kept
-    return sum(min(1.0, of_pair * float(one**0.7)) for one in numbers) / len(numbers)
+    remainder = float(remaining([noise] * len(asked), asked, records).mean())
+    of_pair = PAIR_ERROR * float(remainder**PAIR_POWER) if schedule.rounds else UNMEASURED + 2 * remainder
+    return sum(min(1.0, of_pair * float(number**0.7)) for number in numbers) / len(numbers)
 
 
 def apart_error(marginals: Sequence[tuple[int, ...]]) -> float:
     """Returns the usual distance between independent columns and the data, in the mean over marginals."""
     pairs = [len(marginal) * (len(marginal) - 1) / 2 for marginal in marginals]
-    return sum(min(1.0, UNMEASURED * float(one**0.7)) for one in pairs) / len(pairs) or 1.0
+    return sum(min(1.0, UNMEASURED * float(number**0.7)) for number in pairs) / len(pairs) or 1.0
 
 
 def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
-    """Returns the total variation of the noise in a pair of columns, had each column three pairs measured at the whole
-    price.
-    """
+    """Returns the total variation of noise in a pair of columns, if each column had three pairs at the whole price."""
     parameter, mean = schedule.parameter(schedule.amount / (3 * len(sizes))), sum(sizes) / len(sizes)
     return mean_absolute(schedule.pure, schedule.variance(parameter)) * mean * mean / (2 * records)
 
 
 def all_drowned(schedule: Schedule, sizes: Sequence[int], records: int) -> bool:
-    """Tells whether noise leaves nothing to be learnt of pairs of columns: nothing but 1-way marginals is worth its
-    price then.
+    """Tells whether noise drowns all pairs of columns. Then only 1-way marginals are worth their price.
 
-    Where sizes differ much, pairs of small columns are worth it although an average one is not: enough of them for a
-    tree over all columns.
+    If sizes differ much, pairs of small columns are worth it although an average pair is not: enough pairs for a tree
+    over all columns.
     """
     if pair_noise(schedule, sizes, records) <= DROWNED:
         return False
-    cells, columns = sorted(one * other for one, other in combinations(sizes, 2)), len(sizes)
+    cells, columns = sorted(value * other for value, other in combinations(sizes, 2)), len(sizes)
     parameters = schedule.parameter(schedule.amount / (3 * columns)), schedule.parameter(schedule.amount / columns)
-    pair, single = (mean_absolute(schedule.pure, schedule.variance(one)) / (2 * records) for one in parameters)
+    pair, single = (mean_absolute(schedule.pure, schedule.variance(value)) / (2 * records) for value in parameters)
     return pair * cells[columns - 2] > CLEAR_PAIRS or single * sum(sizes) / columns > CLEAR_SINGLES
 
 
 def drawn_error(shapes: Sequence[tuple[int, ...]], rows: int) -> float:
-    """Tells how far rows are from the distribution that they are drawn from, in the mean over marginals."""
+    """Returns the distance of rows from the distribution that they are drawn from, in the mean over marginals."""
     return sum(min(0.5, DRAWN * sqrt(prod(shape) / rows)) for shape in shapes) / len(shapes)
 
 
@@ -199,18 +196,18 @@ def remaining(noises: Sequence[float], shapes: Sequence[tuple[int, ...]], record
     cells = np.array([[float(prod(shape))] for shape in shapes])
     counts = records / cells * np.exp(spreads * places - spreads * spreads / 2)
     noise = np.array(noises)[:, None]
-    kept = noise * counts / (noise + counts) @ (weights / weights.sum())
-    return np.asarray(kept * cells[:, 0] / (2 * records))
+    remainder = noise * counts / (noise + counts) @ (weights / weights.sum())
+    return np.asarray(remainder * cells[:, 0] / (2 * records))
 
 
 def wanted_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:
-    """Returns one round for each attribute, or three of pairs, as many pairs as one round of three columns tells of."""
+    """Returns one round for each attribute, or three for pairs: a round of three columns tells about three pairs."""
     pairs = max(len(shape) for shape in shapes) == 2
     return max(1, min(3 * attributes, len(shapes)) if pairs else attributes)
 
 
 def rounds_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> int:
-    """Returns the number of rounds for whole marginals: those that are wanted, fewer where noise would drown an answer.
+    """Returns the number of rounds for whole marginals: the wanted rounds, fewer if noise would drown an answer.
 
     The noise of an average marginal stays below LOUDEST in total variation.
     """
@@ -249,7 +246,7 @@ def answer_noise(schedule: Schedule, shapes: Sequence[tuple[int, ...]], records:
 def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int, most: int) -> int:
     """Returns the number of rounds of the paper's update over whole marginals: one more while `updated_error` falls.
 
-    The first minimum counts, and no round is added that has noise to drown an answer: it neither loses nor learns.
+    The first minimum counts. No round is added if noise drowns its answer: such a round neither loses nor learns.
     """
     last = updated_error(replace(schedule, rounds=1), shapes, attributes, records)
     for rounds in range(2, most + 1):
@@ -262,10 +259,9 @@ def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes
 
 
 def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int, most: int) -> int:
-    """Returns the number of rounds for single queries: the minimum of the paper's bound on the largest error (Theorem
-    2.2),
+    """Returns the number of rounds for single queries: the minimum of the paper's bound on the largest error.
 
-    2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon.
+    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon (Theorem 2.2).
     """
     epsilon = float(schedule.amount) if schedule.pure else sqrt(2 * float(schedule.amount))
     best: float = (records * epsilon * sqrt(log(max(universe, 2))) / (10 * log(max(queries, 2)))) ** (2 / 3)
@@ -275,8 +271,8 @@ def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int
 def largest_error(schedule: Schedule, universe: int, queries: int, records: int) -> tuple[float, float]:
     """Returns the paper's bound on the largest error of a query, in rows, and the chance that it fails (Theorem 2.2).
 
-    2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, but with chance 2 T / |W|. It is a worst case. epsilon is the price of
-    all rounds for one of a unit's rows.
+    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, for the worst case. It fails with chance 2 T / |W|.
+    epsilon is the price of all rounds for one of a unit's rows.
     """
     rounds, epsilon = schedule.rounds, float(schedule.round_price * schedule.rounds) / schedule.unit_bound
     noise = 10 * rounds * log(max(queries, 2)) / epsilon

@@ -1,8 +1,8 @@
-"""What Arrow Flight SQL clients may ask about the server and its catalog, as Arrow tables; nothing here charges.
+"""Answers to Arrow Flight SQL clients about the server and its catalog, as Arrow tables. Nothing here charges.
 
-Shapes of the tables: arrow/format/FlightSql.proto. Tables are the served private views, in one catalog and schema, and
-the private tables that the caller may ask about, in no catalog: a plain SELECT over main.visits is answered from what
-is known.
+Schemas of the answers: arrow/format/FlightSql.proto. The served private views are in one catalog and schema. The
+private tables that the caller may ask about are in no catalog: a plain SELECT over main.visits is answered from earlier
+releases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VIEWS = (
 )
 
 PrivateTables = Callable[[], Mapping[str, Mapping[str, str]]]
-"""The tables that a caller may ask about, and the types of their columns."""
+"""Function that returns the tables that a caller may ask about, with the types of their columns."""
 
 
 def _strings(*names: str, required: tuple[str, ...] = ()) -> pa.Schema:
@@ -86,7 +86,7 @@ SQL_INFO = pa.schema(
 
 
 def sql_info() -> dict[int, str | bool | int]:
-    """Lists, by SqlInfo's number, who answers, that it is read-only, without transactions and Substrait."""
+    """Lists facts by SqlInfo's number: the server's name and versions, read-only, no transactions, no Substrait."""
     return {
         0: "dpduck", 1: version("dpduck"), 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: False, 100: 0,
         101: 0, 500: False, 501: False, 502: False, 503: 1, 504: '"', 505: 1, 506: True, 515: True, 516: True,
@@ -95,16 +95,16 @@ def sql_info() -> dict[int, str | bool | int]:
 
 
 def _info_table(wanted: tuple[int, ...]) -> pa.Table:
-    known = sql_info()
-    numbers = [number for number in known if not wanted or number in wanted]
+    values = sql_info()
+    numbers = [number for number in values if not wanted or number in wanted]
     kinds = {str: 0, bool: 1, int: 3}
     types, places = [], []
     columns: list[list[object]] = [[] for _ in _INFO_VALUES]
     for number in numbers:
-        kind = kinds[type(known[number])]
+        kind = kinds[type(values[number])]
         types.append(kind)
         places.append(len(columns[kind]))
-        columns[kind].append(known[number])
+        columns[kind].append(values[number])
     arrays = [pa.array(column, kind) for column, kind in zip(columns, _INFO_VALUES.values(), strict=True)]
     value = pa.UnionArray.from_dense(
         pa.array(types, pa.int8()), pa.array(places, pa.int32()), arrays, list(_INFO_VALUES)
@@ -113,7 +113,7 @@ def _info_table(wanted: tuple[int, ...]) -> pa.Table:
 
 
 def _pattern(text: str | None) -> Callable[[str], bool]:
-    """Returns a test by SQL's LIKE with % and _, without an escape; None lets everything pass."""
+    """Returns a test by SQL's LIKE with % and _, without an escape. None lets every name pass."""
     if text is None:
         return lambda _: True
     parts = [".*" if letter == "%" else "." if letter == "_" else re.escape(letter) for letter in text]
@@ -151,18 +151,18 @@ def _tables(command: Message, public: PublicDatabase, private: PrivateTables) ->
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection, relation: str) -> pa.Schema:
-    """Returns the Arrow schema of rows, as clients will see it."""
+    """Returns the Arrow schema of a relation, as clients will see it."""
     return as_texts(cursor.sql(f"FROM {relation} LIMIT 0").to_arrow_table().schema)
 
 
 def _empty_sql(columns: Mapping[str, str]) -> str:
-    """Returns a subquery with these columns; types are read as types and written anew, whatever their texts are."""
+    """Returns a subquery with these columns. Types are parsed and written anew, whatever their texts are."""
     listed = (f"CAST(NULL AS {duckdb.sqltype(kind)}) AS {quote_identifier(name)}" for name, kind in columns.items())
     return f"(SELECT {', '.join(listed)})"
 
 
 _EMPTY: Mapping[str, pa.Schema] = {
-    "CommandGetXdbcTypeInfo": TYPE_INFO,  # no tables are made here, so no types are listed
+    "CommandGetXdbcTypeInfo": TYPE_INFO,  # clients create no tables, so no types are listed
     "CommandGetPrimaryKeys": PRIMARY_KEYS,
     "CommandGetExportedKeys": FOREIGN_KEYS,
     "CommandGetImportedKeys": FOREIGN_KEYS,
@@ -177,7 +177,7 @@ _FULL: Mapping[str, Callable[[Message], pa.Table]] = {
 
 
 def catalog_table(command: Message, public: PublicDatabase, private: PrivateTables) -> pa.Table | None:
-    """Returns the answer to a question about the catalog; None where the command is something else."""
+    """Returns the answer to a command about the catalog, None for any other command."""
     if command.name == "CommandGetTables":
         return _tables(command, public, private)
     if command.name in _EMPTY:

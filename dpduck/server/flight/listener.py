@@ -1,8 +1,8 @@
-"""The Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers: the same principals, gate and limits as over Quack.
+"""Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers: the same principals, gate and limits as over Quack.
 
-Looking for columns (GetSchema, CreatePreparedStatement) never charges. Running does: GetFlightInfo of a statement,
-which is how drivers run one, and DoGet. pyarrow sends the traceback of any error but its own Flight errors to the
-client; therefore every method is wrapped, and what is unexpected has one fixed text.
+Looking for columns (GetSchema, CreatePreparedStatement) never charges. Running may charge: drivers run a statement
+by GetFlightInfo, and DoGet runs one, too. pyarrow sends the traceback of any error except its own Flight errors to the
+client. So every method is wrapped, and an unexpected error has one fixed text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Lets the call of drivers through that trade a password for a token; the middleware looks at both."""
+    """Handshake of drivers that trade a password for a token. The middleware checks both, not this handler."""
 
     def authenticate(self, outgoing: object, incoming: object) -> None: ...
 
@@ -46,7 +46,7 @@ class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
 
 
 class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """Who calls. The token goes back to whoever gave it as a password, to be sent with every further call."""
+    """Caller of a method. A token that came as a password goes back, and the client sends it with further calls."""
 
     def __init__(self, principal: Principal, token: str, handshake: bool) -> None:
         self.principal = principal
@@ -58,7 +58,7 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Finds out who calls, anew in every call, so that a revocation counts at once."""
+    """Authentication of callers, anew in every call, so that a revocation counts at once."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -83,7 +83,7 @@ class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 def _credentials(header: str) -> tuple[str, str]:
-    """User name and token of a header; empty where there are none.
+    """Returns the user name and the token of a header, empty if there are none.
 
     >>> _credentials("Bearer abc"), _credentials("Basic YWxpY2U6YWJj")
     (('', 'abc'), ('alice', 'abc'))
@@ -102,7 +102,7 @@ def _credentials(header: str) -> tuple[str, str]:
 
 
 def _flight_errors(method: Method) -> Method:
-    """Returns errors as Flight errors of one line: pyarrow would send anything else with its traceback."""
+    """Turns errors into Flight errors of one line: pyarrow would send any other error with its traceback."""
 
     @functools.wraps(method)
     def wrapped(*arguments: Any) -> Any:
@@ -110,21 +110,21 @@ def _flight_errors(method: Method) -> Method:
             return method(*arguments)
         except DpduckError as error:
             raise as_flight_error(error) from None
-        except Exception:  # whatever it says could quote what is not the caller's
+        except Exception:  # its text could quote data that is not the caller's
             raise flight.FlightInternalError(UNEXPECTED) from None
 
     return wrapped  # type: ignore[return-value]
 
 
 def as_flight_error(error: DpduckError) -> Exception:
-    """Returns the same line, as the client will see it."""
+    """Returns a Flight error with the same line."""
     kind = flight.FlightUnauthorizedError if isinstance(error, PermissionRefusal) else flight.FlightServerError
-    made: Exception = kind(str(error))
-    return made
+    flight_error: Exception = kind(str(error))
+    return flight_error
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    """The calls of the protocol."""
+    """Server with the methods of the protocol."""
 
     def __init__(self, service: Service, statements: Statements, location: str, tls: Tls | None) -> None:
         certificates = [] if tls is None else [(tls.certificate.read_bytes(), tls.key.read_bytes())]
@@ -187,8 +187,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             return iter(())
         text = request.text(1) or ""
         schema = self._statements.columns(_principal(context), text)
-        made = {1: text.encode(), 2: bytes(schema.serialize()), 3: bytes(pa.schema([]).serialize())}
-        return iter([flight.Result(write_any("ActionCreatePreparedStatementResult", made))])
+        fields = {1: text.encode(), 2: bytes(schema.serialize()), 3: bytes(pa.schema([]).serialize())}
+        return iter([flight.Result(write_any("ActionCreatePreparedStatementResult", fields))])
 
     @_flight_errors
     def list_actions(self, context: Any) -> Any:
@@ -225,7 +225,7 @@ def _principal(context: Any) -> Principal:
 
 
 def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows; errors on the way in one line."""
+    """Yields the same batches, and turns errors on the way into Flight errors of one line."""
     try:
         yield from batches
     except DpduckError as error:
@@ -235,9 +235,9 @@ def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class FlightListener:
-    """Serves one database over Arrow Flight SQL, in threads of its own.
+    """Listener of one database over Arrow Flight SQL, in threads of its own.
 
-    pyarrow's serve() is never called: it would take the process's signals for itself, and the calls need it not.
+    pyarrow's serve() is never called: it would take over the process's signals, and the calls do not need it.
     """
 
     def __init__(self, address: str, service: Service, limits: Limits, tls: Tls | None = None) -> None:
@@ -260,5 +260,5 @@ class FlightListener:
         self.address = f"{scheme}://{parts['host']}:{self._server.port}"
 
     def close(self) -> None:
-        """Listens no longer; calls at work are finished."""
+        """Stops listening. Running calls are finished."""
         self._server.shutdown()

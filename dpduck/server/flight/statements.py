@@ -1,8 +1,8 @@
 """Statements that came over Arrow Flight SQL: their columns, which cost nothing, and their rows.
 
-The few protobuf messages of Arrow Flight SQL (arrow/format/FlightSql.proto) are read and written by hand. Every one is
-flat: fields of texts, bytes, booleans and small numbers. So a reader of wire types is enough; what is malformed or too
-large is refused, and unknown fields are skipped, as protobuf demands.
+The few protobuf messages of Arrow Flight SQL (arrow/format/FlightSql.proto) are read and written by hand. All are flat:
+fields of texts, bytes, booleans and small numbers. So a reader of wire types is enough. Malformed or too large messages
+are refused, and unknown fields are skipped, as protobuf demands.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Value = int | bytes
 
 @dataclass(frozen=True)
 class Message:
-    """A message by its name in FlightSql.proto. fields: by number, every occurrence in order."""
+    """Message with its name in FlightSql.proto. fields: the values of each field number, every occurrence in order."""
 
     name: str
     fields: Mapping[int, Sequence[Value]] = field(default_factory=dict)
 
     def text(self, number: int) -> str | None:
-        """Returns the last text of a field, None where it is absent."""
+        """Returns the last text of a field, None if it is absent."""
         value = self.raw(number)
         if value is None:
             return None
@@ -49,7 +49,7 @@ class Message:
             raise _malformed() from None
 
     def raw(self, number: int) -> bytes | None:
-        """Returns the last bytes of a field."""
+        """Returns the last bytes of a field, None if it is absent."""
         values = self.fields.get(number, ())
         if not values:
             return None
@@ -63,24 +63,24 @@ class Message:
 
     def numbers(self, number: int) -> tuple[int, ...]:
         """Returns every number of a repeated field, packed or not."""
-        found: list[int] = []
+        values: list[int] = []
         for value in self.fields.get(number, ()):
             if isinstance(value, int):
-                found.append(value)
+                values.append(value)
                 continue
             position = 0
             while position < len(value):
-                one, position = _varint(value, position)
-                found.append(one)
-        return tuple(found)
+                element, position = _varint(value, position)
+                values.append(element)
+        return tuple(values)
 
     def flag(self, number: int) -> bool:
-        """Returns a boolean, false where it is absent."""
+        """Returns a boolean, False if it is absent."""
         return any(self.numbers(number)[-1:])
 
 
 def read_any(body: bytes) -> Message:
-    """Returns the message in a google.protobuf.Any; Refusal where it is none of Flight SQL's.
+    """Reads the message in a google.protobuf.Any. Refusal for a message outside Flight SQL.
 
     >>> read_any(write_any("CommandGetTables", {3: b"by_%", 5: 1})).text(3)
     'by_%'
@@ -93,12 +93,12 @@ def read_any(body: bytes) -> Message:
 
 
 def write_any(name: str, fields: Mapping[int, Value]) -> bytes:
-    """Returns a message in a google.protobuf.Any."""
+    """Writes a message in a google.protobuf.Any."""
     return write({1: (PREFIX + name).encode(), 2: write(fields)})
 
 
 def write(fields: Mapping[int, Value]) -> bytes:
-    """Returns a message's bytes; empty bytes and 0 are left out, as proto3 does."""
+    """Writes a message as bytes. Empty bytes and 0 are left out, as in proto3."""
     written = bytearray()
     for number, value in fields.items():
         if not value:
@@ -111,7 +111,7 @@ def write(fields: Mapping[int, Value]) -> bytes:
 
 
 def _fields(body: bytes) -> dict[int, list[Value]]:
-    found: dict[int, list[Value]] = {}
+    fields: dict[int, list[Value]] = {}
     position = count = 0
     while position < len(body):
         tag, position = _varint(body, position)
@@ -131,12 +131,12 @@ def _fields(body: bytes) -> dict[int, list[Value]]:
             if length > len(body) - position:
                 raise _malformed()
             value, position = body[position : position + length], position + length
-        found.setdefault(number, []).append(value)
-    return found
+        fields.setdefault(number, []).append(value)
+    return fields
 
 
 def _varint(body: bytes, position: int) -> tuple[int, int]:
-    """Returns an unsigned number of up to 64 bits, seven of them a byte, the lowest first; and where it ends."""
+    """Reads an unsigned number of up to 64 bits, seven bits a byte, the lowest first. Also returns its end."""
     value = 0
     for place in range(10):
         if position + place >= len(body):
@@ -165,13 +165,13 @@ def _malformed() -> Refusal:
 
 MOST_ADMITTED = 256
 ROWS_AT_ONCE = 131_072
-"""Rows of a batch: large enough that Python's work for each does not show."""
+"""Rows of a batch, so large that Python's work for each batch does not matter."""
 _HANDLE = 16
 
 
 @dataclass(frozen=True)
 class _Admitted:
-    """A statement that passed the gate and waits for its reader. sql: what to run in the public database."""
+    """Statement that passed the gate and waits for its reader. sql: the text to run in the public database."""
 
     principal: str
     token_hash: str
@@ -179,43 +179,41 @@ class _Admitted:
 
 
 class Statements:
-    """Remembers what passed the gate until it is read; safe to use from many threads.
+    """Statements that passed the gate, until they are read. Many threads may use it.
 
-    A handle is random bytes, then the statement's text: where the rest was forgotten, the text passes the gate again,
-    which is free.
+    A handle is random bytes, followed by the statement's text. If the statement is forgotten, its text passes the gate
+    again, which is free.
     """
 
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service = service
-        self._lock = threading.RLock()  # a result that is given up may be collected while it is held
+        self._lock = threading.RLock()  # the garbage collector may end a result while the lock is held
         self._admitted: OrderedDict[bytes, _Admitted] = OrderedDict()
         self._reading: Counter[str] = Counter()
         self._most, self._each = limits.running, limits.running_each
 
     def text_of(self, command: Message) -> str | None:
-        """Returns the statement of a command; None where it is about the catalog. A prepared statement's handle is its
-        text.
-        """
+        """Returns the statement of a command, None for the catalog. The handle of a prepared statement is its text."""
         if command.name in ("CommandStatementQuery", "CommandPreparedStatementQuery"):
             return command.text(1) or ""
         return None
 
     def columns(self, principal: Principal, text: str) -> pa.Schema:
-        """Returns the columns that a statement would have; it is not run and charges nothing."""
+        """Returns the columns of a statement. It is not run, and charges nothing."""
         return self._schema(self._service.gate.probe(principal, text))
 
     def private_tables(self, principal: Principal) -> dict[str, dict[str, str]]:
-        """Returns the tables that a principal may ask about by a plain name, with the types of their columns."""
+        """Returns the tables with plain names that a principal may ask about, with the types of their columns."""
         handle, _ = self.run(principal, "SELECT table_name, column_name, data_type FROM dp_columns()")
-        found: dict[str, dict[str, str]] = {}
+        tables: dict[str, dict[str, str]] = {}
         for batch in self.stream(principal, handle)[1]:
-            for table, column, kind in zip(*(part.to_pylist() for part in batch.columns), strict=True):
+            for table, column, kind in zip(*(array.to_pylist() for array in batch.columns), strict=True):
                 if _PLAIN.fullmatch(table) and column is not None and kind is not None:
-                    found.setdefault(table, {})[column] = kind
-        return found
+                    tables.setdefault(table, {})[column] = kind
+        return tables
 
     def run(self, principal: Principal, text: str, given_up: GivenUp = never) -> tuple[bytes, pa.Schema]:
-        """Passes the gate, which may charge. Returns a handle for reading, and the columns."""
+        """Sends a statement through the gate, which may charge. Returns a handle for reading, and the columns."""
         sql = self._service.gate.admit(principal, text, given_up)
         schema = self._schema(sql)
         handle = secrets.token_bytes(_HANDLE) + text.encode()
@@ -228,10 +226,10 @@ class Statements:
     def stream(
         self, principal: Principal, handle: bytes, given_up: GivenUp = never
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Returns the rows, once a handle; only for whom passed the gate with it, others pass it themselves."""
+        """Returns the rows. A handle works once, for the token that passed the gate. Else its text passes once more."""
         with self._lock:
-            found = self._admitted.get(handle[:_HANDLE])
-            mine = found is not None and (found.principal, found.token_hash) == (principal.name, principal.token_hash)
+            entry = self._admitted.get(handle[:_HANDLE])
+            mine = entry is not None and (entry.principal, entry.token_hash) == (principal.name, principal.token_hash)
             if mine:
                 del self._admitted[handle[:_HANDLE]]
         self._begin(principal.name)
@@ -239,8 +237,8 @@ class Statements:
             cursor = self._service.public.cursor()
             try:
                 reader = None
-                if found is not None and mine:
-                    reader = _reader(cursor, found.sql)
+                if entry is not None and mine:
+                    reader = _reader(cursor, entry.sql)
                 if reader is None:  # never seen, forgotten, or its answer has left the public database
                     text = handle[_HANDLE:].decode("utf-8", "replace")
                     reader = _reader(cursor, self._service.gate.admit(principal, text, given_up))
@@ -263,7 +261,7 @@ class Statements:
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
 
     def _begin(self, name: str) -> None:
-        """Takes a place among those who read, of which each principal has so many."""
+        """Counts a reader. Refuses it if there are too many in all, or of this principal."""
         with self._lock:
             most = self._each if self._reading[name] >= self._each else self._most
             if self._reading[name] >= self._each or self._reading.total() >= self._most:
@@ -271,7 +269,7 @@ class Statements:
             self._reading[name] += 1
 
     def ended(self, name: str) -> None:
-        """Ends one reader."""
+        """Counts one reader less."""
         with self._lock:
             self._reading[name] -= 1
 
@@ -286,7 +284,7 @@ def _reader(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
 
 
 def as_texts(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with texts for ENUM: clients want a dictionary before the rows, where streams have none."""
+    """Returns the schema with texts for ENUM: clients want a dictionary before the rows, but streams have none."""
     return pa.schema([column.with_type(_as_text(column.type)) for column in schema])
 
 
@@ -298,12 +296,12 @@ def _as_text(shown: pa.DataType) -> pa.DataType:
     if pa.types.is_list(shown):
         return pa.list_(shown.value_field.with_type(_as_text(shown.value_type)))
     if pa.types.is_struct(shown):
-        return pa.struct([part.with_type(_as_text(part.type)) for part in shown])
+        return pa.struct([member.with_type(_as_text(member.type)) for member in shown])
     return shown
 
 
 class _Rows:
-    """Batches of a result; its place among the readers is free again when it ends or is given up."""
+    """Batches of a result. Its place among the readers is free again when it ends or is given up."""
 
     def __init__(
         self, statements: Statements, name: str, cursor: duckdb.DuckDBPyConnection, reader: pa.RecordBatchReader

@@ -1,7 +1,7 @@
-"""What the page asks of the server: every statement through the gate, by the way of every other client's.
+"""Questions of the page to the server. Every statement passes the gate, as every other client's does.
 
-Nothing here reads the public database but what the gate admitted, and nothing asks the vault. Nothing is charged but
-what was shown as a price: each question to the vault has that as its ceiling.
+Only SQL that the gate admitted reads the public database, and nothing here asks the vault. Only shown prices are
+charged: each question to the vault has its shown price as its ceiling.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from dpduck.values.sqltypes import sql_type
 
 MOST_COLUMNS = 60
 MOST_LETTERS = 1_000
-"""Of a value that is shown."""
+"""The largest number of letters of a value that is shown."""
 
 MOST_BYTES = 8 * 2**20
-"""Of the rows of one answer: what is more stays where it is, and never becomes Python's."""
+"""The largest size of the rows of one answer. Further rows never become Python objects."""
 
 _LETTERS_OF_A_ROW = 20_000
 _ROWS_AT_ONCE, _ROWS_OF_A_PIECE = 2_048, 64
@@ -54,7 +54,7 @@ _CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of a statement, as many as a page can use. types: DuckDB's names. more: whether there are others."""
+    """Rows of a statement, as many as a page can use. types: DuckDB's names. more: whether there are further rows."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -63,13 +63,13 @@ class Answer:
     left_out: int = 0
 
     def dicts(self) -> list[dict[str, Any]]:
-        """Returns the rows by names of columns."""
+        """Returns each row as a dictionary of its columns."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A statement as the gate takes it. charging: what it asks the vault that may charge, as action and argument."""
+    """Statement in the form that the gate takes. charging: its calls that may charge, as action and argument."""
 
     text: str
     charging: tuple[tuple[str, str], ...]
@@ -77,8 +77,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Priced:
-    """What a statement would cost and miss. plan: its row of dp_plan, if it has a price; errors: rows of dp_errors;
-    note: dp_explain's.
+    """Statement with its price and its errors. plan: its row of dp_plan, if it has a price. errors: rows of dp_errors.
+    note: the note of dp_explain.
     """
 
     statement: str
@@ -89,9 +89,9 @@ class Priced:
 
 @dataclass(frozen=True)
 class Prices:
-    """What all statements of a text would cost, one after the other. totals: rows of dp_plan, of each budget in all.
+    """Prices of all statements of a text, one after the other. totals: rows of dp_plan, the total of each budget.
 
-    policies: under which this holds, each with its revision and epoch.
+    policies: the policies under which the prices hold, each with its revision and epoch.
     """
 
     statements: tuple[Priced, ...] = ()
@@ -100,23 +100,23 @@ class Prices:
 
     @property
     def fits(self) -> bool:
-        """Tells whether there is room for all of them in the budgets."""
+        """Tells whether the budgets have room for all statements."""
         return all(row["fits"] is not False for row in self.totals)
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """Returns what each statement may cost: this price, and no more."""
-        found: dict[str, Ceiling] = {}
-        for one in self.statements:
-            ceiling = FREE_OF_CHARGE if one.plan is None else _ceiling(one.plan)
-            if ceiling[1] or one.statement not in found:  # the same statement twice is charged once
-                found[one.statement] = ceiling
-        return found
+        """Returns the ceiling of each statement: its price, and no more."""
+        limits: dict[str, Ceiling] = {}
+        for priced in self.statements:
+            ceiling = FREE_OF_CHARGE if priced.plan is None else _ceiling(priced.plan)
+            if ceiling[1] or priced.statement not in limits:  # the same statement twice is charged once
+                limits[priced.statement] = ceiling
+        return limits
 
     def facts(self) -> str:
-        """Returns what was shown, as a text: it is another one where a price, or what it buys, is another one."""
+        """Returns the shown facts as a text, which differs if a price, or the thing that it buys, differs."""
         rows = [
-            (one.statement, one.plan and (one.plan["table_name"], _ceiling(one.plan), one.plan["note"]))
-            for one in self.statements
+            (priced.statement, priced.plan and (priced.plan["table_name"], _ceiling(priced.plan), priced.plan["note"]))
+            for priced in self.statements
         ]
         return repr((rows, self.policies))
 
@@ -126,7 +126,7 @@ def _ceiling(row: Mapping[str, Any]) -> Ceiling:
 
 
 class Desk:
-    """Asks for one principal, in one request."""
+    """Questions of one principal, in one request."""
 
     def __init__(self, service: Service, principal: Principal, gone: GivenUp = never) -> None:
         self._service = service
@@ -135,9 +135,9 @@ class Desk:
     def ask(
         self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False
     ) -> Answer:
-        """Returns the first rows of a statement. ceilings: what each argument of dp may cost; nothing without them.
+        """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 without an entry.
 
-        typed: whether somebody typed it, or what it quotes; otherwise the page asks it of itself.
+        typed: whether somebody typed the statement, or the text that it quotes. Otherwise the page asks by itself.
         """
         terms = Terms(ceilings or {}, MOST_LETTERS, page=not typed)
         sql = self._service.gate.admit(self.principal, text, self._gone, terms)
@@ -161,14 +161,14 @@ class Desk:
         return Answer(tuple(names[: len(types)]), tuple(types), tuple(rows), more, len(names) - len(types))
 
     def read(self, text: str) -> Answer | None:
-        """Returns what a part of a page shows; None where this principal may not see it."""
+        """Returns the rows for a part of a page, None if the statement is refused or fails."""
         try:
             return self.ask(text)
         except DpduckError:
             return None
 
     def asked(self, text: str) -> Asked:
-        """Reads a statement: as dp() has it, or any that the gate takes; nothing is asked, and nothing charged."""
+        """Reads a statement of dp(), or any other that the gate takes. Asks the vault nothing, and charges nothing."""
         if is_ours(text):
             statement = text.strip().rstrip(";")
             return Asked(f"FROM dp({quote_text(statement)})", (("run", statement),))
@@ -176,54 +176,54 @@ class Desk:
         return Asked(text, tuple((call.action, call.argument or "") for call in calls))
 
     def prices(self, asked: Asked) -> Prices:
-        """Returns the price of everything that may charge, in one plan; a Refusal is the statement's own."""
+        """Returns the prices of all calls that may charge, in one plan. A Refusal is about the statement."""
         run = [statement for action, statement in asked.charging if action == "run"]
         paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
         if not paying:
             return Prices(tuple(map(Priced, run)))
-        batch = quote_text(";".join(f"{one}\n" for one in paying))
+        batch = quote_text(";".join(f"{text}\n" for text in paying))
         plan = self.ask(f"FROM dp_plan({batch})", typed=True).dicts()
         rows = [row for row in plan if row["number"] is not None]
         if len(rows) != len(paying):
-            self.ask(asked.text, typed=True)  # which says in its own words why not
+            self.ask(asked.text, typed=True)  # raises the statement's own refusal
             raise Refusal("there are several statements in one text", accepted="one statement in each dp('..')")
         left = iter(rows)
-        listed = tuple(Priced(one, None if _CHANGES_NOTHING_PAID.match(one) else next(left)) for one in run)
+        listed = tuple(Priced(text, None if _CHANGES_NOTHING_PAID.match(text) else next(left)) for text in run)
         policies = self.read("SELECT table_name, revision, epoch FROM dp_policies() ORDER BY ALL")
         totals = tuple(row for row in plan if row["number"] is None)
         return Prices(listed, totals, policies.rows if policies else ())
 
-    def with_errors(self, one: Priced) -> Priced:
-        """Returns a price with the errors of what it buys, and with what would help most."""
-        if one.plan is None:
-            return one
-        statement, quoted = one.statement, quote_text(one.statement)
+    def with_errors(self, priced: Priced) -> Priced:
+        """Returns a price with the errors of the answers that it buys, and with the most helpful advice."""
+        if priced.plan is None:
+            return priced
+        statement, quoted = priced.statement, quote_text(priced.statement)
         explained = self.read(f"SELECT note FROM dp_explain({quoted}) WHERE chosen")
         note = str(explained.rows[0][0] or "") if explained and explained.rows else ""
         errors = self.read(f"{_ERROR_COLUMNS} FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
-        return Priced(statement, one.plan, errors, note)
+        return Priced(statement, priced.plan, errors, note)
 
     def charges(self) -> int:
-        """Counts what this principal was charged for."""
-        found = self.ask("SELECT count(*) FROM dp_ledger()")
-        return int(found.rows[0][0])
+        """Counts the charges of this principal."""
+        answer = self.ask("SELECT count(*) FROM dp_ledger()")
+        return int(answer.rows[0][0])
 
     def rows_of(self, view: str) -> int:
-        """Returns the number of rows of a private view, 0 where it is not there."""
+        """Returns the number of rows of a private view, 0 if there is no such view."""
         size = self._service.public.size(fold(view))
         return 0 if size is None else size.rows
 
     def columns(self) -> list[dict[str, Any]]:
         """Lists the columns that a statement may name, as rows of dp_columns."""
-        found = self.read("FROM dp_columns()")
-        return [] if found is None else found.dicts()
+        answer = self.read("FROM dp_columns()")
+        return [] if answer is None else answer.dicts()
 
     def admitted(self, sql: str) -> str:
-        """Returns a SELECT over private views as the public database runs it; waits for a place where it has to."""
+        """Returns a SELECT over private views in the form that the public database runs. It may wait for a place."""
         return self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
 
     def table(self, admitted: str, most_bytes: int) -> pa.Table:
-        """Returns all rows of what was admitted, and refuses more bytes than `most_bytes`."""
+        """Returns all rows of admitted SQL, and refuses more bytes than `most_bytes`."""
         with self._service.public.cursor() as cursor:
             try:
                 reader = cursor.sql(admitted).to_arrow_reader(_ROWS_AT_ONCE)
@@ -233,25 +233,25 @@ class Desk:
                     size += batch.nbytes
                     if size > most_bytes:
                         break
-                found = pa.Table.from_batches(batches, reader.schema)
+                rows = pa.Table.from_batches(batches, reader.schema)
             except (duckdb.Error, pa.ArrowException):
                 raise Refusal("the view cannot be a file", accepted="a SELECT of some of its columns") from None
         if size > most_bytes:
             raise Refusal("the view is too large for a file", accepted="a SELECT of fewer rows or columns")
-        return found
+        return rows
 
     def may_ask(self, tables: Sequence[str]) -> set[str]:
-        """Returns the last names of the tables that this principal may ask about."""
-        found = set()
+        """Returns the last parts of the names of the tables that this principal may ask about."""
+        names = set()
         for table in tables:
             with suppress(PermissionRefusal):
                 self.principal.caller.require_tables([table])
-                found.add(fold(table.rpartition(".")[2].strip('"')))
-        return found
+                names.add(fold(table.rpartition(".")[2].strip('"')))
+        return names
 
 
 def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Lists the names that a statement may have, each with its kind. columns: rows of dp_columns."""
+    """Lists the names that a statement may contain, each with its kind. columns: rows of dp_columns."""
     listed = {str(row["table_name"]): "a table" for row in columns}
     for row in columns:
         name, table = str(row["column_name"]), row["table_name"]
@@ -262,9 +262,7 @@ def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _read(
     cursor: duckdb.DuckDBPyConnection, sql: str, types: Sequence[str], most: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Returns rows of numbers and short texts, piece by piece until they are too many or too large; whether there are
-    others.
-    """
+    """Reads numbers and short texts in pieces, up to a count of rows and a size. Also tells whether more rows exist."""
     rows: list[tuple[Any, ...]] = []
     size = 0
     for batch in cursor.sql(sql).to_arrow_reader(_ROWS_AT_ONCE):
@@ -273,48 +271,47 @@ def _read(
             size += piece.nbytes
             if rows and size > MOST_BYTES:
                 return rows, True
-            made = [_values(column, kind) for column, kind in zip(piece.columns, types, strict=True)]
-            rows += zip(*made, strict=True)
+            values = [_values(column, kind) for column, kind in zip(piece.columns, types, strict=True)]
+            rows += zip(*values, strict=True)
             if len(rows) > most:
                 return rows[:most], True
     return rows, False
 
 
 def _values(column: pa.Array, kind: str) -> list[Any]:
-    """Returns values: whole numbers of any length, days and moments as Python's own where it has them, else texts."""
+    """Returns Python values. Whole numbers may be of any length. Days and moments beyond Python's range stay texts."""
     values = column.to_pylist()
-    known = sql_type(kind)
-    if known.is_whole and not known.is_integer:
+    column_type = sql_type(kind)
+    if column_type.is_whole and not column_type.is_integer:
         return [None if value is None else int(value) for value in values]
-    return [_moment(kind, value) for value in values] if known.is_dated else values
+    return [_moment(kind, value) for value in values] if column_type.is_dated else values
 
 
 def _is_number(kind: str) -> bool:
-    """Tells whether a page has values of the type as numbers and flags, and not as texts: all but wide numbers."""
-    known = sql_type(kind)
-    return known.is_boolean or (known.is_numeric and known.bits <= 64)
+    """Tells whether a page has values of the type as numbers or flags, and not as texts. Wide numbers are texts."""
+    column_type = sql_type(kind)
+    return column_type.is_boolean or (column_type.is_numeric and column_type.bits <= 64)
 
 
 def _moment(kind: str, text: str | None) -> date | str | None:
-    if text is None or kind == "TIMESTAMP_NS":  # which is more than Python has
+    if text is None or kind == "TIMESTAMP_NS":  # finer than a moment of Python
         return text
     try:
         return date.fromisoformat(text) if kind == "DATE" else datetime.fromisoformat(text)
-    except ValueError:  # infinity, or a year that Python has no day of
+    except ValueError:  # infinity, or a year beyond Python's range
         return text
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py), of those that an Answer
-    has under their whole names.
+    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py). It uses only columns that
+    an Answer has under their whole names.
     """
     there = [c for c in columns[:MOST_COLUMNS] if len(str(c["column_name"])) < MOST_LETTERS]
     return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in there])
 
 
 def answer_shape(answer: Answer, text: str = "") -> Shape:
-    """Guesses what tells groups of an answer apart: the columns before its first number that has errors, or its last
-    number.
+    """Guesses the keys of an answer: the columns before its first number that has errors, or before its last number.
 
     text: the statement. Without several grouping sets in it, a NULL is no total.
     """
@@ -323,44 +320,45 @@ def answer_shape(answer: Answer, text: str = "") -> Shape:
     numbers = [name for name, kind in zip(answer.columns, answer.types, strict=True) if sql_type(kind).is_numeric]
     plain = [name for name in numbers if name not in _ERRORS and not name.startswith("dp_")]
     pairs = _with_errors(names, plain)
-    found = tuple(pair for pair in pairs if pair[1] is not None) or pairs[-1:]
-    if "stderr" in names and len(pairs) == 1:  # as dp_known has it
-        found = ((pairs[0][0], "stderr"),)
-    first = answer.columns.index(found[0][0]) if found else 0
-    return Shape(tuple(KeyColumn(name, None, nulls) for name in answer.columns[:first] if name not in _ERRORS), found)
+    answers = tuple(pair for pair in pairs if pair[1] is not None) or pairs[-1:]
+    if "stderr" in names and len(pairs) == 1:  # as in answers of dp_known
+        answers = ((pairs[0][0], "stderr"),)
+    first = answer.columns.index(answers[0][0]) if answers else 0
+    return Shape(tuple(KeyColumn(name, None, nulls) for name in answer.columns[:first] if name not in _ERRORS), answers)
 
 
 def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """Returns each answer with the column of its standard errors, under the names that views and statements give it."""
+    """Returns each answer with the column of its standard errors, which views and statements name differently."""
     shown = [name for name in answers if not name.endswith("_stderr")]
     return tuple(
-        (name, next((one for one in (f"{name}_stderr", f"dp_stderr({name})") if one in names), None)) for name in shown
+        (name, next((column for column in (f"{name}_stderr", f"dp_stderr({name})") if column in names), None))
+        for name in shown
     )
 
 
 def seal(key: bytes, session: str) -> str:
-    """Returns proof that a form is of this session; none but the server can make it."""
+    """Returns a proof that a form belongs to this session. Only the server can make it."""
     return hmac.new(key, session.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def sealed(key: bytes, session: str, given: str) -> bool:
-    """Tells whether it is that proof, in constant time."""
+    """Checks the proof that a form belongs to this session, in constant time."""
     return hmac.compare_digest(seal(key, session).encode(), given.encode("utf-8", "surrogatepass"))
 
 
 MOST_OFFERS = 200
-"""Of one principal: prices that were shown, and not paid yet."""
+"""The largest number of prices of one principal that were shown, and not paid yet."""
 
 
 class Offers:
-    """Prices that were shown, each for one press of its button; safe to use from many threads."""
+    """Prices that were shown, each for one press of its button. Many threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of: dict[str, OrderedDict[str, bytes]] = {}
 
     def made(self, principal: str, session: str, text: str, prices: Prices) -> str:
-        """Returns the name of an offer; the oldest of this principal's make room."""
+        """Adds an offer, and returns its name. The oldest offers of this principal make room."""
         ticket = secrets.token_urlsafe(32)
         with self._lock:
             mine = self._of.setdefault(principal, OrderedDict())
@@ -370,13 +368,13 @@ class Offers:
         return ticket
 
     def taken(self, principal: str, ticket: str) -> bytes | None:
-        """Takes an offer away, if it is there; see is_offer."""
+        """Removes an offer, and returns it for is_offer. None if it is not there."""
         with self._lock:
             return self._of.get(principal, OrderedDict()).pop(ticket, None)
 
 
 def is_offer(offer: bytes, session: str, text: str, prices: Prices) -> bool:
-    """Tells whether this session was offered this text at these very prices, under these policies."""
+    """Tells whether an offer is to this session, of this text, at exactly these prices, under these policies."""
     return hmac.compare_digest(offer, _digest(session, text, prices))
 
 
@@ -385,8 +383,8 @@ def _digest(session: str, text: str, prices: Prices) -> bytes:
 
 
 def is_paid(asked: Asked, prices: Prices) -> bool:
-    """Tells whether asking reads what is paid for, and changes nothing: as a page does that is loaded again."""
-    selects = all(one.plan is not None and _SELECTS.match(one.statement) for one in prices.statements)
+    """Tells whether a statement only reads answers that are paid for, and changes nothing, as a reloaded page does."""
+    selects = all(priced.plan is not None and _SELECTS.match(priced.statement) for priced in prices.statements)
     return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))
 
 

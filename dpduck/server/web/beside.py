@@ -1,6 +1,6 @@
-"""What stands beside a statement: the tables and their columns, examples, and the statements before.
+"""Sidebar of a statement: the tables and their columns, examples, and earlier statements.
 
-An example is a form that asks for the price of a statement, so that a click shows it and charges nothing.
+An example is a form that asks for the price of a statement, so that a click shows the price and charges nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from dpduck.server.web.markup import Made, element, hidden
 
 REMEMBERED, LONGEST_REMEMBERED = 15, 2_000
-"""Statements of one principal that the page shows again, and characters of each. They go with the server."""
+"""The number of earlier statements of one principal, and their largest length. They are lost when the server ends."""
 
 MOST_TABLES, MOST_COLUMNS_SHOWN = 60, 60
 _FEW_CELLS, _EXAMPLE_TABLES = 100, 3
@@ -25,7 +25,7 @@ Written = Callable[[str], str]
 
 
 class History:
-    """The latest statements of each principal. Many threads may use it."""
+    """Latest statements of each principal. Many threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,9 +51,9 @@ class History:
 def beside(
     columns: Sequence[Mapping[str, Any]], views: Sequence[str], asked: Sequence[str], form_token: str, written: Written
 ) -> Made:
-    """Returns all that stands beside a statement.
+    """Renders the sidebar of a statement.
 
-    columns: rows of dp_columns. views: names of private views. asked: statements before. written: a name as SQL has it.
+    columns: rows of dp_columns. views: names of private views. asked: older statements. written: writes names in SQL.
     """
     parts = [element("h2", "Examples"), _statements(_examples(columns, views, written), form_token)]
     if asked:
@@ -62,19 +62,19 @@ def beside(
     return element("aside", parts, class_="beside", aria_label="Tables, examples and earlier statements")
 
 
-def _statements(found: Sequence[tuple[str, str]], form_token: str) -> Made:
+def _statements(statements: Sequence[tuple[str, str]], form_token: str) -> Made:
     listed = [
         element("li", element(
             "form", hidden("form_token", form_token), hidden("statement", text), element("button", _brief(said)),
             method="post", action="/ask#result",
         ))
-        for said, text in found
+        for said, text in statements
     ]  # fmt: skip
     return element("ul", listed, class_="again")
 
 
 def _brief(text: str) -> str:
-    """Returns a statement in one line, without the words that every statement has.
+    """Shortens a statement to one line, without the words that every statement has.
 
     >>> _brief("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)\\n  count(*) AS n FROM visits")
     'epsilon = 0.1: count(*) AS n FROM visits'
@@ -84,30 +84,30 @@ def _brief(text: str) -> str:
 
 
 def _examples(columns: Sequence[Mapping[str, Any]], views: Sequence[str], written: Written) -> list[tuple[str, str]]:
-    """Returns examples, each with its purpose and its statement."""
+    """Lists examples, each with its purpose and its statement."""
     first: dict[str, str] = {}
     for row in columns:
         if row["domain"] is not None and row["cells"] is not None and row["cells"] <= _FEW_CELLS:
             first.setdefault(str(row["table_name"]), str(row["column_name"]))
-    found = [
+    examples = [
         (f"Count {table} by {key}: see the price",
          f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)\n    {written(key)}, count(*) AS n, dp_stderr(n)\n"
          f"FROM {written(table)} GROUP BY {written(key)}")
         for table, key in list(first.items())[:_EXAMPLE_TABLES]
     ]  # fmt: skip
-    found += [(f"Read {view}: free", f"SELECT * FROM {written(view)} LIMIT 20") for view in views[:1]]
-    return [*found, ("See what is left to you: free", "FROM dp_budget()")]
+    examples += [(f"Read {view}: free", f"SELECT * FROM {written(view)} LIMIT 20") for view in views[:1]]
+    return [*examples, ("See what is left to you: free", "FROM dp_budget()")]
 
 
 def _tables(columns: Sequence[Mapping[str, Any]], views: set[str], written: Written) -> Made:
     tables: dict[str, list[Mapping[str, Any]]] = {}
     for row in columns:
         tables.setdefault(str(row["table_name"]), []).append(row)
-    private = {name for name, of in tables.items() if any(row["privacy_unit"] or row["domain"] for row in of)}
+    private = {name for name, rows in tables.items() if any(row["privacy_unit"] or row["domain"] for row in rows)}
     listed = []
-    for name, of in list(tables.items())[:MOST_TABLES]:
+    for name, rows in list(tables.items())[:MOST_TABLES]:
         kind = "private view" if name in views else "private table" if name in private else "public table"
-        inside = element("ul", [_column(row, written) for row in of[:MOST_COLUMNS_SHOWN]])
+        inside = element("ul", [_column(row, written) for row in rows[:MOST_COLUMNS_SHOWN]])
         head = element("summary", element("code", written(name)), " ", element("span", kind, class_="help"))
         listed.append(element("details", head, inside, open=name in private))
     return element("div", listed, class_="tables") if listed else element("p", "There are none.")

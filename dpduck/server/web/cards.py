@@ -22,7 +22,7 @@ from dpduck.values.errors import DpduckError
 from dpduck.values.quoting import fold, quote_identifier
 
 MOST_THUMBNAILS, ROWS_OF_A_THUMBNAIL = 12, 400
-"""Cards with a picture, and the rows of a view that one is made of."""
+"""The largest numbers of cards with a picture, and of rows of a view for its picture."""
 
 OWNER = "owner"
 BY_ANALYST = element("p", "An analyst made this view and wrote its words, not the owner of the data.", class_="day")
@@ -31,7 +31,7 @@ _WIDTH, _HEIGHT = 300, 80
 
 @dataclass(frozen=True)
 class View:
-    """A private view as its card shows it. day: of the numbers, empty where they are another principal's.
+    """Private view, as its card shows it. day: the day of its numbers, empty if they are another principal's.
 
     of_owner: whether the owner of the data made it. The words of others are marked as theirs.
     """
@@ -44,7 +44,7 @@ class View:
 
     @property
     def title(self) -> str:
-        """Returns the title, or the name where its maker gave it none."""
+        """Returns the title, or the name if its maker gave it no title."""
         return self.caption.title or self.name
 
     @property
@@ -58,7 +58,7 @@ class View:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Returns names in a sentence.
+    """Joins names for a sentence.
 
     >>> _listed(["sex", "ward", "age"]), _listed(["sex"])
     ('sex, ward and age', 'sex')
@@ -67,13 +67,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def views_of(desk: Desk, marks: Mapping[str, str]) -> list[View]:
-    """Lists the private views. marks: of the public database, which tell the maker of a view and its moment.
+    """Lists the private views. marks: the marks of the public database, with the maker and the moment of each view.
 
-    A principal learns the days of the owner's views and of own ones, as by dp_known and dp_releases.
+    A principal learns the days of the owner's views and of its own views, as by dp_known and dp_releases.
     """
     tables = desk.ask("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").rows
     columns: dict[str, list[dict[str, Any]]] = {}
-    listing = (  # first the first column of each view: many columns of one leave no other without
+    listing = (  # the first column of each view comes first, so that none is left without columns
         "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() ORDER BY column_index, table_name"
     )
     for row in desk.ask(listing).dicts():
@@ -97,21 +97,21 @@ def _day(mark: str, reader: str) -> str:
 
 
 def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Made:
-    """Returns the cards of views. The first cards have pictures."""
+    """Renders the cards of views. The first cards have pictures."""
     until = time.monotonic() + OF_A_PAGE
-    found = []
+    items = []
     for place, view in enumerate(views):
         picture = _thumbnail(view, desk, artist, until) if place < MOST_THUMBNAILS else None
         link = element("a", view.title, href=f"/view/{quote(view.name, safe='')}")
         day = element("p", "Numbers of ", element("time", view.day, datetime=view.day), class_="day")
         words = [element("h3", link), picture, element("p", view.sentence)]
-        found.append(element("li", words, None if view.of_owner else BY_ANALYST, day if view.day else None))
-    return element("ul", found, class_="views")
+        items.append(element("li", words, None if view.of_owner else BY_ANALYST, day if view.day else None))
+    return element("ul", items, class_="views")
 
 
 def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | None:
-    """Returns a small picture of the first answer of a view, or the one number that it has."""
-    if desk.rows_of(view.name) > ROWS_OF_A_THUMBNAIL:  # to read it could take long, and is the reader's work
+    """Renders a small picture of the first answer of a view, or its single number."""
+    if desk.rows_of(view.name) > ROWS_OF_A_THUMBNAIL:  # reading it could take long, and counts as the reader's work
         return None
     try:
         answer = desk.ask(f"FROM {quote_identifier(view.name)}", ROWS_OF_A_THUMBNAIL)
@@ -119,8 +119,8 @@ def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | N
         return None
     if numbers := _single(view.shape, answer):
         return element("p", numbers[0], class_="one")
-    for one in view.shape.answers:
-        for spec, _ in pictures_of(view.shape, one, in_order(answer, view.shape))[:1]:
+    for pair in view.shape.answers:
+        for spec, _ in pictures_of(view.shape, pair, in_order(answer, view.shape))[:1]:
             svg = artist.picture(desk.principal.name, small(spec), until)
             return None if svg is None else element("div", Made(svg), class_="thumbnail", aria_hidden="true")
     return None
@@ -134,7 +134,7 @@ def small(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the same picture without axes, labels and legends, and with short names."""
     layers = []
     for layer in spec["layer"]:
-        bare = {channel: _bare(channel, of) for channel, of in layer["encoding"].items()}
+        bare = {channel: _bare(channel, encoding) for channel, encoding in layer["encoding"].items()}
         mark = {**layer["mark"], "point": False} if isinstance(layer["mark"], Mapping) else layer["mark"]
         layers.append({**layer, "encoding": bare, "mark": mark})
     return dict(cut({**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}))

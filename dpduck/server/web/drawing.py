@@ -1,7 +1,7 @@
-"""Pictures, drawn in a process of its own that holds nothing else: Vega-Lite is a large program, and may be ended.
+"""Drawing of pictures in a process of its own that holds nothing else: Vega-Lite is a large program, and may be ended.
 
-One picture a line each way. The process has a clock and limits: of memory and open files, no file that it writes, and
-nothing that it fetches. Without vl-convert there are no pictures.
+A picture is one line in each direction of the pipe. The process has limits of time, memory and open files. It writes no
+file and fetches nothing. Without vl-convert there are no pictures.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dpduck.server.limits import Places, limit_memory
 from dpduck.values.errors import Refusal
 
 SECONDS = 10.0
-"""Of one picture; the first one waits for the process to start, too."""
+"""The largest time of one picture in seconds. The first one includes the start of the process."""
 
 OF_A_PAGE = 10.0
-"""Seconds for all pictures of one page together, with the time that they wait for others'."""
+"""Seconds for all pictures of one page together, with their wait for the pictures of other pages."""
 
 MEMORY = 2 << 30
-"""Beside what the process begins with: V8 reserves much of it."""
+"""Bytes beside the memory of the process at its start. V8 reserves much of this."""
 
 REMEMBERED, REMEMBERED_LENGTH = 64, 2**20
-"""Pictures, and characters of each: a browser that comes back asks for the same."""
+"""The number of remembered pictures, and their largest length. A returning browser asks for the same pictures."""
 
 OPEN_FILES = 64
 
@@ -51,7 +51,7 @@ for line in sys.stdin:
 
 
 class Artist:
-    """Draws, one picture at a time, whoever drew least lately first; safe to use from many threads."""
+    """Artist of one picture at a time. The principal that drew least lately comes first. Many threads may use it."""
 
     def __init__(self) -> None:
         self._able = find_spec("vl_convert") is not None
@@ -61,9 +61,9 @@ class Artist:
         self._process: subprocess.Popen[str] | None = None
 
     def picture(self, name: str, spec: Mapping[str, Any], until: float | None = None) -> str | None:
-        """Returns an SVG; None where it takes too long, now or before, or where nothing can draw.
+        """Returns an SVG, None if it takes too long, now or before, or if nothing can draw.
 
-        name: the principal's. until: when the page's time for pictures is over, as time.monotonic tells it.
+        name: the principal. until: the end of the page's time for pictures, by time.monotonic.
         """
         if not self._able:
             return None
@@ -78,7 +78,7 @@ class Artist:
         try:
             with self._places.place(name, left):
                 drawn = self._drawn(line)
-        except Refusal:  # for want of a place, not of its own doing
+        except Refusal:  # no place was free: not the fault of the picture
             return None
         if drawn is None or len(drawn) <= REMEMBERED_LENGTH:
             with self._lock:
@@ -88,7 +88,7 @@ class Artist:
         return drawn
 
     def close(self) -> None:
-        """Ends the process, and sends away whoever waits for it."""
+        """Ends the process, and refuses everyone who waits for it."""
         self._places.close()
         if self._process is not None:
             self._end(self._process)
@@ -105,20 +105,20 @@ class Artist:
         try:
             process.stdin.write(line + "\n")
             process.stdin.flush()
-            found = json.loads(process.stdout.readline())
-        except (OSError, ValueError):  # it ended: of its clock or of memory
+            svg = json.loads(process.stdout.readline())
+        except (OSError, ValueError):  # it ended, for want of time or of memory
             self._end(process)
             return None
         finally:
             clock.cancel()
-        return None if found is None else str(found)
+        return None if svg is None else str(svg)
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what was still to be sent
+                with suppress(OSError):  # data that was not sent yet
                     pipe.close()
 
 

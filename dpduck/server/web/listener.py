@@ -1,7 +1,7 @@
-"""The listener of the page: one request for each connection, and so many connections; slow clients lose their place.
+"""Listener of the page: a bounded number of connections, with one request each. Slow clients lose their place.
 
-Where all places are taken, the connection that has kept its server waiting longest goes: whoever opens many and sends
-nothing, or sends and reads drop by drop, makes room for whoever asks. Those at work are never sent away.
+If all places are taken, the connection that has kept the server waiting longest is closed: a client that opens many and
+sends nothing, or sends and reads drop by drop, makes room for others. None is closed while the server works on it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _EVERYWHERE = ("0.0.0.0", "[::]")  # noqa: S104 - to refuse it
 
 
 class Connections:
-    """Those that are open, the one that waits longest first; safe to use from many threads."""
+    """Open connections, the longest waiting one first. Many threads may use it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -61,7 +61,7 @@ class Connections:
         self._working: set[socket.socket] = set()
 
     def enter(self, connection: socket.socket) -> bool:
-        """Takes a place, if need be that of whoever waits longest; False where everybody is at work."""
+        """Takes a place, if necessary from the connection that waits longest. Returns False if all are at work."""
         with self._lock:
             if len(self._waiting) + len(self._working) >= self._most:
                 if not self._waiting:
@@ -73,21 +73,21 @@ class Connections:
         return True
 
     def works(self, connection: socket.socket) -> None:
-        """Notes that a whole request is here: nobody is sent away for slowness while the server is at work."""
+        """Records that a whole request is here: while the server works on it, the connection does not count as slow."""
         with self._lock:
             if connection in self._waiting:
                 del self._waiting[connection]
                 self._working.add(connection)
 
     def waits(self, connection: socket.socket) -> None:
-        """Notes that it is the browser's turn again."""
+        """Records that it is the browser's turn again."""
         with self._lock:
             if connection in self._working:
                 self._working.discard(connection)
                 self._waiting[connection] = threading.Event()
 
     def pause(self, connection: socket.socket, seconds: float) -> None:
-        """Makes a connection wait so long; no longer than it has a place, which whoever comes meanwhile may take."""
+        """Makes a connection wait for `seconds`, or until a new connection takes its place."""
         self.waits(connection)
         with self._lock:
             gone = self._waiting.get(connection)
@@ -103,11 +103,11 @@ class Connections:
 
 def _hang_up(connection: socket.socket) -> None:
     with suppress(OSError):
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also of TLS: its own would look at what another reads
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # for TLS, too: its own would disturb a reading thread
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Reads one request, and answers it."""
+    """Handler of one request."""
 
     protocol_version, timeout = "HTTP/1.1", READ_SECONDS
     server: _Server
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.connections.waits(self.connection)
         self.connection.settimeout(WRITE_SECONDS)
-        self.request_version = self.protocol_version  # whatever was asked: of an older one nobody is sent headers
+        self.request_version = self.protocol_version  # whatever was asked: HTTP/0.9 would get no headers
         self.send_response_only(response.status)
         for name, value in headers_of(response, self.server.pages.place):
             self.send_header(name, value)
@@ -143,13 +143,13 @@ class _Handler(BaseHTTPRequestHandler):
             return REFUSED
         form: dict[str, str] | None = {}
         if asked.method == "POST":
-            known = pages.knows(asked)
-            length = length_of(self.headers, form_bytes(self.server.characters) if known else LOGIN_BYTES)
+            is_known = pages.knows(asked)
+            length = length_of(self.headers, form_bytes(self.server.characters) if is_known else LOGIN_BYTES)
             if length is None:
                 return REFUSED
             self._patient.allow(length)
             body = self.rfile.read(length)
-            form = form_of(body) if len(body) == length else None  # one that was cut off is none
+            form = form_of(body) if len(body) == length else None  # a cut-off form is none
         if form is None:
             return REFUSED
         self.server.connections.works(self.connection)
@@ -162,14 +162,14 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Says nothing: the one answer follows."""
+        """Sends nothing: the one answer follows."""
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Writes nothing: the audit log says who did what."""
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves each connection in a thread, and so many at once."""
+    """Server with a thread for each connection, and a bounded number of connections."""
 
     daemon_threads, block_on_close, request_queue_size = True, False, 128
 
@@ -180,19 +180,19 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """Binds, without asking the network for this machine's name, as the base would."""
+        """Binds the address. The base class would also ask the network for this machine's name."""
         socket.socket.setsockopt(self.socket, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        found, address = self.socket.accept()
+        connection, address = self.socket.accept()
         if self._tls is None:
-            return found, address
+            return connection, address
         try:
-            return self._tls.wrap_socket(found, server_side=True, do_handshake_on_connect=False), address
+            return self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
         except OSError:  # it hung up meanwhile
-            found.close()
+            connection.close()
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -206,11 +206,11 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing: whatever went wrong with a connection is its client's."""
+        """Writes nothing: the failure of a connection is its client's concern."""
 
 
 def page_address(address: str, tls: Tls | None, origin: str | None) -> tuple[str, int]:
-    """Returns the host and port of an address, where a page may be served."""
+    """Returns the host and port of an address. Refuses it if no page may be served there."""
     parts = _ADDRESS.fullmatch(address)
     if parts is None or not int(parts["port"] or PORT) < 65536:
         raise Refusal(f"{address[:200]!r} is no address", accepted="127.0.0.1:8080")
@@ -226,7 +226,7 @@ def page_address(address: str, tls: Tls | None, origin: str | None) -> tuple[str
 
 
 class WebListener:
-    """Serves the page, in threads of its own."""
+    """Listener of the page, in threads of its own."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class WebListener:
         origin: str | None = None,
         title: str = "",
     ) -> None:
-        """origin: under which browsers see the page, where a proxy that speaks TLS is before it.
+        """origin: the origin that browsers see, if a proxy that speaks TLS is before the page.
 
         title: the subject of the page and its owner, for readers who may log in.
         """
@@ -255,7 +255,7 @@ class WebListener:
         threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True).start()
 
     def close(self) -> None:
-        """Listens no longer; what is at work is finished, or ends with the process."""
+        """Stops listening. Running work is finished, or ends with the process."""
         self._server.shutdown()
         self._server.server_close()
         self._pages.close()
@@ -264,7 +264,7 @@ class WebListener:
 def _context(tls: Tls | None) -> ssl.SSLContext | None:
     if tls is None:
         return None
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.load_cert_chain(tls.certificate, tls.key)
-    return made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(tls.certificate, tls.key)
+    return context

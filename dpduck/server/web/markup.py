@@ -1,4 +1,4 @@
-"""HTML of the page: whatever is put into an element is text, and escaped, unless it was made here."""
+"""HTML of the page. Everything in an element is escaped as text, unless it was made here."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
 MOST_PICTURES = 6
-"""Of one page: the rest of its answers are in the table."""
+"""The largest number of pictures on one page. Other answers are in the table alone."""
 
 MOST_LABEL = 60
 _WIDTH, _LETTERS, _BAR = 340, 13, 26
-"""Of a picture: its letters stay legible where it shrinks to a phone's width."""
+"""Sizes of a picture: its width, its letters and its bars. Letters stay legible at a phone's width."""
 
 
 class Made(str):
-    """Text that is HTML already, since it was made here or by the page of reports."""
+    """HTML that was made here, or by the page of reports."""
 
 
 def element(tag: str, *inside: object, **attributes: object) -> Made:
-    """Returns an element; what is inside is escaped unless an element, and attributes always are.
+    """Renders an element. Its content is escaped unless it is an element. Attributes are always escaped.
 
     >>> element("p", "<b>", element("br"), class_="x", aria_label='"')
     '<p class="x" aria-label="&quot;">&lt;b&gt;<br></p>'
@@ -46,7 +46,7 @@ def element(tag: str, *inside: object, **attributes: object) -> Made:
 
 
 def joined(parts: Sequence[object]) -> Made:
-    """Returns parts one after the other; None is nothing, a list is its parts."""
+    """Joins parts. None stands for nothing, and a list for its parts."""
     return Made("".join(_text(part) for part in parts))
 
 
@@ -59,7 +59,7 @@ def _text(part: object) -> str:
 
 
 def page(title: str, nonce: str, header: object, *body: object) -> bytes:
-    """Returns a page with its styles and its script, which no other may stand beside."""
+    """Renders a page with its styles and its script, and permits no others."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -77,7 +77,7 @@ def page(title: str, nonce: str, header: object, *body: object) -> bytes:
 
 
 def header(principal: str, here: str, form_token: str) -> Made:
-    """Returns what every page begins with, for somebody who is known."""
+    """Renders the header of every page, for a principal who has logged in."""
     links = [
         element("a", said, href=path, aria_current="page" if path == here else None)
         for path, said in (("/", "Views"), ("/ask", "Ask"))
@@ -94,19 +94,19 @@ def header(principal: str, here: str, form_token: str) -> Made:
 
 
 def hidden(name: str, value: str) -> Made:
-    """Returns what a form brings along."""
+    """Renders a hidden field of a form."""
     return element("input", type="hidden", name=name, value=value)
 
 
 def refusal(said: str) -> Made:
-    """Returns a refusal's line, the remedy on a line of its own."""
+    """Renders a refusal, with its remedy on a line of its own."""
     what, _, accepted = said.partition("; accepted: ")
     remedy = element("p", element("strong", "Accepted: "), accepted) if accepted else None
     return element("div", element("p", what[:1].upper() + what[1:], "."), remedy, class_="refusal", role="alert")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Sequence[str] = ()) -> Made:
-    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it. names: see table_html."""
+    """Renders rows as a table that scrolls by itself. about: its name for screen readers. names: see table_html."""
     return Made(table_html(columns, [[_short(value) for value in row] for row in rows], about, names))
 
 
@@ -116,24 +116,24 @@ def _short(value: Any) -> Any:
 
 
 def pictures(answer: Answer, shape: Shape, artist: Artist, name: str) -> list[Made]:
-    """Returns the pictures of an answer. name: the principal's, who waits for them."""
+    """Draws the pictures of an answer. name: the principal, who waits for the pictures."""
     until = time.monotonic() + OF_A_PAGE
-    drawn = [one for answer_ in shape.answers[:MOST_PICTURES] for one in pictures_of(shape, answer_, answer)]
-    found = [_picture(one, artist, name, until) for one in drawn[:MOST_PICTURES]]
-    return [one for one in found if one is not None]
+    drawn = [picture for pair in shape.answers[:MOST_PICTURES] for picture in pictures_of(shape, pair, answer)]
+    figures = [_picture(picture, artist, name, until) for picture in drawn[:MOST_PICTURES]]
+    return [picture for picture in figures if picture is not None]
 
 
 def in_order(answer: Answer, shape: Shape) -> Answer:
-    """Returns the rows in the order of their keys, where no row is missing."""
+    """Sorts the rows by their keys, unless rows are missing."""
     if answer.more:
         return answer
     return replace(answer, rows=tuple(map(tuple, in_key_order(shape, answer.columns, answer.rows))))
 
 
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
-    """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
+    """Renders an answer as pictures and as a table. name: the principal, who waits for the pictures."""
     ordered = in_order(answer, shape)
-    found = pictures(ordered, shape, artist, name)
+    figures = pictures(ordered, shape, artist, name)
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
         total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
@@ -144,14 +144,14 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
         said.append(element("p", "No rows."))
     worded = with_null_words(shape, answer.columns, ordered.rows[:MOST_ROWS])
     rows = table(answer.columns, worded, f"Rows of {about}", shape.names)
-    return [*found, *said, rows]
+    return [*figures, *said, rows]
 
 
-def pictures_of(shape: Shape, one: tuple[str, str | None], answer: Answer) -> list[Drawn]:
-    """Returns the pictures of an answer, none where not all of its rows are here."""
+def pictures_of(shape: Shape, pair: tuple[str, str | None], answer: Answer) -> list[Drawn]:
+    """Returns the pictures of an answer, none if some of its rows are missing."""
     try:
-        return [] if answer.more else charts(shape, one, answer.dicts())
-    except (KeyError, TypeError, ValueError, OverflowError):  # what a view's columns mean decides no page's fate
+        return [] if answer.more else charts(shape, pair, answer.dicts())
+    except (KeyError, TypeError, ValueError, OverflowError):  # the meaning of a view's columns must not break a page
         return []
 
 
@@ -167,9 +167,9 @@ def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Made | No
 
 
 def cut(spec: Any, data: bool = False) -> Any:
-    """Returns the same picture with every label and title cut, before it is drawn: none has room for more.
+    """Cuts every label and title of a picture before it is drawn: none has room for more.
 
-    data: whether it is of the rows, whose labels stay different ones where they begin alike.
+    data: whether `spec` is a part of the rows. Their labels stay different even if they begin alike.
     """
     if isinstance(spec, Mapping):
         return {name: cut(value, data or name in ("values", "domain")) for name, value in spec.items()}
@@ -189,36 +189,36 @@ def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**spec, "width": _WIDTH, **height, "config": {**spec["config"], "axis": axis}}
 
 
-def priced(one: Priced, several: bool) -> list[Made]:
-    """Returns what a statement would cost and miss, in words and as a table. several: whether it is not alone."""
-    made = []
-    if one.plan is not None:
-        named = element("code", " ".join(one.statement.split())) if several else None
-        left = "." if several else _remains(one.plan)
-        made.append(
-            element("p", named, " " if several else None, element("strong", price(one.plan)), left, class_="price")
+def priced(quote: Priced, several: bool) -> list[Made]:
+    """Renders the price and the errors of a statement, in words and as a table. several: whether there are others."""
+    parts = []
+    if quote.plan is not None:
+        named = element("code", " ".join(quote.statement.split())) if several else None
+        left = "." if several else _remains(quote.plan)
+        parts.append(
+            element("p", named, " " if several else None, element("strong", price(quote.plan)), left, class_="price")
         )
-        worst = one.plan["worst_stderr"]
+        worst = quote.plan["worst_stderr"]
         if worst is not None:
             two = ERRORS_SHOWN * float(worst)
-            made.append(
+            parts.append(
                 element("p", f"About 19 of 20 answers will be within {number_text(two)} of the truth, or nearer.")
             )
-    if one.errors is not None and one.errors.rows:
+    if quote.errors is not None and quote.errors.rows:
         heads = ("aggregate", "cells", "rows of a cell, as expected", "typical standard error", "worst")
-        made.append(table(heads, one.errors.rows, "Errors of each aggregate"))
-    if one.note:
-        made.append(element("p", one.note[:1].upper() + one.note[1:], ".", class_="note"))
-    return made
+        parts.append(table(heads, quote.errors.rows, "Errors of each aggregate"))
+    if quote.note:
+        parts.append(element("p", quote.note[:1].upper() + quote.note[1:], ".", class_="note"))
+    return parts
 
 
 def total(row: Mapping[str, Any]) -> Made:
-    """Returns what all statements would cost together. row: dp_plan's, of one budget in all."""
+    """Renders the price of all statements together. row: the row of dp_plan with the total of one budget."""
     return element("p", "In all ", element("strong", price(row)), _remains(row), class_="price")
 
 
 def price(row: Mapping[str, Any]) -> str:
-    """Returns a price in a few words, never less than it is.
+    """Returns a price in a few words, never less than the true one.
 
     >>> price({"epsilon": 0.12345641, "delta": 1e-6}), price({"epsilon": 0.0, "note": "answered already: free"})
     ('epsilon = 0.123457, delta = 1e-06', 'free: it is paid for already')
@@ -263,7 +263,7 @@ def _remains(row: Mapping[str, Any]) -> str:
 
 
 def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
-    """Returns the rest of each budget, in words, as a bar, and in numbers."""
+    """Renders the spent part of each budget, in words, as a bar, and in numbers."""
     listed = []
     for row in rows:
         if row["budget"] is None or row["spent"] is None:
@@ -276,17 +276,17 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
         whose = "your share" if row.get("share") is not None else "the budget"
         words = element("span", f"{percent(spent / budget if budget else 0.0)} of {whose} is spent")
         parts = (element("strong", name), words, bar, element("span", said, class_="help"))
-        listed.append(element("li", [part for one in parts for part in (one, " ")]))
+        listed.append(element("li", [part for fragment in parts for part in (fragment, " ")]))
     return element("ul", listed, class_="budgets") if listed else element("p", "No table has a budget for you.")
 
 
-def promises(found: Sequence[Cost]) -> list[Made]:
-    """Returns what budgets promise to one person, in words."""
-    return [element("p", " ".join(promise_sentences(cost))) for cost in found]
+def promises(costs: Sequence[Cost]) -> list[Made]:
+    """Renders the promises of budgets to one person, in words."""
+    return [element("p", " ".join(promise_sentences(cost))) for cost in costs]
 
 
 def ledger(rows: Sequence[Mapping[str, Any]]) -> Made:
-    """Returns charges as a list, which a phone shows as well as a desk does."""
+    """Renders charges as a list, which fits a phone as well as a desk."""
     listed = [
         element(
             "li",
@@ -299,7 +299,7 @@ def ledger(rows: Sequence[Mapping[str, Any]]) -> Made:
 
 
 def welcome(title: str) -> list[Made]:
-    """Returns words about the page, for somebody who has not logged in. title: of its owner."""
+    """Renders words about the page for a reader who has not logged in. title: the title that the owner chose."""
     return [
         element("h1", title or "Private statistics"),
         element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, to "
@@ -309,7 +309,7 @@ def welcome(title: str) -> list[Made]:
 
 
 def login_form() -> Made:
-    """Returns the form that takes a token."""
+    """Renders the form that takes a token."""
     return element(
         "form", element("h2", "Log in"), element("label", "Your token", for_="token"),
         element("input", id="token", name="token", type="password", required=True, autocomplete="current-password",
@@ -321,5 +321,5 @@ def login_form() -> Made:
 
 
 def more(summary: str, inside: Made) -> Made:
-    """Returns what a summary opens."""
+    """Renders content that a click on its summary opens."""
     return element("details", element("summary", summary), inside)

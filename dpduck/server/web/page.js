@@ -1,6 +1,6 @@
-// Suggests names while a statement is typed, colours its words, puts the name of a column into it at a click, and keeps
-// a button from being pressed twice. It sends nothing anywhere: names are on the page already, and without this script
-// the page does all that it does.
+// Suggests names while a statement is typed, colours its words, inserts the name of a column at a click, and prevents a
+// second press of a button. It sends nothing anywhere: the names are on the page already. Without this script the page
+// still has all its functions.
 "use strict";
 
 const MOST = 8;
@@ -12,7 +12,7 @@ const WORDS = [
 function suggested(names, word) {
   const start = word.toLowerCase();
   const plain = (name) => name.toLowerCase().replace(/^"/, "");
-  return names.filter((one) => plain(one.name).startsWith(start) && plain(one.name) !== start).slice(0, MOST);
+  return names.filter((hint) => plain(hint.name).startsWith(start) && plain(hint.name) !== start).slice(0, MOST);
 }
 
 function begin(area) {
@@ -53,24 +53,24 @@ function begin(area) {
   function open() {
     const before = area.value.slice(0, area.selectionEnd);
     word = (before.match(/[\p{L}_][\p{L}\p{N}_]*$/u) || [""])[0];
-    const found = word ? suggested(names, word) : [];
-    list.replaceChildren(...found.map((one, at) => {
+    const matches = word ? suggested(names, word) : [];
+    list.replaceChildren(...matches.map((match, at) => {
       const item = document.createElement("li");
       const kind = document.createElement("span");
-      item.textContent = one.name;
-      kind.textContent = one.kind;
+      item.textContent = match.name;
+      kind.textContent = match.kind;
       item.append(kind);
-      item.dataset.name = one.name;
+      item.dataset.name = match.name;
       Object.assign(item, { id: `suggestion${at}`, role: "option" });
       item.setAttribute("aria-selected", "false");
       item.addEventListener("mousedown", (event) => { event.preventDefault(); take(at); });
       return item;
     }));
-    if (!found.length) return close();
+    if (!matches.length) return close();
     list.hidden = false;
     chosen = -1;
     area.removeAttribute("aria-activedescendant");
-    said.textContent = found.length === 1 ? "1 name" : `${found.length} names`;
+    said.textContent = matches.length === 1 ? "1 name" : `${matches.length} names`;
   }
   area.addEventListener("input", open);
   area.addEventListener("blur", close);
@@ -102,14 +102,14 @@ function colour(area) {
   function paint() {
     const parts = [];
     let end = 0;
-    for (const found of area.value.matchAll(SQL)) {
-      const kind = Object.keys(found.groups).find((name) => found.groups[name] !== undefined);
-      if (found.index > end) parts.push(area.value.slice(end, found.index));
+    for (const match of area.value.matchAll(SQL)) {
+      const kind = Object.keys(match.groups).find((name) => match.groups[name] !== undefined);
+      if (match.index > end) parts.push(area.value.slice(end, match.index));
       const part = document.createElement("span");
       part.className = `sql-${kind}`;
-      part.textContent = found[0];
+      part.textContent = match[0];
       parts.push(part);
-      end = found.index + found[0].length;
+      end = match.index + match[0].length;
     }
     shown.replaceChildren(...parts, `${area.value.slice(end)}\n`);
     shown.scrollTop = area.scrollTop;

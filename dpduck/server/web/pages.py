@@ -1,7 +1,7 @@
-"""The pages: who is known sees private views, asks, and sees the price and the errors before anything is paid.
+"""Pages for logged-in principals: private views, questions, and their price and errors before any payment.
 
-A page that charges is reached by a form alone, of the session that was shown the price of that very statement, once,
-and it charges that price at most.
+Only a form reaches a page that charges. The form works once, for the session that was shown the price of exactly this
+statement, and charges that price at most.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Re
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 LIFE, IDLE = 4 * 3600.0, 20 * 60.0
-"""Seconds after which a session ends: in all, and unused."""
+"""Seconds after which a session ends, in all and unused."""
 
 SESSIONS, SESSIONS_EACH = 2_000, 20
 WRONG_TOKEN_SECONDS = 1.0
 AT_WORK_EACH = 8
-"""Requests of one principal that are at work at the same time."""
+"""The largest number of requests of one principal at the same time."""
 
 FILE_SECONDS = 60.0
-"""Seconds in which a file waits for the files of others."""
+"""The longest wait of a file for the files of others, in seconds."""
 
 MOST_NAMES, MOST_PAID = 5_000, 200
 NOT_AS_SHOWN = "The price, or what it buys, is not what you were shown. Nothing was charged; this is what it is now."
@@ -90,7 +90,7 @@ _VIEW_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)\.(?P<kind>csv|parquet
 
 @dataclass(frozen=True)
 class _Visit:
-    """One request of somebody who is known."""
+    """Request of a principal who has logged in."""
 
     request: Request
     principal: Principal
@@ -99,10 +99,10 @@ class _Visit:
 
 
 class Pages:
-    """Answers requests; safe to use from many threads."""
+    """Pages of one server. Many threads may use it."""
 
     def __init__(self, service: Service, limits: Limits, place: Place, cookie: str, title: str = "") -> None:
-        """place: under which names it is seen. cookie: the name of the session. title: of the page, by its owner."""
+        """place: the names of the page. cookie: the name of the session's cookie. title: the owner's title."""
         self._title = title
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
@@ -110,8 +110,8 @@ class Pages:
         self._sessions = Sessions(service.book, few, life=LIFE, idle=IDLE)
         self._artist, self._offers, self._pressed, self._history = Artist(), Offers(), NamedLocks(), History()
         self._lock, self._at_work = threading.Lock(), Counter[str]()
-        self._filing = Places(1, 1)  # one file at a time: several would be much memory
-        with duckdb.connect() as parser:  # an empty one, which knows the words
+        self._filing = Places(1, 1)  # one file at a time: several would need much memory
+        with duckdb.connect() as parser:  # an empty database, which knows the reserved words
             words = parser.execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'")
             self._reserved = {word for (word,) in words.fetchall()}
         self._key = secrets.token_bytes(32)
@@ -122,37 +122,37 @@ class Pages:
         }
 
     def close(self) -> None:
-        """Ends the process that draws, and sends away whoever waits for a file."""
+        """Ends the process that draws, and refuses everyone who waits for a file."""
         self._artist.close()
         self._filing.close()
 
     def knows(self, request: Request) -> bool:
-        """Tells whether a request is of somebody who is known: before that, a form is read up to a token's length."""
+        """Tells whether a request comes from a logged-in principal. Forms of others are read up to a token's length."""
         return self._principal(request) is not None
 
     def answer(self, request: Request, pause: Callable[[float], None]) -> Response:
-        """Returns the page that was asked for. pause: makes who gave a wrong token wait so many seconds."""
+        """Returns the page for a request. pause: makes a client with a wrong token wait for some seconds."""
         try:
             if request.method == "GET" and request.path in self._files:
                 return self._files[request.path]
             if (request.method, request.path) == ("POST", "/login"):
                 return self._login(request, pause)
-            found = self._route(request)
-            if found is None:
+            handler = self._route(request)
+            if handler is None:
                 return REFUSED
             principal = self._principal(request)
             if principal is None:
                 return self._login_page() if request.method == "GET" else _to("/")
             with self._turn(principal.name):
-                return found(self._visit(request, principal))
+                return handler(self._visit(request, principal))
         except DpduckError as error:
             return _message(str(error), _status(error, HTTPStatus.BAD_REQUEST))
-        except Exception:  # whatever it says could quote what is not the caller's
+        except Exception:  # its text could quote data that is not the caller's
             return _message(UNEXPECTED, HTTPStatus.BAD_REQUEST)
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Lends a place among the requests of a principal that are at work."""
+        """Counts a request of a principal as running until the block ends. Refuses it if too many run."""
         with self._lock:
             if self._at_work[name] >= AT_WORK_EACH:
                 raise BusyRefusal("too many pages at once", accepted=f"{AT_WORK_EACH} at a time")
@@ -206,7 +206,7 @@ class Pages:
         return _to("/", set_cookie(self.cookie, "", self.place))
 
     def _end(self, request: Request) -> None:
-        """Ends a session, if it is one, and notes that; it ends where that cannot be noted, too."""
+        """Ends a session, if there is one, and logs this. The session ends even if logging fails."""
         principal = self._principal(request)
         self._sessions.end(hashed(request.session))
         if principal is not None:
@@ -215,14 +215,14 @@ class Pages:
 
     def _home(self, visit: _Visit) -> Response:
         views = views_of(visit.desk, self._service.public.marks())
-        found = cards(views, visit.desk, self._artist) if views else element("p", "Nobody has made one yet.")
+        content = cards(views, visit.desk, self._artist) if views else element("p", "Nobody has made one yet.")
         policies = _dicts(visit.desk.read("SELECT table_name, guarantee, max_rows FROM dp_policies()"))
         budget = _budgets_of(visit.desk, policies)
         body = [
             element("h1", self._title or "Private views"),
             element("p", f"{ABOUT} Reading costs nothing."),
-            more("How to read the numbers", element("ul", [element("li", one) for one in HOW_TO_READ])),
-            element("section", element("h2", "Private views"), found),
+            more("How to read the numbers", element("ul", [element("li", sentence) for sentence in HOW_TO_READ])),
+            element("section", element("h2", "Private views"), content),
             element("section", element("h2", "Your budgets"), budgets(budget)),
             element("section", element("h2", "What is protected"), promises(costs(budget, policies)),
                     _policies(policies)),
@@ -250,25 +250,25 @@ class Pages:
         released = desk.read(f"SELECT epsilon, delta, rho FROM dp_releases() WHERE name = {quoted}")
         answer = in_order(desk.ask(f"FROM {quote_identifier(name)}"), shape)
         about = [(c["column_name"], c["data_type"], c["comment"]) for c in columns]
-        told = desk.read(f"FROM dp_certificate({quoted})")
+        record = desk.read(f"FROM dp_certificate({quoted})")
         body = [
             element("h1", caption.title or name),
             element("p", caption.description) if caption.description else None,
             None if owner_of(self._service.public.marks().get(fold(name), "")) == OWNER else BY_ANALYST,
-            [element("p", one, class_="one") for one in single_numbers(shape, answer.dicts())],
+            [element("p", number, class_="one") for number in single_numbers(shape, answer.dicts())],
             pictures(answer, shape, self._artist, visit.principal.name),
             element("h2", "The rows"), listed(answer, shape, wish, name),
             element("h2", "What it cost"), [_cost(row) for row in _dicts(released)[:1]],
             element("p", caption.guarantee[:1].upper() + caption.guarantee[1:], ".", class_="note"),
             more("The columns", table(("column", "type", "what it is"), about, "Columns")),
-            None if told is None else more("What was promised", table(told.columns, told.rows, "Certificate")),
+            None if record is None else more("What was promised", table(record.columns, record.rows, "Certificate")),
         ]  # fmt: skip
         return self._page(name, visit, "", body)
 
     def _file(self, visit: _Visit, name: str, kind: str, columns: Sequence[Mapping[str, object]]) -> Response:
-        """Returns all rows of a view as a file, which browsers keep and do not show."""
+        """Returns all rows of a view as a file, which browsers save and do not show."""
         sql = file_sql(name, [(str(column["column_name"]), str(column["data_type"])) for column in columns])
-        admitted = visit.desk.admitted(sql)  # before it takes the place of a file: nobody waits for that beside it
+        admitted = visit.desk.admitted(sql)  # before it takes the place of a file: no file waits for the gate
         with self._filing.place(visit.principal.name, FILE_SECONDS, visit.request.gone):
             body = file_of(kind, visit.desk.table(admitted, FILE_BYTES))
         named = ("Content-Disposition", f'attachment; filename="{name}.{kind}"')
@@ -288,9 +288,9 @@ class Pages:
             return self._refused(visit, text, error)
 
     def _run(self, visit: _Visit) -> Response:
-        """Pays and answers, once, if this session was shown the price and it is the same still; shows it otherwise."""
+        """Pays and answers once, if this session was shown the price and it still holds. Shows the price otherwise."""
         text, ticket = visit.request.form.get("statement", ""), visit.request.form.get("offer", "")
-        with self._pressed.held(f"{visit.request.session} {ticket}"):  # twice pressed: the second waits for the first
+        with self._pressed.held(f"{visit.request.session} {ticket}"):  # a second press waits for the first
             offer = self._offers.taken(visit.principal.name, ticket)
             try:
                 asked = visit.desk.asked(text)
@@ -303,19 +303,19 @@ class Pages:
                 return self._refused(visit, text, error)
 
     def _refused(self, visit: _Visit, text: str, error: DpduckError) -> Response:
-        found = self._asked(visit, text, "Refused", [refusal(str(error))])
-        return replace(found, status=_status(error, found.status))
+        response = self._asked(visit, text, "Refused", [refusal(str(error))])
+        return replace(response, status=_status(error, response.status))
 
     def _pays(self, visit: _Visit, text: str, asked: Asked, prices: Prices) -> Response:
-        """Pays what was shown, and answers."""
+        """Pays the price that was shown, and answers."""
         before = visit.desk.charges()
         try:
             return self._asked(visit, text, "Answer", self._answered(visit, asked, prices))
         except DpduckError as error:
             said = str(error)
-        except Exception:  # whatever it says could quote what is not the caller's
+        except Exception:  # its text could quote data that is not the caller's
             said = UNEXPECTED
-        if said.startswith(DEARER):  # it changed meanwhile; nothing was charged
+        if said.startswith(DEARER):  # the price changed meanwhile, and nothing was charged
             return self._asked(visit, text, "Price", self._offered(visit, asked, text, visit.desk.prices(asked), True))
         paid = element("p", CHARGED) if visit.desk.charges() != before else None
         budget = [element("h2", "Your budgets"), self._budgets(visit)]
@@ -334,8 +334,8 @@ class Pages:
         ]  # fmt: skip
 
     def _offered(self, visit: _Visit, asked: Asked, text: str, prices: Prices, changed: bool = False) -> list[Made]:
-        """Returns the price, the errors, and the button that pays, where there is room in the budget. changed: whether
-        something else was shown before.
+        """Renders the price, the errors, and the button that pays, if the budget has room. changed: whether the
+        session was shown a different offer before.
         """
         paying = [price(row) for row in prices.totals if is_charged(row)]
         said = f"Pay {' and '.join(paying)}, and run" if paying else "Run: nothing is charged"
@@ -350,7 +350,7 @@ class Pages:
         nothing = element("p", "Nothing is charged before you press the button.")
         offer = [nothing, form] if prices.fits else [element("p", "It cannot be asked at this price.")]
         several = len(prices.statements) > 1
-        listed = [part for one in prices.statements for part in priced(visit.desk.with_errors(one), several)]
+        listed = [part for quote in prices.statements for part in priced(visit.desk.with_errors(quote), several)]
         totals = [total(row) for row in prices.totals] if several else []
         alert = [element("p", NOT_AS_SHOWN, class_="refusal", role="alert")] if changed else []
         return [element("h2", "What it costs, and what it misses"), *alert, *listed, *totals, *offer]
@@ -372,16 +372,16 @@ class Pages:
             element("span", "It costs nothing; what is free is answered at once.", class_="help"),
             method="post", action="/ask#result",
         )  # fmt: skip
-        found = element("section", list(result), id="result", tabindex="-1") if result else None
+        section = element("section", list(result), id="result", tabindex="-1") if result else None
         about = [] if result else [element("h2", "Your budgets"), self._budgets(visit)]
         views = sorted(self._service.public.sizes())
         before = self._history.of(visit.principal.name)
         side = beside(columns, views, before, visit.form_token, self._written)
-        main = element("div", element("h1", "Ask"), form, found, about)
+        main = element("div", element("h1", "Ask"), form, section, about)
         return self._page(title, visit, "/ask", [element("div", main, side, class_="desk")])
 
     def _written(self, name: str) -> str:
-        """Returns a name as a statement has it."""
+        """Writes a name for a statement, quoted if necessary."""
         return name if _PLAIN.fullmatch(name) and name.lower() not in self._reserved else quote_identifier(name)
 
     def _budgets(self, visit: _Visit) -> Made:
@@ -404,7 +404,7 @@ def _dicts(answer: Answer | None) -> list[dict[str, object]]:
 
 
 def _budgets_of(desk: Desk, policies: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Returns rows of dp_budget, of the tables that somebody may ask about alone."""
+    """Returns the rows of dp_budget for the tables that this principal may ask about, and no others."""
     theirs = desk.may_ask([str(row["table_name"]) for row in policies])
     rows = _dicts(desk.read("FROM dp_budget()"))
     return [row for row in rows if fold(str(row["table_name"]).rpartition(".")[2].strip('"')) in theirs]
@@ -418,15 +418,15 @@ def _policies(policies: Sequence[Mapping[str, object]]) -> Made:
 
 
 def _paid(desk: Desk) -> Made:
-    found = desk.read(
+    charges = desk.read(
         "SELECT strftime(charged_at, '%Y-%m-%d %H:%M') AS moment, table_name, epsilon, rho, delta, statement "
         f"FROM dp_ledger() ORDER BY id DESC LIMIT {MOST_PAID}"
     )
-    return ledger(found.dicts()) if found and found.rows else element("p", "Nothing yet.")
+    return ledger(charges.dicts()) if charges and charges.rows else element("p", "Nothing yet.")
 
 
 def _cost(row: Mapping[str, object]) -> Made:
-    """Returns the price of a view, in words and as it was asked."""
+    """Renders the price of a view: its parameters, and their meaning in words."""
     said = f" Suppose somebody guesses whether one person is in the data. A blind guess is right {BLIND} of 100 times. "
     said += f"With this view alone, a guess is right {at_most(guesses(row))}."
     return element("p", "It cost ", element("strong", price(row)), ".", said)

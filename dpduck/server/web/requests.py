@@ -1,7 +1,7 @@
-"""One request of a browser, read within bounds, and the answer to it with every header that keeps it safe.
+"""Request of a browser, read within bounds, and its response with every header that keeps it safe.
 
-A request that is not exactly what the page itself sends has one fixed answer, whatever is wrong with it: an unknown
-path or method, another host's name, a form that came from elsewhere.
+A request that the page itself would not send gets one fixed response, whatever is wrong: an unknown path or
+method, the name of another host, a form that came from elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpduck.server.limits import GivenUp
 from dpduck.values.errors import Refusal
 
 HEAD_BYTES = 16_384
-"""Of a request's first line and headers."""
+"""The largest size of a request's first line and headers, in bytes."""
 
 LOGIN_BYTES = 2_048
 """The largest form, in bytes, before anybody has logged in."""
@@ -35,7 +35,7 @@ _LENGTH = re.compile(r"[0-9]{1,9}")
 _PATH = re.compile(r"/[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
 _QUERY = re.compile(r"[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
 WITH_QUERY = "/view/"
-"""The one path below which an address may say more, after a question mark: which rows of a view."""
+"""The only path below which an address may have a query: it selects rows of a view."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -43,9 +43,9 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True)
 class Place:
-    """Under which names browsers may see the page. secure: whether it reaches them over TLS.
+    """Names under which browsers may see the page. secure: whether it reaches browsers over TLS.
 
-    strict: whether browsers are told to come over TLS alone, which holds for every port of a name: not of this machine.
+    strict: whether browsers must use TLS alone, on every port of a name. False for the names of this machine itself.
     """
 
     hosts: frozenset[str]
@@ -57,12 +57,12 @@ class Place:
         return self.secure and names.isdisjoint(("localhost", "127.0.0.1", "["))
 
     def origin(self, host: str) -> str:
-        """Returns the origin of a page that was asked for under this name."""
+        """Returns the origin of the page under this name."""
         return f"{'https' if self.secure else 'http'}://{host}"
 
 
 def place_of(host: str, port: int, tls: bool, origin: str | None) -> Place:
-    """Returns the names for an address that is listened on. origin: how a proxy before it is called.
+    """Returns the names for a listener's address. origin: the origin of a proxy before it, if there is one.
 
     >>> sorted(place_of("localhost", 8080, False, None).hosts)
     ['127.0.0.1:8080', '[::1]:8080', 'localhost:8080']
@@ -84,14 +84,14 @@ def place_of(host: str, port: int, tls: bool, origin: str | None) -> Place:
 
 
 class Patient(io.RawIOBase):
-    """Reads from a socket until a moment, and at most so many bytes: drop by drop takes no longer, either."""
+    """Reader of a socket with a deadline and a limit of bytes. A client that sends drop by drop gets no more time."""
 
     def __init__(self, connection: socket.socket, seconds: float, most: int) -> None:
         self._connection, self._most = connection, most
         self._end = time.monotonic() + seconds
 
     def allow(self, more: int) -> None:
-        """Lets so many bytes more in."""
+        """Raises the limit by `more` bytes."""
         self._most += more
 
     def readable(self) -> bool:
@@ -109,9 +109,9 @@ class Patient(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Request:
-    """A question of a browser. host: under which name. session: its cookie. gone: whether it waits no more.
+    """Request of a browser. host: the name of the page. session: its cookie. gone: whether the browser has gone.
 
-    query: of an address, which rows of a view.
+    query: the query of the address, for rows of a view.
     """
 
     method: str
@@ -125,7 +125,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What goes back. nonce: of the styles and the script that its page may load."""
+    """Response to a browser. nonce: the nonce of the styles and the script that its page may load."""
 
     status: HTTPStatus
     body: bytes
@@ -135,19 +135,19 @@ class Response:
 
 
 STRICT = "max-age=31536000"
-"""For a year browsers ask for this name over TLS, whatever was typed; names below it are not the page's to decide."""
+"""For a year, browsers use TLS for this name, whatever was typed. The page does not decide for names below this one."""
 
 REFUSED = Response(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain; charset=utf-8")
-"""The one answer to whatever is not understood."""
+"""The one response to every request that is not understood."""
 
 
 def new_nonce() -> str:
-    """Draws a word that nobody can guess, for one page."""
+    """Draws an unguessable word for one page."""
     return secrets.token_urlsafe(18)
 
 
 def headers_of(response: Response, place: Place) -> list[tuple[str, str]]:
-    """Lists every header of a response: nothing is kept, framed, sniffed, or loaded from anywhere else."""
+    """Lists every header of a response: browsers must not store, frame or sniff it, or load anything from elsewhere."""
     strict = [("Strict-Transport-Security", STRICT)] if place.strict else []
     loaded = f"'nonce-{response.nonce}'" if response.nonce else "'none'"
     policy = (
@@ -160,7 +160,7 @@ def headers_of(response: Response, place: Place) -> list[tuple[str, str]]:
         ("Content-Security-Policy", policy),
         ("X-Frame-Options", "DENY"),
         ("X-Content-Type-Options", "nosniff"),
-        ("Referrer-Policy", "same-origin"),  # with no-referrer forms would come without their origin
+        ("Referrer-Policy", "same-origin"),  # with no-referrer, forms would come without their origin
         ("Cross-Origin-Opener-Policy", "same-origin"),
         ("Cross-Origin-Resource-Policy", "same-origin"),
         ("Cache-Control", "no-store"),
@@ -171,7 +171,7 @@ def headers_of(response: Response, place: Place) -> list[tuple[str, str]]:
 
 
 def request_of(method: str, target: str, headers: Message, place: Place, cookie: str, gone: GivenUp) -> Request | None:
-    """Returns a request without its form; None where it is not one that the page makes under its own name."""
+    """Reads a request without its form. None if the page does not make such requests under its own name."""
     hosts = headers.get_all("Host") or []
     host = hosts[0].lower() if len(hosts) == 1 else ""
     target, mark, asked = target.partition("?")
@@ -188,16 +188,16 @@ def request_of(method: str, target: str, headers: Message, place: Place, cookie:
 
 
 def _query(text: str) -> dict[str, str] | None:
-    """Reads the part after a question mark. None: it is no form, or has a control character."""
+    """Reads the part after a question mark. None if it is no form, or has a control character."""
     if not text:
         return {}
-    found = form_of(text.encode("ascii")) if _QUERY.fullmatch(text) else None
-    return None if found is None or any(map(_CONTROL.search, (*found, *found.values()))) else found
+    fields = form_of(text.encode("ascii")) if _QUERY.fullmatch(text) else None
+    return None if fields is None or any(map(_CONTROL.search, (*fields, *fields.values()))) else fields
 
 
 def _well_formed(headers: Message) -> bool:
-    """Tells whether every line was a header: a name with a blank, as of `Transfer-Encoding : chunked`, ends them for
-    Python, and may not for a proxy before it. No body comes in chunks, either.
+    """Tells whether every line is a header, and no body comes in chunks. A name with a blank, as in
+    `Transfer-Encoding : chunked`, ends the headers for Python, but perhaps not for a proxy before it.
     """
     if headers.defects or headers.get_payload() or "Transfer-Encoding" in headers:
         return False
@@ -205,20 +205,20 @@ def _well_formed(headers: Message) -> bool:
 
 
 def _from_here(headers: Message, origin: str) -> bool:
-    """Tells whether a form was sent by a page of this origin: browsers say so, and no page can make them lie."""
+    """Tells whether a page of this origin sent a form. Browsers say so, and no page can make browsers lie."""
     origins, sites = headers.get_all("Origin") or [], headers.get_all("Sec-Fetch-Site") or []
-    return [one.lower() for one in origins] == [origin] and sites in ([], ["same-origin"])
+    return [sender.lower() for sender in origins] == [origin] and sites in ([], ["same-origin"])
 
 
 def _cookie(headers: Message, name: str) -> str:
-    """Returns the session, nothing where there are several. Others' cookies may be written in any way."""
+    """Returns the session, empty unless there is exactly one valid one. Other cookies may have any form."""
     parts = "; ".join(headers.get_all("Cookie") or ()).split(";")
     named = [value.strip() for key, _, value in (part.partition("=") for part in parts) if key.strip() == name]
     return named[0] if len(named) == 1 and _SESSION.fullmatch(named[0]) else ""
 
 
 def length_of(headers: Message, most: int) -> int | None:
-    """Returns how many bytes of a form follow; None where that is not said once, or is too much."""
+    """Returns the number of bytes of a form. None if the headers do not have it exactly once, or it is too large."""
     said = headers.get_all("Content-Length") or []
     kind = (headers.get("Content-Type") or "").partition(";")[0].strip().lower()
     if len(said) != 1 or not _LENGTH.fullmatch(said[0]) or kind != "application/x-www-form-urlencoded":
@@ -227,12 +227,12 @@ def length_of(headers: Message, most: int) -> int | None:
 
 
 def form_bytes(characters: int) -> int:
-    """Returns how large a form may be that brings a statement."""
+    """Returns the largest size of a form with a statement, in bytes."""
     return LOGIN_BYTES + _BYTES_OF_A_CHARACTER * characters
 
 
 def form_of(body: bytes) -> dict[str, str] | None:
-    """Reads a form; None where it is no form, or has a field twice."""
+    """Reads a form. None if it is no form, or has a field twice."""
     try:
         given = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS)
     except ValueError:
@@ -241,9 +241,9 @@ def form_of(body: bytes) -> dict[str, str] | None:
 
 
 def set_cookie(name: str, value: str, place: Place) -> tuple[str, str]:
-    """Returns the header that gives a session to a browser, or with an empty value takes it away.
+    """Returns the header that gives a session to a browser, or removes it if the value is empty.
 
-    Without a date it ends with the browser at the latest; the server ends it sooner.
+    Without a date the session ends with the browser at the latest. The server ends it sooner.
     """
     ended = "" if value else "; Max-Age=0"
     secure = "; Secure" if place.secure else ""
@@ -251,10 +251,10 @@ def set_cookie(name: str, value: str, place: Place) -> tuple[str, str]:
 
 
 def is_gone(connection: socket.socket) -> Callable[[], bool]:
-    """Returns what tells whether the browser hung up; called only while nothing else reads the connection.
+    """Returns a test whether the browser hung up. It is called only while nothing else reads the connection.
 
-    Over TLS what follows a whole request is read and dropped: its goodbye is a record like any other, which peeking
-    would take for more to come.
+    Over TLS, bytes after a whole request are read and dropped. TLS's goodbye is a record like any other, and
+    peeking would take it for further data.
     """
     secret = isinstance(connection, ssl.SSLSocket)
 

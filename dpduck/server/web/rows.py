@@ -1,6 +1,6 @@
-"""The rows of a private view on its page: sorted, filtered, in pieces that have addresses, and as files.
+"""Rows of a private view on its page: sorted, filtered, in pieces that have addresses, and as files.
 
-Whatever an address says is a question about rows that are here already: it reaches no statement.
+An address selects some of the rows that are here already. Its text reaches no statement.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ OF_A_PIECE = 100
 
 LONGEST_FILTER = 200
 FILE_BYTES = 8 * 2**20
-"""Of the rows of a file, in memory. A file of text is two or three times as large, and waits for a slow reader."""
+"""Bytes of a file's rows in memory. A text file is two or three times as large, and waits for a slow reader."""
 
 FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 _WHOLE = re.compile(r"[0-9]{1,7}")
 _NAMES = frozenset(("sort", "down", "filter", "page", "row"))
 _FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-"""What a spreadsheet takes for a formula begins so. Some take the wide forms of =, +, - and @, too."""
+"""The beginning of texts that a spreadsheet takes for formulas. Some take the wide forms of =, +, - and @, too."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """The rows that an address asks for. sort: a column, "" for the order of the keys. page, row: from 1."""
+    """Rows that an address asks for. sort: a column, "" for the order of the keys. page, row: from 1."""
 
     sort: str = ""
     down: bool = False
@@ -48,7 +48,7 @@ class Wish:
     row: int = 0
 
     def address(self) -> str:
-        """Returns what follows the path of the view."""
+        """Returns the query of an address, which follows the path of the view."""
         given = {
             "sort": self.sort, "down": "1" if self.down else "", "filter": self.filter,
             "page": str(self.page) if self.page > 1 else "", "row": str(self.row) if self.row else "",
@@ -58,7 +58,7 @@ class Wish:
 
 
 def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
-    """Reads an address. None: the page writes no such address. An empty field of its form is as none."""
+    """Reads an address. None if the page writes no such address. An empty field of its form counts as absent."""
     given = {name: value for name, value in query.items() if value}
     if not given.keys() <= _NAMES or given.get("down", "1") != "1" or len(given.get("filter", "")) > LONGEST_FILTER:
         return None
@@ -70,7 +70,7 @@ def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
 
 
 def listed(answer: Answer, shape: Shape, wish: Wish, name: str) -> list[Made]:
-    """Returns the rows that were asked for, with what asks for others. answer: in the order of its keys."""
+    """Renders the rows of a wish, with a form and links for other rows. answer: sorted by its keys."""
     worded = with_null_words(shape, answer.columns, answer.rows)
     rows = _sorted([row for row in worded if _contains(row, wish.filter)], answer.columns, wish)
     pages = max(1, -(-len(rows) // OF_A_PIECE))
@@ -81,8 +81,8 @@ def listed(answer: Answer, shape: Shape, wish: Wish, name: str) -> list[Made]:
     said = count if pages == 1 else f"Rows {first + 1:,} to {first + len(shown):,} of {len(rows):,}"
     notes = [] if not answer.left_out else [element("p", f"{answer.left_out:,} more columns are not shown.")]
     if answer.more:
-        of = f"Only the first {len(answer.rows):,} rows are sorted and filtered here. The files have all of them."
-        notes.append(element("p", of))
+        notice = f"Only the first {len(answer.rows):,} rows are sorted and filtered here. The files have all of them."
+        notes.append(element("p", notice))
     turns = [] if pages == 1 else [_turns(wish, page, pages)]
     return [_form(wish, said), *notes, _table(answer, shape, shown, first, wish, name), *turns, _files(name)]
 
@@ -113,7 +113,7 @@ def _table(answer: Answer, shape: Shape, rows: Sequence[Sequence[Any]], first: i
         to = f"{replace(wish, page=1, row=number).address()}#row-{number}"
         link = element("td", element("a", f"{number:,}", href=to, aria_label=f"link to row {number}"), class_="number")
         cells = [
-            Made(cell_html(_short(value), of in shape.names)) for of, value in zip(answer.columns, row, strict=True)
+            Made(cell_html(_short(cell), title in shape.names)) for title, cell in zip(answer.columns, row, strict=True)
         ]
         body.append(element("tr", link, cells, id=f"row-{number}"))
     head = element("thead", element("tr", heads))
@@ -126,7 +126,7 @@ def _short(value: Any) -> Any:
 
 
 def _turns(wish: Wish, page: int, pages: int) -> Made:
-    """Returns links to the pages beside this one."""
+    """Renders links to the pages beside this one."""
     turns = [("Earlier rows", page - 1), ("Later rows", page + 1)]
     links = [
         element("a", said, href=replace(wish, page=to, row=0).address(), rel="prev" if to < page else "next")
@@ -148,7 +148,7 @@ def _contains(row: Sequence[Any], text: str) -> bool:
 
 
 def _sorted(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> list[list[Any]]:
-    """Returns the rows by a column, numbers before texts, and without a value last."""
+    """Sorts the rows by a column, numbers before texts, and rows without a value last."""
     if not wish.sort:
         return rows
     place = columns.index(wish.sort)
@@ -171,7 +171,7 @@ def _either(value: Any) -> tuple[bool, float, str]:
 
 
 def file_sql(name: str, columns: Sequence[tuple[str, str]]) -> str:
-    """Returns a SELECT of a view for a file. columns: name and type. Types that few programs read become text."""
+    """Returns a SELECT of a view for a file. columns: name and type. Types that few programs read are cast."""
     shown = ", ".join(_as_read(quote_identifier(column), kind) for column, kind in columns)
     return f"SELECT {shown} FROM {quote_identifier(name)}"
 
@@ -183,7 +183,7 @@ def _as_read(column: str, kind: str) -> str:
 
 
 def file_of(kind: str, table: pa.Table) -> bytes:
-    """Returns the file of a table. In CSV, a text that a spreadsheet would take for a formula has a ' before it."""
+    """Writes a table as a file. In CSV, a text that a spreadsheet would take for a formula gets a leading '."""
     if table.nbytes > FILE_BYTES:
         raise Refusal("the view is too large for a file", accepted="a SELECT of fewer rows or columns")
     from pyarrow import csv, parquet  # noqa: PLC0415 - only files need them

@@ -1,15 +1,15 @@
-"""Which marginals to measure, and how precisely, given what is known: the least error of both together.
+"""Choice of marginals to measure, and of their precisions, for the least error together with known precisions.
 
-For a set B of axes let D_B be what is known of its component (precision, as in strategies/recovery/known.py), n_i the
-sizes, and c_B the squared length of an asked row's part in it. A marginal A that is measured with precision p_A adds
-p_A prod_{i not in A} n_i to D_B of every B inside of A, so that the row's variance is
+For a set B of axes let D_B be the known precision of its component (as in strategies/recovery/known.py). Let n_i be the
+sizes, and c_B the squared length of an asked row's part in the component. A marginal A that is measured with precision
+p_A adds p_A prod_{i not in A} n_i to D_B of every B inside A. The row's variance is then
 
     sum over B of c_B / (D_B + sum over A containing B of p_A prod_{i not in A} n_i).
 
-It is convex in p. At a fixed sum of p, which is what Gaussian noise costs, the multiplicative steps of optimal design
-find the least: p_A grows where its derivative is above the average (Silvey, Titterington and Torsney 1978; their
-power 1/2 never makes a sum of variances worse). Laplace noise costs the square root of precision: the same steps over
-these roots end in a local optimum.
+It is convex in p. At a fixed sum of p, the cost of Gaussian noise, the multiplicative steps of optimal design find the
+least: p_A grows if its derivative is above the average (Silvey, Titterington and Torsney 1978). Their power 1/2 never
+makes a sum of variances worse. Laplace noise costs the square root of precision: the same steps over these roots end in
+a local optimum.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from dpduck.kernel.noise.law import NoiseKind
 from dpduck.values.arrays import BoolArray, FloatArray
 
 MOST_AXES = 7
-"""Sets of more axes are too many to be planned for."""
+"""Largest number of axes that are planned for. More axes have too many sets."""
 
 STEPS, SETTLED = 400, 1e-7
-"""Steps of the search for shares, and the largest change of a share at which they end."""
+"""Steps of the search for shares, and the largest change of a share at which it ends."""
 
 CLOSE = 1e-3
-"""How close to the least price is close enough."""
+"""Relative distance from the least price that is close enough."""
 
 EVENINGS = 4
-"""So many weightings of rows are tried."""
+"""Number of weightings of rows that are tried."""
 
 LEAST_SHARE = 1e-2
-"""Of the price: what gets less is not measured."""
+"""Least share of the price. A marginal with a smaller share is not measured."""
 
 NEVER = 1e-9
-"""Parts of a row that are this small, relative to the whole, are rounding."""
+"""Parts of a row that are this small, relative to the whole, are rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """What is known and what is asked, over all sets of some axes: bit i of a set's number tells whether axis i is in.
+    """Known precisions and asked rows, over all sets of some axes. Bit i of a set's number tells if axis i is in it.
 
-    known: D of each set. asked: shape (rows, sets), c of each asked row. weights: of the rows in the sum that is least.
+    known: D of each set. asked: c of each asked row, shape (rows, sets). weights: of the rows in the minimised sum.
     """
 
     sizes: tuple[int, ...]
@@ -58,21 +58,21 @@ class Gap:
         return tuple(i for i in range(len(self.sizes)) if number >> i & 1)
 
     def variances(self, precisions: FloatArray) -> FloatArray:
-        """Returns the variance of each asked row, with these precisions of marginals beside what is known."""
+        """Returns the variance of each asked row, with these precisions of marginals beside the known ones."""
         parts = self._asked / self._total(precisions)
         variances: FloatArray = parts.sum(axis=1)
         return variances
 
     @property
     def inside(self) -> BoolArray:
-        """Tells of each marginal which components it has, shape (marginals, components)."""
+        """Returns the components of each marginal as booleans, shape (marginals, components)."""
         numbers = np.arange(1 << len(self.sizes))
-        found: BoolArray = (numbers[None, :] & ~numbers[:, None]) == 0
-        return found
+        contains: BoolArray = (numbers[None, :] & ~numbers[:, None]) == 0
+        return contains
 
     @property
     def lifted(self) -> FloatArray:
-        """Returns what a precision of 1 of each marginal adds to a component: the product of the sizes it sums over."""
+        """Returns the precision that each marginal of precision 1 adds to a component: the product of other sizes."""
         whole = range(len(self.sizes))
         return np.array(
             [prod(float(self.sizes[i]) for i in whole if not number >> i & 1) for number in range(1 << len(whole))]
@@ -89,9 +89,9 @@ class Gap:
 
 
 def best_precisions(gap: Gap, noise: NoiseKind, amount: float) -> FloatArray:
-    """Returns the precision of each marginal that makes the sum of the asked rows' variances least.
+    """Returns the precision of each marginal that minimises the sum of the asked rows' variances.
 
-    amount: rho for one row (the precisions add up to twice of it), or epsilon (so do the roots of twice of each).
+    amount: rho for one row (precisions add up to 2 rho), or epsilon (roots of twice the precisions add up to it).
     """
     gaussian = noise is NoiseKind.GAUSSIAN
     inside, lifted = gap.inside.astype(np.float64), gap.lifted
@@ -116,14 +116,14 @@ def _precisions(shares: FloatArray, gaussian: bool, amount: float) -> FloatArray
 
 
 def shares_of(precisions: FloatArray, noise: NoiseKind) -> FloatArray:
-    """Returns the share of the price of each marginal."""
+    """Returns each marginal's share of the price."""
     costs = precisions if noise is NoiseKind.GAUSSIAN else np.sqrt(precisions)
     shares: FloatArray = costs / costs.sum()
     return shares
 
 
 def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> float | None:
-    """Returns the least price at which the answer has this standard error; None if it is above `most`."""
+    """Returns the least price at which all asked rows reach this standard error. None if it is above `most`."""
 
     def reached(amount: float) -> bool:
         return bool(gap.variances(best_precisions(gap, noise, amount)).max() <= target**2)
@@ -140,7 +140,7 @@ def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> floa
 def evened(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
     """Returns the gap with weights of its rows under which they all reach a target for the least price found.
 
-    Rows that err more get more weight, a few times over: at the dual's optimum all rows with a weight err alike.
+    Rows with larger errors get more weight, a few times over: at the dual's optimum all weighted rows err alike.
     """
     if len(np.unique(np.round(gap.asked, 9), axis=0)) == 1:
         return gap
@@ -150,7 +150,7 @@ def evened(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
     for _ in range(EVENINGS):
         variances = gap.variances(best_precisions(tried, noise, amount))
         tried = replace(tried, weights=tried.weights * (variances / variances.max()))
-        found = least_amount(tried, noise, target, most if least is None else least)
-        if found is not None and (least is None or found < least):
-            best, least, amount = tried, found, found
+        price = least_amount(tried, noise, target, most if least is None else least)
+        if price is not None and (least is None or price < least):
+            best, least, amount = tried, price, price
     return best

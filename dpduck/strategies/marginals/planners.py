@@ -1,4 +1,4 @@
-"""Plans strategies over marginals: which tables are measured, and the exact rationals of their noise.
+"""Planners of strategies over marginals: the measured tables, and the exact rationals of their noise.
 
 The clustering strategy C takes unions of greedy clusters, with uniform or optimal noise (C+).
 """
@@ -46,11 +46,11 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
 SHARES = "shares"
-"""Budgets that are given: each table costs the share of the price that its weight says."""
+"""Budgets by given shares: each table's weight is its share of the price."""
 
 
 def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
-    """I: the table over every attribute used, whose sums are consistent as they are, whatever consistency is asked."""
+    """Plans I: one table over every used attribute. Its sums are consistent, whatever consistency is asked."""
     workload, base = problem.workload, base_attributes(problem.workload)
     whole = len(base) == len(workload.sizes)  # a margin moves by more than its cells
     squared = problem.squared_bound if whole else None
@@ -66,9 +66,7 @@ def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
 
 
 def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Q (uniform), Q+ (optimal budgets) or Q shared (the weights are shares), recovered as the problem's consistency
-    says.
-    """
+    """Plans Q (uniform), Q+ (optimal budgets) or Q shared (weights as shares), with the problem's consistency."""
     sets, weights = measured_marginals(problem.workload)
     if budgets == SHARES:
         parameters = shared_parameters(problem, sets)
@@ -85,7 +83,7 @@ def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: int) -> Parameters:
-    """Returns the noise of so many tables: optimal for these recovery weights, or the same for all."""
+    """Returns the noise of `tables` tables: optimal for these recovery weights, or the same for all."""
     norms = [1] * tables
     if weights is None:
         return uniform_parameters(problem.noise, norms, problem.amount, problem.unit_bound)
@@ -94,9 +92,9 @@ def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: 
 
 
 def shared_parameters(problem: PlanningProblem, sets: Sequence[tuple[int, ...]]) -> Parameters:
-    """Returns noise that costs of each table the share of the price that its weight says."""
+    """Returns noise at which each table costs its weight's share of the price."""
     weights = dict(zip(problem.workload.marginals, problem.workload.weights, strict=True))
-    given = np.array([weights[one] for one in sets], np.float64)
+    given = np.array([weights[marginal] for marginal in sets], np.float64)
     raised = np.maximum(given, LEAST_WEIGHT * given.max())
     shares = raised / raised.sum()
     amount = float(problem.amount)
@@ -108,9 +106,9 @@ def shared_parameters(problem: PlanningProblem, sets: Sequence[tuple[int, ...]])
 
 
 def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """R; its components are measured apart, so its answers are consistent whatever consistency is asked.
+    """Plans R. Its components are measured apart, so its answers are consistent, whatever consistency is asked.
 
-    budgets = 'uniform': the same sigma_A^2 for every set, which is what equal weights v_A = p_A give.
+    budgets = 'uniform': the same sigma_A^2 for every set, as the weights v_A = p_A give.
     """
     if problem.noise is not NoiseKind.GAUSSIAN:
         raise Refusal("the residual basis needs Gaussian noise", accepted="a budget with delta, or strategy = 'auto'")
@@ -134,40 +132,39 @@ def closure_measurements(
 ) -> FamilyMeasurements:
     """Returns one measurement for every set that has rows, with budgets that are optimal for these weights.
 
-    factors: by domain position. weights: s of every set's block, summed over its rows. A set with an attribute of
-    one value has no contrasts: nothing is measured there.
+    factors: by domain position. weights: s of every set's block, summed over its rows. A set with an attribute of one
+    value has no contrasts, so nothing is measured there.
     """
     noise, lattice = problem.noise, problem.lattice
     column = [norm_of(factors[attribute], noise) for attribute in lattice.attributes]
     every_norm = lattice.integer_products(column)
-    kept = [norm > 0 for norm in every_norm]
-    norms = list(compress(every_norm, kept))
-    wanted = optimal_parameters(noise, weights[kept], np.array(norms, dtype=np.float64), float(problem.amount))
+    has_rows = [norm > 0 for norm in every_norm]
+    norms = list(compress(every_norm, has_rows))
+    wanted = optimal_parameters(noise, weights[has_rows], np.array(norms, dtype=np.float64), float(problem.amount))
     parameters = safe_parameters(noise, wanted, norms, problem.amount, problem.unit_bound)
-    return FamilyMeasurements(tuple(compress(lattice.sets, kept)), factors, parameters)
+    return FamilyMeasurements(tuple(compress(lattice.sets, has_rows)), factors, parameters)
 
 
 def norm_of(factor: Factor, noise: NoiseKind) -> int:
-    """Returns the column norm that this noise pays for: L1, or squared L2; norms of Kronecker products multiply."""
+    """Returns the column norm that this noise pays for: L1, or squared L2. Norms of Kronecker products multiply."""
     return factor.norms[0 if noise is NoiseKind.LAPLACE else 1]
 
 
-# Plans of the Fourier strategy F: Hadamard coefficients of the binary encoding, uniform or optimal noise
-# (F+).
+# Plans of the Fourier strategy F: Hadamard coefficients of the binary encoding, uniform or optimal noise (F+).
 
 
 def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """F or F+. With 'none' the paper's plain inverse transform; else least squares over the valid cells.
+    """Plans F or F+. 'none' takes the paper's plain inverse transform, others take least squares over the valid cells.
 
-    Where a size is no power of two the padded codes are structural zeros: knowing them lowers the error of every
-    cell (by 4 % on Adult's eight attributes), and makes the released margins consistent, which the plain inverse is
-    not once the padded cells are left out. For powers of two both are the same.
+    If a size is no power of two, the padded codes are structural zeros. This knowledge lowers the error of every cell
+    (by 4 % on Adult's eight attributes), and makes the released margins consistent. The plain inverse is not consistent
+    once the padded cells are left out. For powers of two both are the same.
     """
     closed = problem.lattice
     codes = np.array([padded(size) for size in closed.sizes], dtype=np.float64)
     if budgets == "optimal":
         weights = coefficient_weights(closed, cell_weights(closed, problem.workload))
-    else:  # as many rows as weight: the same noise on every coefficient
+    else:  # weights equal to the numbers of rows: the same noise on every coefficient
         weights = closed.products(codes - 1)
     measurements = closure_measurements(problem, [HadamardFactor(size) for size in problem.workload.sizes], weights)
     predicted = _plain_variances if problem.consistency == "none" else workload_variances
@@ -177,8 +174,7 @@ def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def _plain_variances(lattice: Lattice, measurements: FamilyMeasurements, noise: NoiseKind) -> tuple[float, ...]:
-    """Returns the variance of a cell of B by the inverse transform: sum over T in B of v_T prod_{i in T} (m_i - 1) /
-    m_B^2.
+    """Returns the variance of a cell of B by the inverse transform: sum_{T in B} v_T prod_{i in T} (m_i - 1) / m_B^2.
 
     That is the ANOVA formula over the padded sizes m_i, with component variance v_T.
     """
@@ -187,7 +183,7 @@ def _plain_variances(lattice: Lattice, measurements: FamilyMeasurements, noise: 
 
 
 def coefficient_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
-    """v_T of every set's coefficients, 0 where there are none."""
+    """Returns v_T of every set's coefficients, 0 if there are none."""
     by_set = np.zeros(len(lattice))
     for measurement in measurements:
         by_set[lattice.numbers[measurement.query.attributes]] = noise_variance(noise, measurement.parameter)
@@ -199,8 +195,7 @@ def padded_lattice(lattice: Lattice) -> Lattice:
     return replace(lattice, sizes=tuple(padded(size) for size in lattice.sizes))
 
 
-# Plans for numbers of distinct values: they do not add up over cells, so every grouping set is measured by
-# itself.
+# Plans for numbers of distinct values. They do not add up over cells, so every grouping set is measured by itself.
 
 DISTINCT = "distinct"
 
@@ -208,7 +203,7 @@ DISTINCT = "distinct"
 def plan_distinct(
     workload: MarginalWorkload, noise: NoiseKind, amount: Fraction, unit_bound: int, squared_bound: int
 ) -> Plan:
-    """Returns a plan of grouping sets that are measured one by one: a row adds a value to one cell of each, or none.
+    """Plans grouping sets that are measured one by one. A row adds a value to at most one cell of each set.
 
     squared_bound: a unit's squared L2 sensitivity in one grouping set.
     """
@@ -227,9 +222,9 @@ def plan_distinct(
 
 
 def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """C or C+: the same clusters, whose budgets are equal or optimal for their members' recovery weights.
+    """Plans C or C+: the same clusters, with budgets that are equal or optimal for their members' recovery weights.
 
-    The closed form is optimal before least squares; where equal budgets are better after it, C+ takes those.
+    The closed form is optimal before least squares. If equal budgets are better after least squares, C+ takes them.
     """
     workload, noise = problem.workload, problem.noise
     marginals, weights = measured_marginals(workload)
@@ -261,24 +256,22 @@ def _plan(problem: PlanningProblem, unions: tuple[tuple[int, ...], ...], paramet
     )
 
 
-# C: greedy clustering of marginals (Ding, Winslett, Han, Li 2011), with the error of the datacubes paper as
-# its cost.
+# C: greedy clustering of marginals (Ding, Winslett, Han, Li 2011), with the error of the datacubes paper as its cost.
 #
-# Each cluster measures one marginal, the union of its members, and every member is summed from it: a cell of
-# B from a union A has n_A/n_B times A's noise variance, so the members' weighted errors add up to (sum of
-# w_B) n_A times it. With g clusters of equal noise that variance is 2 (g/epsilon)^2, or g/(2 rho) under
-# Gaussian noise: the cost is
+# Each cluster measures one marginal, the union of its members, and every member is summed from the union. A cell of
+# B from a union A has n_A/n_B times A's noise variance. So the members' weighted errors add up to (sum of w_B) n_A
+# times this variance. With g clusters of equal noise it is 2 (g/epsilon)^2, or g/(2 rho) under Gaussian noise. The
+# cost is
 #
 # g^p * sum over clusters of (sum of w_B) n_A, p = 2 (Laplace), p = 1 (Gaussian).
 #
-# The search starts from one cluster per marginal, merges the pair that raises the sum least, until one is
-# left, and keeps the cheapest clustering it passed. (Ding et al. stop at the first merge that does not pay;
-# passing through dearer ones costs nothing and can only find better.) Sizes of all unions come from one
-# matrix product, so a merge costs one row of it: the paper's search takes hours where this one takes a
-# second.
+# The search starts from one cluster per marginal. It merges the pair that raises the sum least, until one cluster is
+# left, and returns the cheapest clustering on the way. (Ding et al. stop at the first merge that does not pay. Going
+# on through dearer ones costs nothing and can only find better.) Sizes of all unions come from one matrix product, so
+# a merge costs one row of the matrix. The paper's search takes hours, this search takes a second.
 
 MOST_MARGINALS = 2000
-"""More are not clustered: the search holds a square matrix of all pairs."""
+"""Largest number of marginals that are clustered, since the search holds a square matrix of all pairs."""
 
 
 def cluster(
@@ -298,8 +291,8 @@ def cluster(
     left = np.arange(len(marginals), 0, -1, dtype=np.float64)
     best = int(np.argmin(power * np.log(left) + np.log(sums)))
     members: dict[int, list[int]] = {position: [position] for position in range(len(marginals))}
-    for kept, gone in merges[:best]:
-        members[kept] += members.pop(gone)
+    for target, gone in merges[:best]:
+        members[target] += members.pop(gone)
     return tuple(
         (tuple(sorted(set().union(*(marginals[position] for position in group)))), tuple(sorted(group)))
         for group in members.values()
@@ -307,8 +300,8 @@ def cluster(
 
 
 def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple[list[tuple[int, int]], FloatArray]:
-    """Returns every greedy merge in order (kept, gone), and the sum of (sum of w) n_A before each of them and at the
-    end.
+    """Returns every greedy merge in order, as (target, gone), and the sum of (sum of w) n_A before each merge and at
+    the end.
     """
     held, weights = held.copy(), weights.copy()
     log_cells = held @ logs
@@ -321,29 +314,29 @@ def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple
     merges: list[tuple[int, int]] = []
     sums = [float(weights @ np.exp(log_cells))]
     for _ in range(len(weights) - 1):
-        kept = int(least.argmin())
-        gone = int(best[kept])
-        merges.append((kept, gone))
-        sums.append(sums[-1] + float(least[kept]))
-        held[kept] = np.maximum(held[kept], held[gone])
-        weights[kept] += weights[gone]
-        log_cells[kept] = held[kept] @ logs
+        target = int(least.argmin())
+        gone = int(best[target])
+        merges.append((target, gone))
+        sums.append(sums[-1] + float(least[target]))
+        held[target] = np.maximum(held[target], held[gone])
+        weights[target] += weights[gone]
+        log_cells[target] = held[target] @ logs
         alive[gone] = False
         raised[gone], raised[:, gone], least[gone] = np.inf, np.inf, np.inf
-        renewed = np.where(alive, _raise(logs, held, weights, log_cells, kept), np.inf)
-        raised[kept, kept + 1 :] = renewed[kept + 1 :]
-        raised[:kept, kept] = renewed[:kept]
-        stale = np.flatnonzero(alive & ((best == gone) | (best == kept) | (np.arange(len(best)) == kept)))
+        renewed = np.where(alive, _raise(logs, held, weights, log_cells, target), np.inf)
+        raised[target, target + 1 :] = renewed[target + 1 :]
+        raised[:target, target] = renewed[:target]
+        stale = np.flatnonzero(alive & ((best == gone) | (best == target) | (np.arange(len(best)) == target)))
         best[stale] = raised[stale].argmin(axis=1)
         least[stale] = raised[stale, best[stale]]
-        nearer = alive[:kept] & (raised[:kept, kept] < least[:kept])
-        best[:kept][nearer] = kept
-        least[:kept][nearer] = raised[:kept, kept][nearer]
+        nearer = alive[:target] & (raised[:target, target] < least[:target])
+        best[:target][nearer] = target
+        least[:target][nearer] = raised[:target, target][nearer]
     return merges, np.array(sums)
 
 
 def _raise(logs: FloatArray, held: FloatArray, weights: FloatArray, log_cells: FloatArray, row: int) -> FloatArray:
-    """Returns how much the sum grows when cluster `row` merges with each other; n of a union from logarithms."""
+    """Returns the growth of the sum if cluster `row` merges with each other one. Unions' sizes come from logarithms."""
     union = log_cells + log_cells[row] - held @ (logs * held[row])
     grown: FloatArray = (
         (weights + weights[row]) * np.exp(union) - weights * np.exp(log_cells) - weights[row] * np.exp(log_cells[row])

@@ -1,4 +1,4 @@
-"""The buckets between two public bounds: their noisy tree answers every quantile of a column, or one is chosen."""
+"""Buckets between two public bounds. A noisy tree answers every quantile of a column, or one bucket is chosen."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dpduck.values.errors import Refusal
 
 MOST_BUCKETS = 1024
 MOST_CHOICES = 1 << 14
-"""Buckets of which one is chosen: what more of them cost is a logarithm, and nobody says where in one a value is."""
+"""Most buckets of a choice. More buckets cost only a logarithm. A value's place in its bucket is not released."""
 FEWEST_BUCKETS = 16
 MOST_TREE_CELLS = 1 << 22
-"""Cells of all grouping sets times buckets."""
+"""Largest product of the buckets and the cells of all grouping sets."""
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """`count` buckets of equal width from `start`. whole: a bucket is the one value in its middle, else a range."""
+    """`count` buckets of equal width from `start`. `whole`: a bucket is the one value in its middle, else a range."""
 
     start: Fraction
     width: Fraction
@@ -31,12 +31,12 @@ class Buckets:
 
     @property
     def edges(self) -> tuple[Fraction, ...]:
-        """Returns the lower edges, and the end of the last bucket."""
+        """Returns the lower edges and the end of the last bucket."""
         return tuple(self.start + self.width * number for number in range(self.count + 1))
 
 
 def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most: int = MOST_BUCKETS) -> Buckets:
-    """Returns one bucket for each step where those are few, else at most so many ranges, fewer for many cells.
+    """Returns a bucket for each step if these are few, else at most `most` ranges, and fewer ranges for many cells.
 
     >>> buckets_for(Fraction(0), Fraction(2), Fraction(1), 1)
     Buckets(start=Fraction(-1, 2), width=Fraction(1, 1), count=3, whole=True)
@@ -53,8 +53,7 @@ def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most:
 
 
 def tree_workload(count: int) -> RangeWorkload:
-    """Returns rows below every edge, rows above every edge, and all rows: what ranks and their errors are computed
-    from.
+    """Returns rows below each edge, rows above each edge, and all rows: the inputs of ranks and of their errors.
 
     >>> tree_workload(2).matrix().tolist()
     [[1, 0], [0, 1], [1, 1]]
@@ -65,14 +64,14 @@ def tree_workload(count: int) -> RangeWorkload:
 
 
 RARELY = 20
-"""A cell without rows has an answer once in so many times, and one further off than `far` says as seldom."""
+"""A cell without rows has an answer once in this many times. A value further off than `far` is as rare."""
 
 
 @dataclass(frozen=True)
 class BucketChoice:
-    """How one bucket of each cell is chosen near a quantile, or an end of its interval: the kernel's Quantiles.
+    """Choice of one bucket of each cell near a quantile or an end of its interval, for the kernel's Quantiles.
 
-    far: in 19 of 20 answers at least, whatever the rows, the value has a rank within so many rows of the quantile's.
+    far: in at least 19 of 20 answers, whatever the rows, the value's rank is within `far` rows of the quantile's.
     """
 
     buckets: int
@@ -84,20 +83,20 @@ class BucketChoice:
 
     @property
     def far(self) -> float:
-        """Returns the distance, rows times both, that is rarely exceeded: weights are exp(-rate * distance), 1 at 0."""
+        """Returns a rarely exceeded rank error. An error of r rows has the weight exp(-rate * r * (below + above))."""
         return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
 
     @property
     def lead(self) -> float:
-        """Returns how many rows before or after the quantile an end of an interval is looked for."""
+        """Returns the number of rows between the quantile and the rank at which an end of its interval is sought."""
         return abs(self.shift) / (self.below + self.above)
 
     def deviation(self, rows: float) -> float:
-        """Returns the standard error of the value where so many rows lie evenly over the range, in its widths.
+        """Returns the standard error of the value, in widths of the range, if `rows` rows lie evenly over the range.
 
-        Weights fall by exp(-1) each `scale` of the range on both sides of the quantile: a Laplace law, cut at its ends.
+        Weights fall by a factor e per `scale` on both sides of the quantile: a Laplace law, cut at its ends.
         """
-        scale = min(1 / (float(self.rate) * (self.below + self.above) * max(rows, 1.0)), 1000.0)  # all but even
+        scale = min(1 / (float(self.rate) * (self.below + self.above) * max(rows, 1.0)), 1000.0)  # nearly uniform
         squares, weights = 0.0, 0.0
         for side in (self.below, self.above):
             far = side / (self.below + self.above) / scale
@@ -107,9 +106,9 @@ class BucketChoice:
 
 
 PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
-"""Of the price: the value's, and those of both ends of its interval."""
+"""Parts of the price: for the value, and for each end of its interval."""
 WITHOUT_ENDS = (Fraction(1),)
-"""The same without an interval."""
+"""Parts of the price without an interval."""
 
 
 def bucket_choices(
@@ -121,16 +120,15 @@ def bucket_choices(
     sets: int,
     parts: Sequence[Fraction] = PARTS,
 ) -> tuple[BucketChoice, ...]:
-    """Returns the choices of a value, of a lower and of an upper end, in each of so many grouping sets, for an epsilon
-    or rho.
+    """Returns the choices of a value, a lower end and an upper end in `sets` grouping sets, for `amount` in all.
 
-    parts: of the price, for the value alone or for all three.
-    Each costs epsilon = 2 rate max(below, above) unit_bound, or an eighth of its square of rho.
+    `amount` is an epsilon or rho. parts: of the price, for the value alone or for all three choices. Each choice costs
+    epsilon = 2 rate max(below, above) unit_bound, or rho = epsilon^2 / 8.
     """
     below, above = fraction.denominator - fraction.numerator, fraction.numerator
 
     def choice(part: Fraction, side: int = 0, direction: int = 0) -> BucketChoice:
-        """Chooses ends so far out that each is on the wrong side once in 40 times, whatever the rows (privacy.md)."""
+        """Returns a choice. Whatever the rows, an end is on the wrong side at most once in 40 times (privacy.md)."""
         loss = part * amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * part * amount / sets)
         rate = loss / (2 * max(below, above) * unit_bound)
         if not direction:

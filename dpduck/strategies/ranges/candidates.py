@@ -1,4 +1,4 @@
-"""Builds the strategies for one range workload, by name, for the L1 or the L2 norm."""
+"""Candidate strategies for one range workload, by name, for the L1 or the L2 norm."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from dpduck.strategies.ranges.strategy import (
 from dpduck.values.arrays import FloatArray, IndexArray, IntegerArray
 from dpduck.values.errors import Refusal
 
-# From a real strategy with unit columns to an integer one whose columns have, as nearly as integers can,
-# equal norms.
+# Rounding turns a real strategy with unit columns into an integer strategy. The columns of the integer strategy have
+# norms as nearly equal as integers allow.
 #
 # Privacy is accounted for the integers: rounding costs a little accuracy and never any privacy.
 
 BITS = 15
-"""Entries are rounded at 2^-15 of the columns' norm: below 0.01 % of variance for strategies of 1,024 values."""
+"""Entries are rounded to multiples of 2^-15 of the columns' norm. This costs < 0.01 % of variance at 1,024 values."""
 
 
 def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """Rounds 2^bits times `strategy` to integers; a column's L1 norm is at most 2^bits, and exactly that if it was 1.
+    """Rounds 2^bits times `strategy` to integers. A column's L1 norm is at most 2^bits, and exactly 2^bits if it was 1.
 
-    The largest entry of each column takes up the rounding of the others.
+    The largest entry of each column absorbs the rounding of the others.
 
     >>> quantise_l1(np.array([[0.5, 0.1], [-0.5, 0.9]]), 3).tolist()
     [[4, 1], [-4, 7]]
@@ -59,7 +59,7 @@ def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
 
 
 def quantise_l2(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """Returns the same under L2: every column's squared norm is at most 4^bits, short of it by less than 2^(bits + 1).
+    """Rounds likewise under L2. A column's squared norm is at most 4^bits, and above 4^bits - 2^(bits + 1) if it was 1.
 
     >>> quantise_l2(np.array([[0.6, 1.0], [0.8, 0.0]]), 4).tolist()
     [[10, 16], [12, 0]]
@@ -76,24 +76,24 @@ def quantise_l2(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
 
 
 BRANCHINGS = (2, 3, 5)
-"""Tried for 'hierarchy'; powers of these arise by levels that get no budget."""
+"""Branchings that 'hierarchy' tries. Their powers arise from levels without a budget."""
 
 SEARCH_PART = 0.55
-"""Part of the time left that an optimised strategy may search for; the rest is for predicting its errors."""
+"""Part of the remaining time that the search for a strategy may take. The rest is for the prediction of its errors."""
 
 LEAST_BITS = 10
-"""With fewer bits real strategies are not rounded: the loss, and a singular matrix, could be large."""
+"""With fewer bits, real strategies are not tried. Rounding could lose much, or make the matrix singular."""
 
 LEAST_PART = 0.25
-"""Part of the whole planning time that it gets in any case."""
+"""Least part of the whole planning time for the search."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangeProblem:
-    """A workload, the norm that privacy is accounted in (1: Laplace, 2: Gaussian), and seconds to plan from `begin`.
+    """Workload, norm for the privacy accounting (1: Laplace, 2: Gaussian), and `seconds` of planning time from `begin`.
 
-    bits: what real strategies are rounded to (ranges/candidates.py). uniform: all levels of a tree, or of the
-    wavelet, have equal budgets. least_bits: with fewer no real strategy is tried.
+    bits: precision of rounded real strategies (quantise_l1, quantise_l2). uniform: equal budgets for all levels of a
+    tree or wavelet. least_bits: fewest bits for a real strategy to be tried.
     """
 
     workload: RangeWorkload
@@ -116,12 +116,12 @@ class RangeProblem:
 
     @property
     def dense(self) -> bool:
-        """Tells whether strategies of real numbers, over all pairs of buckets, can serve and be rounded well."""
+        """Tells whether a matrix over all pairs of buckets is small enough, and real strategies can be rounded well."""
         return self.reduction[0].size <= LARGEST_DENSE and self.bits >= self.least_bits
 
 
 def identity_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Returns every bucket counted: a tree of its leaves alone."""
+    """Returns the strategy that counts every bucket: a tree that has only its leaves."""
     buckets, boundaries = problem.reduction
     factor = identity_over(problem.workload.size, boundaries)
     leaves = Hierarchy(buckets.size, (np.arange(buckets.size + 1),))
@@ -129,7 +129,7 @@ def identity_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def haar_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Returns the wavelet with optimal budgets per level."""
+    """Returns the wavelet with optimal or uniform budgets per level."""
     buckets, boundaries = problem.reduction
     haar = haar_wavelet(buckets.size)
     shares = haar_shares(haar, buckets, problem.norm)
@@ -143,13 +143,13 @@ def haar_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRANCHINGS) -> RangeStrategy:
-    """Returns the best tree of one of these branchings, with optimal budgets per level; levels may be dropped."""
+    """Returns the best tree of these branchings, with optimal or uniform budgets per level. Levels may be dropped."""
     buckets, boundaries = problem.reduction
     trees = [balanced_hierarchy(buckets.size, branching) for branching in branchings]
-    shared = uniform_shares if problem.uniform else level_shares
-    planned = [shared(tree, buckets, problem.norm) for tree in trees]
-    best = int(np.argmin([total for _, total in planned]))
-    tree, shares = trees[best], planned[best][0]
+    shares_of = uniform_shares if problem.uniform else level_shares
+    plans = [shares_of(tree, buckets, problem.norm) for tree in trees]
+    best = int(np.argmin([total for _, total in plans]))
+    tree, shares = trees[best], plans[best][0]
     groups = tuple(int(level) for level in np.flatnonzero(shares))
     size = problem.workload.size
     factors = tuple(
@@ -166,7 +166,7 @@ def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRAN
 
 
 def p_identity_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Returns HDMM's p-identity, quantised: every column has the same L1 norm exactly."""
+    """Returns HDMM's p-identity, quantised. All columns have exactly the same L1 norm."""
     buckets, boundaries = problem.reduction
     theta = optimise_p_identity(buckets, problem.search_seconds)
     factor = factor_over(problem.workload.size, boundaries, quantise_l1(p_identity_matrix(theta), problem.bits))
@@ -191,7 +191,7 @@ CANDIDATES: dict[str, Callable[[RangeProblem], RangeStrategy]] = {
     "p_identity": p_identity_strategy,
     "gaussian_optimum": gaussian_strategy,
 }
-"""Simplest first: of equal predictions the first wins."""
+"""Candidates, the simplest first. Of equal predictions the first wins."""
 
 
 def applies(name: str, problem: RangeProblem) -> bool:
@@ -201,8 +201,8 @@ def applies(name: str, problem: RangeProblem) -> bool:
 
 
 def build_strategies(problem: RangeProblem, strategy: str) -> Iterator[RangeStrategy]:
-    """Yields all candidates that apply for 'auto', one by one, else the one named: 'hierarchy_4', branching 4; 'I'."""
-    strategy = {"i": "identity"}.get(strategy.casefold(), strategy)
+    """Yields every applicable candidate for 'auto', else the named candidate. 'hierarchy_4' has branching 4."""
+    strategy = {"i": "identity"}.get(strategy.casefold(), strategy)  # 'I' is a name of the identity
     if strategy == "auto":
         yield from (build(problem) for name, build in CANDIDATES.items() if applies(name, problem))
         return
@@ -213,43 +213,43 @@ def build_strategies(problem: RangeProblem, strategy: str) -> Iterator[RangeStra
     if branching != strategy and branching.isdecimal() and 2 <= int(branching) <= problem.workload.size:
         yield hierarchy_strategy(problem, (int(branching),))
         return
-    known = ", ".join(["auto", *(name for name in CANDIDATES if applies(name, problem)), "hierarchy_<branching>"])
-    raise Refusal(f"strategy = '{strategy}' cannot serve these ranges", accepted=f"one of {known}")
+    names = ", ".join(["auto", *(name for name in CANDIDATES if applies(name, problem)), "hierarchy_<branching>"])
+    raise Refusal(f"strategy = '{strategy}' cannot serve these ranges", accepted=f"one of {names}")
 
 
 # The optimal Gaussian strategy of any workload: min trace(V X^-1) over X = A'A with unit diagonal, certified.
 #
-# Convex. By duality (Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, 2015) the total of every strategy is at
-# least (trace R)^2 / sum(m) with R = (D^1/2 V D^1/2)^1/2, D = diag(m), for any m > 0, with equality at the optimum,
-# where X = D^-1/2 R D^-1/2 has unit diagonal: m = diag(R). That fixed point (Denisov, McMahan, Rush, Smith, Thakurta,
-# Improved differential privacy for SGD via optimal private linear operators, 2022, section 4) is iterated, first on a
-# coarser workload. Scaling X to unit diagonal gives a strategy at every step, so the gap to the bound is known.
+# The problem is convex. For any m > 0 let D = diag(m) and R = (D^1/2 V D^1/2)^1/2. By duality every strategy's total
+# is at least (trace R)^2 / sum(m) (Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, 2015). At the optimum both
+# are equal, and X = D^-1/2 R D^-1/2 has unit diagonal: m = diag(R). The planner iterates this fixed point (Denisov,
+# McMahan, Rush, Smith, Thakurta, Improved differential privacy for SGD via optimal private linear operators, 2022,
+# section 4), first on a coarser workload. At every step, X scaled to unit diagonal is a strategy with a known gap.
 
 
 GAP = 1e-4
-"""The iteration stops when the total variance exceeds the lower bound by at most this part of it."""
+"""The iteration stops if the total variance exceeds the lower bound by at most this part of the bound."""
 
 COARSEST = 128
-"""A workload over more values starts from the solution over a quarter as many intervals of them."""
+"""A workload over more values starts from the solution over a quarter as many intervals of values."""
 
 MOST_STEPS = 300
 
 MEMORY = 5
-"""Former iterates that Anderson's acceleration combines."""
+"""Number of former iterates that Anderson's acceleration combines."""
 
 MIXING = 1.5
 LARGEST_MOVE = 4.0
-"""Of a logarithm of m in one step."""
+"""Largest change of a logarithm of m in one step."""
 
 RIDGE = 1e-9
-"""Added to V's diagonal, relative to its mean, so that the strategy answers every value even if no query needs it."""
+"""Added to V's diagonal, relative to its mean. The strategy then answers every value even if no query needs it."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianOptimum:
-    """A strategy and what it is worth at sigma = 1 with columns of L2 norm 1.
+    """Strategy and its total variance at sigma = 1, with columns of L2 norm 1.
 
-    matrix: A, shape (n, n), upper triangular. total: trace(V (A'A)^-1). lower_bound: of every strategy's total.
+    matrix: A, shape (n, n), upper triangular. total: trace(V (A'A)^-1). lower_bound: on every strategy's total.
     """
 
     matrix: FloatArray
@@ -268,21 +268,21 @@ def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
 
 
 def _multipliers(gram: FloatArray, deadline: float) -> FloatArray:
-    """Returns a starting point for m: that of the workload over intervals of values, spread out, for large sizes."""
+    """Returns a start for m: ones for small sizes, else the interpolated solution over intervals of values."""
     size = len(gram)
     if size <= COARSEST:
         return np.ones(size)
     bounds = np.arange(size // 4 + 1) * size // (size // 4)
     coarse = np.add.reduceat(np.add.reduceat(gram, bounds[:-1], axis=0), bounds[:-1], axis=1)
-    found = _iterate(coarse, _multipliers(coarse, deadline), deadline, GAP / 10)[0]
+    solution = _iterate(coarse, _multipliers(coarse, deadline), deadline, GAP / 10)[0]
     centres = (bounds[:-1] + bounds[1:] - 1) / 2
-    return np.asarray(np.interp(np.arange(size), centres, found))
+    return np.asarray(np.interp(np.arange(size), centres, solution))
 
 
 def _iterate(
     gram: FloatArray, multipliers: FloatArray, deadline: float, gap: float
 ) -> tuple[FloatArray, FloatArray, float, float]:
-    """(m, best X, its total, lower bound) after the gap is closed or the deadline has passed."""
+    """Returns (m, best X, its total, lower bound) after the gap closes, the deadline passes, or the steps run out."""
     best_total, best_bound = np.inf, 0.0
     inner = np.eye(len(gram))
     logs: list[FloatArray] = []
@@ -310,7 +310,7 @@ def _iterate(
 
 
 def _accelerated(logs: list[FloatArray], steps: list[FloatArray], weights: FloatArray) -> FloatArray:
-    """Returns Anderson's mixing of the fixed point log m -> log m + step: the next log m, scaled to a mean of 0."""
+    """Returns the next log m, scaled to a mean of 0, by Anderson's mixing for the iteration log m -> log m + step."""
     move = MIXING * steps[-1]
     if len(logs) > 1:
         step_changes = np.stack([steps[-1] - step for step in steps[:-1]], axis=1)

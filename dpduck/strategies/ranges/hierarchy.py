@@ -1,7 +1,7 @@
 """Trees over an ordered attribute, of any branching: one group of disjoint interval counts per level, with budgets.
 
-Hay, Rastogi, Miklau, Suciu, Boosting the accuracy of differentially private histograms through consistency (2010),
-generalised to levels of unequal noise, levels that are not measured, and sizes that are no power of the branching.
+The method is from Hay, Rastogi, Miklau, Suciu, Boosting the accuracy of differentially private histograms through
+consistency (2010). Here levels may have unequal noise or no measurement, and sizes need not be powers of the branching.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST_DENSE = 2048
 class Hierarchy:
     """Nested partitions of n values into intervals, from one interval to single values.
 
-    boundaries: per level, increasing, from 0 to n; level 0 is [0, n], the last is 0..n.
+    boundaries: per level, increasing, from 0 to n. The first level has [0, n], the last level has 0..n.
     """
 
     size: int
@@ -39,13 +39,13 @@ class Hierarchy:
 
     @cached_property
     def first_child(self) -> tuple[IndexArray, ...]:
-        """Per level but the last: for each node, and once past the end, the index of its first child."""
+        """Returns, for each level but the last, the index of each node's first child, and one index past the end."""
         pairs = zip(self.boundaries, self.boundaries[1:], strict=False)
         return tuple(np.searchsorted(below, above) for above, below in pairs)
 
     @cached_property
     def node_of(self) -> tuple[IndexArray, ...]:
-        """Per level: the node that holds each position 0..n; n lies past the last node."""
+        """Returns, for each level, the node that holds each position 0..n. Position n lies past the last node."""
         return tuple(np.repeat(np.arange(len(b)), np.diff(b, append=self.size + 1)) for b in self.boundaries)
 
     def level_entries(self, level: int) -> scipy.sparse.csr_array:
@@ -56,7 +56,7 @@ class Hierarchy:
 
 
 def balanced_hierarchy(size: int, branching: int) -> Hierarchy:
-    """Cuts the n values at level l into branching^l intervals, whose lengths differ by at most 1.
+    """Cuts the n values at level l into branching^l intervals. Their lengths differ by at most 1.
 
     >>> [b.tolist() for b in balanced_hierarchy(5, 2).boundaries]
     [[0, 5], [0, 2, 5], [0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 5]]
@@ -73,8 +73,8 @@ def balanced_hierarchy(size: int, branching: int) -> Hierarchy:
 class SubtreeVariances:
     """Best variances from measurements inside each subtree (Hay et al., section 4.1).
 
-    from_children: s_v, the summed best variances of the children; 0 at the last level, which has none.
-    best: a_v, of the node's own count: 1/a_v = w_l + 1/s_v with w_l the precision of its level.
+    from_children: s_v, the sum of the children's best variances, 0 at the last level.
+    best: a_v, the best variance of the node's own count: 1/a_v = w_l + 1/s_v with w_l the precision of its level.
     """
 
     from_children: tuple[FloatArray, ...]
@@ -82,7 +82,7 @@ class SubtreeVariances:
 
 
 def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVariances:
-    """precisions: 1/variance per level, 0 where a level is not measured; the last must be measured."""
+    """Computes best variances from each level's 1/variance, 0 without a measurement. The last level must have one."""
     best = [np.full(tree.size, 1 / precisions[-1])]
     below = [np.zeros(tree.size)]
     for level in range(tree.levels - 2, -1, -1):
@@ -93,25 +93,25 @@ def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVarianc
 
 
 def hierarchy_variances(tree: Hierarchy, precisions: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Returns the variance of every query after least squares, in O(n + queries) per level; shape (queries,).
+    """Returns the variance of every query after least squares, shape (queries,), in O(n + queries) per level.
 
-    Given its node's total, a node's children have covariance diag(a_c) - a a'/s_v. Let g_v spread a unit of node v over
-    its values in proportion to a_c/s_v at every step down; then Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside
-    the interval have g_v . q = 1, and only two nodes of a level are cut.
+    Given the total of node v, its children have covariance diag(a_c) - a a'/s_v. Let g_v spread a unit of node v over
+    its values in proportion to a_c/s_v at every step down. Then Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside
+    the interval have g_v . q = 1. The interval cuts at most two nodes of a level.
     """
-    found = subtree_variances(tree, precisions)
+    subtrees = subtree_variances(tree, precisions)
     variances = np.zeros(workload.queries)
     before = np.zeros(tree.size + 1)  # g_v mass of the values before each position, in the node that holds it
     for level in range(tree.levels - 1, -1, -1):
         node = tree.node_of[level]
         if level < tree.levels - 1:
             child = tree.node_of[level + 1]
-            best = np.append(found.best[level + 1], 0.0)
+            best = np.append(subtrees.best[level + 1], 0.0)
             earlier = np.concatenate([[0.0], np.cumsum(best)])
             from_start = earlier[child] - earlier[tree.first_child[level]][node]
-            before = (from_start + best[child] * before) / np.append(found.from_children[level], 1.0)[node]
+            before = (from_start + best[child] * before) / np.append(subtrees.from_children[level], 1.0)[node]
         if precisions[level] > 0:  # else a_v = s_v
-            change = np.append(found.best[level] - found.from_children[level], 0.0)
+            change = np.append(subtrees.best[level] - subtrees.from_children[level], 0.0)
             variances += _cut_and_inside(node, before, change, workload)
     return variances
 
@@ -129,7 +129,7 @@ def _cut_and_inside(node: IndexArray, before: FloatArray, change: FloatArray, wo
 
 
 def level_energies(tree: Hierarchy, workload: RangeWorkload) -> FloatArray:
-    """trace(V P_l) per level, with P_l the projector onto what level l adds to the levels above it.
+    """Computes trace(V P_l) per level. P_l is the projector onto the part that level l adds to the levels above it.
 
     P_l = Q_l - Q_{l-1} with Q_l the means over the nodes of level l.
     """
@@ -139,7 +139,7 @@ def level_energies(tree: Hierarchy, workload: RangeWorkload) -> FloatArray:
 
 
 def _block_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
-    """trace(V Q_l) = sum over nodes of 1'V1/m, from two-dimensional prefix sums of V."""
+    """Computes trace(V Q_l) = sum over nodes of 1'V1/m, from two-dimensional prefix sums of V."""
     sums = np.zeros((tree.size + 1, tree.size + 1))
     sums[1:, 1:] = workload.gram.cumsum(axis=0).cumsum(axis=1)
     energies = []
@@ -151,7 +151,7 @@ def _block_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
 
 
 def _query_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
-    """trace(V Q_l) = sum_q a_q |Q_l q|^2: a node inside the interval adds its length m, a cut one overlap^2/m."""
+    """Computes trace(V Q_l) = sum_q a_q |Q_l q|^2. A node inside query q adds its length m, a cut node overlap^2/m."""
     energies = []
     for bounds, node in zip(tree.boundaries, tree.node_of, strict=True):
         starts, stops = workload.starts, workload.stops
@@ -164,21 +164,21 @@ def _query_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
     return energies
 
 
-# The unnormalised Haar wavelet as integer rows: the total, then per level (+1 left, -1 right) of every split.
+# The unnormalised Haar wavelet as integer rows: the total, then a row (+1 left, -1 right) for every split, by level.
 #
 # Xiao, Wang, Gehrke, Differential privacy via wavelet transforms (2010), with optimal budgets per level and for any n:
-# a split halves the count of its node's values as nearly as it can; the n rows are invertible whatever the lengths.
+# a split halves the count of its node's values as nearly as possible. The n rows are invertible for all lengths.
 
 
 NOTHING = 1e-12
-"""Rounding errors of squares that are 0; the squares themselves are 0 or at least 1/n^2."""
+"""Bound on the rounding errors of squares that are 0. All other squares are at least 1/n^2."""
 
 
 @dataclass(frozen=True, eq=False)
 class Haar:
-    """Group 0 is the total; group l + 1 has a row for each node of level l of a binary tree that is split.
+    """Haar wavelet. Group 0 is the total. Group l + 1 has a row for each split node of level l of a binary tree.
 
-    Every column has one entry, +1 or -1, in at most every group: column norm 1 under L1 and L2.
+    A column has at most one entry, +1 or -1, in each group. So each group has column norm 1 under L1 and L2.
     """
 
     tree: Hierarchy
@@ -193,7 +193,7 @@ class Haar:
 
     @cached_property
     def split(self) -> tuple[IndexArray, ...]:
-        """Per level but the last: the nodes that are split, in the order of the rows."""
+        """Returns, for each level but the last, the nodes that are split, in the order of the rows."""
         return tuple(np.flatnonzero(np.diff(first) == 2) for first in self.tree.first_child)
 
     def group_entries(self, group: int) -> scipy.sparse.csr_array:
@@ -215,15 +215,15 @@ def haar_wavelet(size: int) -> Haar:
 
 
 def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
-    """Returns summed recovery weights s_r per group: total variance is sum_r s_r v_r."""
+    """Returns the summed recovery weight s_r of each group. The total variance is sum_r s_r v_r."""
     weights = [float(workload.weights @ squares) for squares in _squares(haar, workload)]
     return np.array(weights)
 
 
 def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
-    """Returns optimal shares of epsilon (norm 1) or rho (norm 2) per group; 0 for a group that no query needs.
+    """Returns the optimal share of epsilon (norm 1) or rho (norm 2) per group, 0 for a group that no query needs.
 
-    With C_r = 1: eta_r proportional to s_r^(1/3), or eta_r^2 to s_r^(1/2).
+    With C_r = 1, eta_r is proportional to s_r^(1/3) under norm 1, and eta_r^2 to s_r^(1/2) under norm 2.
     """
     weights = haar_recovery_weights(haar, workload)
     weights[weights < 1e-12 * weights.max()] = 0.0
@@ -233,24 +233,22 @@ def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
 
 
 def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Returns the variance of every query, shape (queries,), from one noise variance per group; O(n + queries) per
-    group.
-    """
-    found = np.zeros(workload.queries)
+    """Returns each query's variance, shape (queries,), from a noise variance per group, in O(n + queries) per group."""
+    query_variances = np.zeros(workload.queries)
     for variance, squares in zip(variances, _squares(haar, workload), strict=True):
-        found += np.where(squares > NOTHING, variance, 0.0) * squares
-    return found
+        query_variances += np.where(squares > NOTHING, variance, 0.0) * squares
+    return query_variances
 
 
 def _squares(haar: Haar, workload: RangeWorkload) -> list[FloatArray]:
-    """Per group, per query: the summed squares of the coefficients that turn the group's rows into the answer.
+    """Returns, per group and query, the summed squares of the coefficients that turn the group's rows into the answer.
 
-    With sums (left, right) = (total + difference)/2, (total - difference)/2 at every split, row v reaches its values
-    with weights that add up to 0: only the nodes cut by an end of the interval count, by what lies before the cut.
+    At every split (left, right) = ((total + difference)/2, (total - difference)/2). So row v reaches its values with
+    weights that add up to 0. A node counts only if an end of the interval cuts it, by the weights before the cut.
     """
     tree, starts, stops = haar.tree, workload.starts, workload.stops
     share = np.zeros(tree.size + 1)  # part of its node's total before each position, all differences being 0
-    found: list[FloatArray] = []
+    group_squares: list[FloatArray] = []
     for level in range(tree.levels - 2, -1, -1):
         node, child = tree.node_of[level], tree.node_of[level + 1]
         first = tree.first_child[level]
@@ -260,27 +258,28 @@ def _squares(haar: Haar, workload: RangeWorkload) -> list[FloatArray]:
         share = np.where(children == 2, 0.5 * share + 0.5 * is_second, share)
         row[-1] = share[-1] = 0.0
         apart = row[starts] ** 2 + row[stops] ** 2
-        found.insert(0, np.where(node[starts] == node[stops], (row[stops] - row[starts]) ** 2, apart))
+        group_squares.insert(0, np.where(node[starts] == node[stops], (row[stops] - row[starts]) ** 2, apart))
     whole = np.append(share[:-1], 1.0)
-    return [(whole[stops] - whole[starts]) ** 2, *found]
+    return [(whole[stops] - whole[starts]) ** 2, *group_squares]
 
 
-# How much of the budget each level of a tree gets; under Laplace not convex, so several starts that drop
-# levels.
+# Shares of the budget by level of a tree. Under Laplace noise the problem is not convex. So there are several starts,
+# with levels dropped.
 
 LEAST_LEAF = 1e-4
-"""The smallest share of the last level, which must be measured."""
+"""Smallest share of the last level, which must be measured."""
 
 DROPPED = 1e-6
-"""A smaller share is no share: the level is not measured."""
+"""A level with a smaller share is not measured."""
 
 
 def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[FloatArray, float]:
-    """Returns shares of epsilon (norm 1) or rho (norm 2) by level, of sum 1, of least total variance; that total.
+    """Returns shares of epsilon (norm 1) or rho (norm 2) by level, with sum 1 and least total variance, and that total.
 
-    Exact where all nodes of a level have the same length, else for the mean length: the levels' projectors P_l then
-    diagonalise the normal matrix, and the total is sum_l trace(V P_l) / lambda_l, lambda_l = sum_{k >= l} w_k m_k with
-    w_k the precision of level k and m_k the length of its nodes. The total is for w_k = share_k^2 (norm 1) or share_k.
+    Exact if all nodes of a level have the same length: the levels' projectors P_l then diagonalise the normal matrix.
+    Otherwise the mean length stands for all lengths. Let w_k be the precision of level k, m_k the length of its nodes,
+    and lambda_l the sum of w_k m_k over k >= l. The total is sum_l trace(V P_l) / lambda_l with w_k = share_k^2
+    (norm 1) or share_k (norm 2).
     """
     energies = level_energies(tree, workload)
     lengths = np.array([tree.size / (len(bounds) - 1) for bounds in tree.boundaries])
@@ -288,7 +287,7 @@ def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[F
 
 
 def uniform_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[FloatArray, float]:
-    """Returns equal shares of every level, and the same total."""
+    """Returns equal shares for all levels, and their total variance."""
     shares = np.full(tree.levels, 1 / tree.levels)
     lengths = np.array([tree.size / (len(bounds) - 1) for bounds in tree.boundaries])
     rates = (shares ** (2 if norm == 1 else 1) * lengths)[::-1].cumsum()[::-1]
@@ -296,7 +295,7 @@ def uniform_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple
 
 
 def optimal_shares(energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[FloatArray, float]:
-    """Descends from several starts, then drops, adds or moves levels by one, as long as that helps."""
+    """Descends from several starts. Then drops, adds or moves levels one by one, as long as the total falls."""
     if len(energies) == 1:
         return np.ones(1), float(energies[0] / lengths[0])
     with one_thread():
@@ -316,15 +315,15 @@ def _search(energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[Float
 
 
 def _starts(levels: int, norm: int) -> Iterator[FloatArray]:
-    """Yields equal shares on every k-th level counted from the last one."""
+    """Yields equal shares on every k-th level, counted from the last level."""
     for step in range(1, levels if norm == 1 else 2):
-        kept = np.zeros(levels)
-        kept[::-1][::step] = 1.0
-        yield kept / kept.sum()
+        shares = np.zeros(levels)
+        shares[::-1][::step] = 1.0
+        yield shares / shares.sum()
 
 
 def _neighbours(shares: FloatArray) -> Iterator[FloatArray]:
-    """Yields shares with one level dropped, added with the mean share, or moved up or down by one; the last stays."""
+    """Yields shares with one level dropped, added at the mean share, or moved up or down by one. The last one stays."""
     measured = shares > 0
     for level in range(len(shares) - 1):
         changed = shares.copy()
@@ -337,7 +336,7 @@ def _neighbours(shares: FloatArray) -> Iterator[FloatArray]:
 
 
 def _descend(start: FloatArray, energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[float, FloatArray]:
-    """Minimise log(total variance) over shares >= 0 from `start`, scale-free; returns (value, shares)."""
+    """Minimises log(total variance) over shares >= 0 from `start`, scale-free. Returns (value, shares)."""
     floor = np.zeros(len(start))
     floor[-1] = LEAST_LEAF
 
@@ -358,11 +357,10 @@ def _descend(start: FloatArray, energies: FloatArray, lengths: FloatArray, norm:
     return float(best.fun), shares / shares.sum()
 
 
-# Linear algebra on one thread: on a busy machine threads that wait for each other make small matrices far
-# slower.
+# Linear algebra on one thread: on a busy machine, threads that wait for each other make small matrices far slower.
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """While it lasts, every BLAS of the process uses one thread."""
+    """Limits every BLAS of the process to one thread while the context lasts."""
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
     return limits

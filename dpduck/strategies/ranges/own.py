@@ -1,10 +1,10 @@
-"""A strategy of one's own: any integer rows over all cells, a budget for each row, least squares from all of them.
+"""Strategy of an analyst: any integer rows over all cells, with a budget for each row and least squares over all rows.
 
-The paper's program (1)-(3) finds the best budgets for a given recovery, least squares the best recovery for given
-budgets. Either lowers the total variance, so that both in turn end in a joint optimum. Under Gaussian noise, where the
-variance is convex in the budgets, it is the least of all. A row with budget eta_i and noise of scale b is asked as
-k_i S_i with one scale for all rows: k_i is an integer near eta_i b. Privacy is accounted for these integers, column by
-column, so that rounding costs a little accuracy and never any privacy.
+The paper's program (1)-(3) finds the best budgets for a given recovery. Least squares is the best recovery for given
+budgets. Each step lowers the total variance, so that the two in turn end in a joint optimum. Under Gaussian noise the
+variance is convex in the budgets, so that this optimum is global. A row with budget eta_i is measured as k_i S_i. All
+rows have noise of the same scale b, and k_i is an integer near eta_i b. Privacy is accounted for these integers,
+column by column, so that rounding costs a little accuracy and never any privacy.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MISSED = 1e-7
 """A query is answered if its part outside the row space is shorter than this."""
 
 SINGULAR = 1e-13
-"""A triangle is taken for singular if its smallest diagonal entry is below this part of the largest."""
+"""A triangular matrix counts as singular if its smallest diagonal entry is below this part of the largest."""
 
 MOST_GROUPS = 64
 
 GAP = 1e-6
-"""The program is solved this well at each turn."""
+"""Relative distance from the optimum at which the program stops, at each turn."""
 
 POLISHES = 300
 
@@ -54,21 +54,21 @@ TURNS = 500
 STARTS = 16
 SPREAD = 2.0
 LEAST_PLACE = 1e-3
-"""Uneven budgets to begin with: their logarithms are normal quantiles, at multiples of a root modulo 1."""
+"""Uneven starting budgets. Their logarithms are normal quantiles at multiples of a square root modulo 1."""
 
 ROUNDED = 1e-3
 """Budgets become the smallest integers that lose less than this part of the total variance."""
 
 FEWEST_BITS = 3
 MOST_BITS = 20
-"""The largest norm of a column of integers. Noise is drawn at scales of up to 2^40."""
+"""Most bits of the largest norm of a column of integers. Noise is drawn at scales of up to 2^40."""
 
 
 @dataclass(frozen=True, eq=False)
 class OwnPlan:
-    """The measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
+    """Measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
 
-    blocks: rows that are measured alike, shape (rows, cells), in order. noise_variances: one for each measurement, in
+    blocks: rows with the same noise, shape (rows, cells), in order. noise_variances: one per measurement, in units of
     its integers.
     """
 
@@ -82,17 +82,17 @@ class OwnPlan:
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum over all answers, by the weights of their sets."""
+        """Returns the sum of the variances of all answers, weighted by grouping set."""
         pairs = zip(self.workload.weights, self.variances, strict=True)
         return sum(weight * float(variances.sum()) for weight, variances in pairs)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a strategy that are not 0, in coordinates with full column rank.
+    """Nonzero rows of a strategy, in coordinates with full column rank.
 
-    entries: shape (rows, cells). basis: of their row space, shape (cells, rank). inside: entries times basis. gram:
-    of the workload in these coordinates. norm: 1 for Laplace, 2 for Gaussian noise.
+    entries: shape (rows, cells). basis: of the row space, shape (cells, rank). inside: entries times basis. gram: the
+    workload's Gram matrix in these coordinates. norm: 1 for Laplace, 2 for Gaussian noise.
     """
 
     entries: IntegerArray
@@ -103,7 +103,7 @@ class Rows:
 
     @property
     def costs(self) -> FloatArray:
-        """Returns the cost of a row's budget of 1 in each column."""
+        """Returns the cost of each row in each column, at a budget of 1."""
         return np.abs(self.entries).astype(np.float64) ** self.norm
 
     def precisions(self, budgets: FloatArray) -> FloatArray:
@@ -111,7 +111,7 @@ class Rows:
         return budgets**2 / 2 if self.norm == 1 else budgets
 
     def covariance(self, precisions: FloatArray) -> FloatArray | None:
-        """Returns the covariance of least squares, or None where rows with hardly a budget would be needed."""
+        """Returns the covariance of least squares, or None if it would need rows with hardly any budget."""
         rank = self.inside.shape[1]
         factor = cholesky_factor(self.inside.T @ (self.inside * precisions[:, None]))
         if factor is not None:
@@ -126,12 +126,12 @@ class Rows:
         return square
 
     def total(self, precisions: FloatArray) -> float:
-        """Returns the total weighted variance of least squares, infinite where it cannot be told."""
+        """Returns the total weighted variance of least squares, infinite if it cannot be computed."""
         covariance = self.covariance(precisions)
         return np.inf if covariance is None else float((self.gram * covariance).sum())
 
     def weights(self, precisions: FloatArray) -> tuple[float, FloatArray] | None:
-        """Returns the total variance, and the summed weight s_i that recovery gives to each row's noise."""
+        """Returns the total variance and the summed recovery weight s_i of each row, or None without a covariance."""
         covariance = self.covariance(precisions)
         if covariance is None:
             return None
@@ -152,8 +152,8 @@ def plan_own(
 ) -> OwnPlan:
     """Returns the plan with the least total variance for these rows, shape (rows, cells).
 
-    budgets: 'optimal' or 'uniform', the same noise on every row. bits: of the largest norm of a column. Rows that
-    leave an answer undetermined are refused, and some of the answers named.
+    budgets: 'optimal', or 'uniform' for the same noise on every row. bits: of the largest norm of a column. Refuses
+    rows that leave an answer undetermined, and names some of these answers.
     """
     if entries.ndim != 2 or entries.shape[1] != workload.cells or not entries.any():
         raise Refusal(f"the strategy's matrix must have {workload.cells} columns and an entry that is not 0")
@@ -163,17 +163,17 @@ def plan_own(
         )
     with one_thread():
         deadline = monotonic() + seconds
-        asked = entries[entries.any(axis=1)]
-        basis = _row_space(workload, asked)
+        nonzero = entries[entries.any(axis=1)]
+        basis = _row_space(workload, nonzero)
         gram = basis.T @ workload.gram @ basis
 
-        def of(some: IntegerArray) -> Rows:
-            return Rows(some, basis, some @ basis, gram, norm_of(noise))
+        def of(matrix: IntegerArray) -> Rows:
+            return Rows(matrix, basis, matrix @ basis, gram, norm_of(noise))
 
-        equal = _planned(workload, of(asked), [asked], np.ones(1), noise, amount, unit_bound)
+        equal = _planned(workload, of(nonzero), [nonzero], np.ones(1), noise, amount, unit_bound)
         if budgets == "uniform":
             return equal
-        reduced = asked // np.gcd.reduce(asked, axis=1)[:, None]
+        reduced = nonzero // np.gcd.reduce(nonzero, axis=1)[:, None]
         plans = [equal]
         for blocks, parameters in _candidates(of(reduced), min(bits, MOST_BITS), deadline):
             plans.append(_planned(workload, of(np.vstack(blocks)), blocks, parameters, noise, amount, unit_bound))
@@ -184,39 +184,39 @@ def plan_own(
 
 
 def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
-    """Returns an orthonormal basis of the row space, or refuses rows that leave an answer undetermined."""
+    """Returns an orthonormal basis of the row space. Refuses rows that leave an answer undetermined."""
     if cholesky_factor((entries.T @ entries.astype(np.float64)).astype(np.float64)) is not None:
         return np.eye(entries.shape[1])
     _, singular, rows = np.linalg.svd(entries.astype(np.float64), full_matrices=len(entries) < entries.shape[1])
     rank = int((singular > NULL * singular.max()).sum())
     if rank == entries.shape[1]:
         return np.eye(rank)
-    named: list[str] = []
+    names: list[str] = []
     missed = 0
-    for chosen, outside in zip(workload.sets, workload.answers(rows[rank:].T), strict=True):
+    for marginal, outside in zip(workload.sets, workload.answers(rows[rank:].T), strict=True):
         places = np.argwhere((outside**2).sum(axis=-1) > MISSED**2)
         missed += len(places)
-        named += [_named(workload, chosen, place) for place in places[: 3 - len(named)].tolist()]
+        names += [_named(workload, marginal, place) for place in places[: 3 - len(names)].tolist()]
     if missed:
         raise Refusal(
             f"the strategy's rows do not determine {missed} of the {workload.queries} intervals: "
-            f"{', '.join(named)}{', ..' if missed > len(named) else ''}",
+            f"{', '.join(names)}{', ..' if missed > len(names) else ''}",
             accepted="a matrix whose rows span every interval asked",
         )
     return rows[:rank].T
 
 
-def _named(workload: CellWorkload, chosen: Sequence[int], place: Sequence[int]) -> str:
-    """Names an answer by its intervals, an attribute that is summed away by all of its values."""
+def _named(workload: CellWorkload, marginal: Sequence[int], place: Sequence[int]) -> str:
+    """Names an answer by its intervals. A summed attribute has the interval of all its values."""
     spans = [(0, size) for size in workload.sizes]
-    for attribute, query in zip(chosen, place, strict=True):
-        asked = workload.attributes[attribute]
-        spans[attribute] = int(asked.starts[query]), int(asked.stops[query])
+    for attribute, query in zip(marginal, place, strict=True):
+        queries = workload.attributes[attribute]
+        spans[attribute] = int(queries.starts[query]), int(queries.stops[query])
     return " x ".join(f"[{low}, {high})" for low, high in spans)
 
 
 def _candidates(rows: Rows, bits: int, deadline: float) -> Iterator[tuple[list[IntegerArray], FloatArray]]:
-    """Yields blocks of rows with the unit parameters of their noise: by groups, and every row by itself."""
+    """Yields blocks of rows with the unit parameters of their noise: first by groups, then with each row by itself."""
     groups = greedy_groups(rows.entries)
     if 1 < len(groups) <= MOST_GROUPS:
         members = np.empty(len(rows.entries), dtype=np.intp)
@@ -236,11 +236,11 @@ def _candidates(rows: Rows, bits: int, deadline: float) -> Iterator[tuple[list[I
 def joint_budgets(
     rows: Rows, costs: FloatArray, members: NDArray[np.intp], deadline: float
 ) -> tuple[float, FloatArray]:
-    """Returns the least total variance found at a budget of 1, and the budget of each group of rows.
+    """Searches for the least total variance at a budget of 1. Returns it and the budget of each group of rows.
 
-    costs: of each group, in each column. members: the group of each row. The program and least squares take turns,
-    from the paper's start, which is unweighted least squares. Under Laplace noise there are several optima, so that
-    equal budgets and a few uneven ones are starts, too, as long as there is time.
+    costs: of each group, in each column. members: the group of each row. The program and least squares take turns, from
+    the paper's start: unweighted least squares. Under Laplace noise there are several optima. So further starts are
+    equal budgets and a few uneven budgets, while there is time.
     """
     power = 3 - rows.norm
     unweighted = rows.weights(np.ones(len(members)))
@@ -251,13 +251,13 @@ def joint_budgets(
     for begin in [np.ones(len(costs)), *uneven] if rows.norm == 1 else ():
         if monotonic() > deadline:
             break
-        found = _in_turns(rows, costs, members, begin / (costs.T @ begin).max(), deadline)
-        best = min(best, found, key=lambda pair: pair[0])
+        candidate = _in_turns(rows, costs, members, begin / (costs.T @ begin).max(), deadline)
+        best = min(best, candidate, key=lambda pair: pair[0])
     return best
 
 
 def _summed(weights: FloatArray, members: NDArray[np.intp]) -> FloatArray:
-    """Adds the weights of rows up by group."""
+    """Adds up the weights of rows by group."""
     return np.bincount(members, weights).astype(np.float64)
 
 
@@ -268,14 +268,14 @@ def _program(costs: FloatArray, weights: FloatArray, power: int) -> FloatArray:
 def _in_turns(
     rows: Rows, costs: FloatArray, members: NDArray[np.intp], begin: FloatArray, deadline: float
 ) -> tuple[float, FloatArray]:
-    """Returns the total variance where a turn gains little, or time is over, and its budgets."""
+    """Alternates least squares and the program until a turn gains little or time is over. Returns the best turn."""
     best: tuple[float, FloatArray] = (np.inf, begin)
     budgets = begin
     for _ in range(TURNS):
-        found = rows.weights(rows.precisions(budgets[members]))
-        if found is None:
+        result = rows.weights(rows.precisions(budgets[members]))
+        if result is None:
             break
-        total, weights = found
+        total, weights = result
         gained = total < best[0] * (1 - GAIN)
         best = min(best, (total, budgets), key=lambda pair: pair[0])
         if not gained or (monotonic() > deadline):
@@ -287,8 +287,8 @@ def _in_turns(
 def scaled_rows(rows: Rows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
     """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the budget's root.
 
-    total: the variance at the budgets themselves. Rows with the integer 0 are left out. bits: of the largest column
-    norm. None where no such integers serve.
+    total: the variance at the exact budgets. Rows with the factor 0 are left out. bits: of the largest column norm.
+    Returns None if no such integers serve.
     """
     parts = budgets if rows.norm == 1 else np.sqrt(budgets)
     best: tuple[float, IntegerArray | None] = (np.inf, None)
@@ -298,11 +298,11 @@ def scaled_rows(rows: Rows, budgets: FloatArray, total: float, bits: int) -> Int
         if cost == 0 or cost > 1 << (size if rows.norm == 1 else 2 * size) + 1:
             continue
         squares = times.astype(np.float64) ** 2
-        found = rows.total(squares / (2.0 * cost * cost if rows.norm == 1 else cost))
-        if found < best[0]:
-            kept = times > 0
-            lowest = times[kept] // np.gcd.reduce(times[kept])
-            best = (found, rows.entries[kept] * lowest[:, None])
+        variance = rows.total(squares / (2.0 * cost * cost if rows.norm == 1 else cost))
+        if variance < best[0]:
+            nonzero = times > 0
+            lowest = times[nonzero] // np.gcd.reduce(times[nonzero])
+            best = (variance, rows.entries[nonzero] * lowest[:, None])
         if best[0] <= total * (1 + ROUNDED):
             break
     return best[1]
@@ -317,9 +317,9 @@ def _planned(
     amount: Fraction,
     unit_bound: int,
 ) -> OwnPlan:
-    """Returns exact parameters that cost at most `amount`, and the errors that they lead to. rows: those of the blocks.
+    """Returns the plan with exact parameters that cost at most `amount`, and its errors. rows: all rows of the blocks.
 
-    units: parameters of the blocks at a budget of 1, of which the ratios count.
+    units: parameters of the blocks at a budget of 1. Only their ratios count.
     """
     factors = [MatrixFactor(np.ascontiguousarray(block)) for block in blocks]
     norms = [factor.norms[rows.norm - 1] for factor in factors]
@@ -333,22 +333,21 @@ def _planned(
     spread = tuple(noise_variance(noise, parameter) for parameter in parameters)
     sizes = [len(block) for block in blocks]
     inner = rows.covariance(1 / np.repeat(spread, sizes))
-    if inner is None:  # rows with hardly a budget would be needed: no candidate
+    if inner is None:  # least squares would need rows with hardly any budget: no candidate
         variances = tuple(np.full(shape, np.inf) for shape in workload.shapes)
     else:
         variances = workload.variances(rows.basis @ inner @ rows.basis.T)
     return OwnPlan(workload, noise, tuple(blocks), measurements, spread, variances)
 
 
-# Groups of rows of an arbitrary strategy matrix (Cormode et al., Definition 3.1 and the greedy grouping after
-# it).
+# Groups of rows of an arbitrary strategy matrix (Cormode et al., Definition 3.1 and the greedy grouping after it).
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows with disjoint supports. norm: C_r, their largest absolute entry.
+    """Rows with disjoint supports. norm: C_r, the largest absolute entry of the rows.
 
-    exact: every column has an entry of absolute value C_r in some row, as Definition 3.1 wants.
+    exact: every column has an entry of absolute value C_r in some row, as Definition 3.1 requires.
     """
 
     rows: tuple[int, ...]
@@ -357,10 +356,10 @@ class Group:
 
 
 def greedy_groups(matrix: IntegerArray) -> tuple[Group, ...]:
-    """Returns each row joins the first group of its absolute value whose rows' supports it does not meet.
+    """Puts each row into the first group with the same largest absolute entry and with disjoint supports.
 
-    With all groups exact the closed-form budgets are optimal; else they are safe (the norm of every group is paid in
-    full in every column) and the convex program may do better. Rows of zeros ask nothing and join no group.
+    If all groups are exact, the closed-form budgets are optimal. Otherwise they are safe: the norm of every group is
+    paid in full in every column. The convex program may then do better. Rows of zeros ask nothing and join no group.
 
     >>> [group.rows for group in greedy_groups(np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]))]
     [(0,), (1, 2, 3)]
@@ -375,8 +374,8 @@ def greedy_groups(matrix: IntegerArray) -> tuple[Group, ...]:
         norm = int(largest[row])
         fitting = (
             number
-            for number, taken in enumerate(covered)
-            if norms[number] == norm and not (taken & supports[row]).any()
+            for number, support in enumerate(covered)
+            if norms[number] == norm and not (support & supports[row]).any()
         )
         joined = next(fitting, None)
         if joined is None:

@@ -1,4 +1,4 @@
-"""Plans ranges over one ordered attribute, and products of such plans: budgets, exact parameters, predicted errors."""
+"""Plans for ranges over one ordered attribute, and products of plans, with exact parameters and predicted errors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray
 
 TIE = 1e-6
-"""Predicted errors this close are equal: the simpler candidate wins."""
+"""Predicted errors this close are equal, and the simpler candidate wins."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangePlan:
-    """The measurements for one range workload and the predicted variance of every query after recovery.
+    """Measurements for one range workload, and the predicted variance of every query after recovery.
 
     measurements: one for each group of `groups`, in order. variances: shape (queries,), with the true discrete noise.
     """
@@ -49,17 +49,17 @@ class RangePlan:
 
     @property
     def noise_variances(self) -> tuple[float, ...]:
-        """Returns one per measurement, in the integer units of its query."""
+        """Returns one noise variance per measurement, in the integer units of its query."""
         return tuple(noise_variance(self.noise, measurement.parameter) for measurement in self.measurements)
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum over all queries, by weight."""
+        """Returns the weighted sum of the variances of all queries."""
         return float(self.workload.weights @ self.variances)
 
     @property
     def worst_stderr(self) -> float:
-        """Returns largest predicted standard error of a query."""
+        """Returns the largest predicted standard error of a query."""
         return float(self.variances.max() ** 0.5)
 
 
@@ -69,7 +69,7 @@ def norm_of(noise: NoiseKind) -> int:
 
 
 def plan_strategy(groups: RangeStrategy, noise: NoiseKind, amount: Fraction, unit_bound: int) -> RangePlan:
-    """Returns exact parameters that cost at most `amount`, and the errors that they lead to."""
+    """Returns the plan with exact parameters that cost at most `amount`, and its predicted errors."""
     norm = norm_of(noise)
     wanted = groups.unit_parameters(norm) / float(amount if norm == 1 else 2 * amount)
     parameters = safe_parameters(noise, wanted, groups.norms(norm), amount, unit_bound)
@@ -82,24 +82,23 @@ def plan_strategy(groups: RangeStrategy, noise: NoiseKind, amount: Fraction, uni
     return RangePlan(groups, noise, measurements, variances)
 
 
-# Products of range workloads over several attributes, answered by Kronecker products of one-dimensional
-# strategies.
+# Products of range workloads over several attributes. Kronecker products of one-dimensional strategies answer them.
 #
-# Every combination of groups, one per attribute, is one measurement; its unit parameter is the product of the
-# attributes' unit parameters, so privacy costs multiply to 1, and covariances multiply: Var(q_1 x .. x q_d) =
+# Every combination of groups, one per attribute, is one measurement. Its unit parameter is the product of the
+# attributes' unit parameters, so that privacy costs multiply to 1. Covariances multiply as well: Var(q_1 x .. x q_d) =
 # prod Var(q_i).
 
 
 LARGEST_NORM_BITS = 21
-"""Norms of a product's columns multiply and must leave room for 2^40 rows in 64 bits."""
+"""Most bits of the column norms of a product. The norms multiply, and must leave room for 2^40 rows in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProductPlan:
-    """One strategy per attribute and the measurements of their Kronecker product.
+    """One strategy per attribute, and the measurements of their Kronecker product.
 
-    measurements: in the order of `choices`. scale: what the unit variances' product is to be multiplied by; an upper
-    bound of the discrete noise's variance, which is what recovery weights and predictions use.
+    measurements: in the order of `choices`. scale: factor for the product of the unit variances. The scaled product is
+    an upper bound of the discrete noise's variance, for recovery weights and predictions.
     """
 
     strategies: tuple[RangeStrategy, ...]
@@ -118,12 +117,12 @@ class ProductPlan:
 
     @property
     def unit_variances(self) -> tuple[FloatArray, ...]:
-        """Per attribute, one factor of the noise variance per group."""
+        """Returns, for each attribute, one factor of the noise variance per group."""
         return tuple(_unit_variances(strategy, self.noise) for strategy in self.strategies)
 
     @cached_property
     def attribute_variances(self) -> tuple[FloatArray, ...]:
-        """Per attribute, the variance of each of its queries for the unit variances; products of these times scale."""
+        """Returns each attribute's query variances at unit variances. An answer has their product times `scale`."""
         pairs = zip(self.strategies, self.unit_variances, strict=True)
         return tuple(strategy.variances(units) for strategy, units in pairs)
 
@@ -133,13 +132,13 @@ class ProductPlan:
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum over all answers, by the product of the weights."""
+        """Returns the sum of the variances of all answers, weighted by the product of the attributes' weights."""
         pairs = zip(self.strategies, self.attribute_variances, strict=True)
         return self.scale * prod(float(strategy.workload.weights @ variances) for strategy, variances in pairs)
 
     @property
     def worst_stderr(self) -> float:
-        """Returns largest predicted standard error of an answer."""
+        """Returns the largest predicted standard error of an answer."""
         return float((self.scale * prod(float(variances.max()) for variances in self.attribute_variances)) ** 0.5)
 
 
@@ -162,7 +161,7 @@ def combine(strategies: Sequence[RangeStrategy], noise: NoiseKind, amount: Fract
 
 
 def _unit_variances(strategy: RangeStrategy, noise: NoiseKind) -> FloatArray:
-    """Laplace: the square of the unit parameter; Gaussian: the unit parameter."""
+    """Returns the squares of the unit parameters for Laplace noise, the unit parameters for Gaussian noise."""
     parameters = strategy.unit_parameters(norm_of(noise))
     squared: FloatArray = parameters**2 if noise is NoiseKind.LAPLACE else parameters
     return squared

@@ -1,4 +1,4 @@
-"""Grouping sets with keys over ranges: one plan for all of them, or a product for each with its part of the budget.
+"""Grouping sets with keys over ranges: one plan for all sets, or a product for each set with its part of the budget.
 
 Let V_r be the total weighted variance of set r at a budget of 1. Under Laplace noise sum V_r / epsilon_r^2 is least for
 epsilon_r proportional to V_r^(1/3). Under Gaussian noise sum V_r / rho_r is least for rho_r proportional to V_r^(1/2).
@@ -57,20 +57,20 @@ Choice = Mapping[int, RangeStrategy]
 Found = Mapping[int, Mapping[str, tuple[RangeStrategy, float]]]
 
 SHARES = 1 << 24
-"""Parts of the budget are multiples of one over this."""
+"""Parts of the budget are multiples of 1/SHARES."""
 
 SPARE_BITS = 8
-"""Of the bits that 2^40 rows take: sums leave room for 2^32."""
+"""Bits that the bound of a row may take from the 40 bits of 2^40 rows. Sums then leave room for 2^32 rows."""
 
 MOST_SETS = 1000
-"""More grouping sets with ranges in one statement are refused."""
+"""Most grouping sets with ranges in one statement. More are refused."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangeSetsPlan:
-    """measured: the measurements of all parts, in order, as trusted.measure takes them.
+    """Plan of grouping sets with ranges. `measured` has the measurements of all parts, in order, as one Plan.
 
-    parts: one per grouping set, or one of all sets.
+    parts: one per grouping set, or one part for all sets.
     """
 
     measured: Plan
@@ -108,13 +108,13 @@ class RangeSetsPlan:
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum over all released cells, by the weights of the sets."""
+        """Returns the sum of the variances of all released cells, by the weights of the sets."""
         pairs = zip(self.measured.workload.weights, self.variances, strict=True)
         return float(sum(weight * float(variances.sum()) for weight, variances in pairs))
 
     @property
     def worst_stderr(self) -> float:
-        """Returns largest predicted standard error of a released cell."""
+        """Returns the largest predicted standard error of a released cell."""
         return float(max(float(variances.max()) for variances in self.variances) ** 0.5)
 
 
@@ -126,10 +126,10 @@ def _variances(part: RangePart) -> tuple[FloatArray, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """All that is asked of grouping sets with ranges.
+    """Planning problem of grouping sets with ranges.
 
-    attributes: those that some set uses, by domain position. seconds: for each strategy that is built. bits: of the
-    entries of a strategy. largest_bits: of those of a product.
+    attributes: workloads of the attributes that some set uses, by domain position. seconds: for each strategy that is
+    built. bits: of the entries of a strategy. largest_bits: of the entries of a product.
     """
 
     attributes: Mapping[int, RangeWorkload]
@@ -149,15 +149,15 @@ class Asked:
 
     @property
     def ranged(self) -> list[int]:
-        """Returns the attributes of which more than single values are asked."""
-        return [one for one, workload in self.attributes.items() if workload.shape is not RangeShape.IDENTITY]
+        """Returns the attributes with queries for more than single values."""
+        return [key for key, workload in self.attributes.items() if workload.shape is not RangeShape.IDENTITY]
 
     def problem(self, attribute: int) -> RangeProblem:
         """Returns the problem of an attribute."""
         return self.of(self.attributes[attribute])
 
     def of(self, workload: RangeWorkload) -> RangeProblem:
-        """Returns the problem of the queries of an attribute."""
+        """Returns the problem of a workload over an attribute."""
         return RangeProblem(workload, self.norm, self.seconds, self.bits, self.budgets == "uniform")
 
 
@@ -195,12 +195,12 @@ def plan_range_sets(
     *,
     apart: bool = False,
 ) -> tuple[RangeSetsPlan, ...]:
-    """Returns every candidate's plan, the chosen one first, then by predicted total variance.
+    """Returns the plans of all candidates: the chosen plan first, the others by predicted total variance.
 
-    attributes: what is asked of every attribute, identity for a plain key. strategy: that of every attribute with
-    ranges. budgets: how sets, and levels of trees, share the price, 'optimal' or 'uniform'. row_bound: the most that
-    one row adds to a cell, which leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian. apart:
-    each set has measurements of its own.
+    attributes: the workload of every attribute, identity for a plain key. strategy: of every attribute with ranges.
+    budgets: shares of the price by set and by tree level, 'optimal' or 'uniform'. row_bound: the most that one row adds
+    to a cell. A larger bound leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian. apart: each
+    set has separate measurements.
     """
     if len(workload.marginals) > MOST_SETS:
         raise Refusal(
@@ -208,10 +208,10 @@ def plan_range_sets(
         )
     asked = _asked(attributes, workload, noise, amount, unit_bound, strategy, budgets, planning_seconds, row_bound)
     with one_thread():
-        found = {attribute: _built(asked.problem(attribute), strategy) for attribute in asked.ranged}
-        plans = [_plan(asked, choice, took) for choice, took in _choices(found, asked.norm)]
+        candidates = {attribute: _built(asked.problem(attribute), strategy) for attribute in asked.ranged}
+        plans = [_plan(asked, choice, seconds) for choice, seconds in _choices(candidates, asked.norm)]
         if len(workload.marginals) > 1 and not apart:
-            plans += _joint_plans(asked, found)
+            plans += _joint_plans(asked, candidates)
     plans = [plan for plan in plans if np.isfinite(plan.total_variance)] or plans[:1]
     least = min(plan.total_variance for plan in plans)
     chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
@@ -230,9 +230,9 @@ def plan_own_matrix(
     planning_seconds: float = 2.0,
     row_bound: int = 1,
 ) -> tuple[RangeSetsPlan, ...]:
-    """Returns the only plan for an analyst's own strategy, shape (rows, cells), the first attribute varying slowest.
+    """Returns the only plan for an analyst's own strategy. The cells are one measured attribute.
 
-    The cells are one measured attribute. The rest is as for plan_range_sets.
+    entries: shape (rows, cells). The first attribute varies slowest. The other parameters are as for plan_range_sets.
     """
     begin = perf_counter()
     bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
@@ -245,7 +245,7 @@ def plan_own_matrix(
 
 
 def _built(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
-    """Returns strategies by name, and how long each took."""
+    """Returns the strategies by name, each with its building time."""
     built, begin = {}, perf_counter()
     for candidate in build_strategies(problem, strategy):
         built[candidate.name] = (candidate, perf_counter() - begin)
@@ -253,35 +253,33 @@ def _built(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrateg
     return built
 
 
-def _choices(found: Found, norm: int) -> list[tuple[dict[int, RangeStrategy], float]]:
-    """Returns one name for all attributes, for every name that can; and the best of each attribute, where names
-    differ.
-    """
-    if not found:
+def _choices(candidates: Found, norm: int) -> list[tuple[dict[int, RangeStrategy], float]]:
+    """Returns a choice per name that all attributes have, and each attribute's best strategy if the names differ."""
+    if not candidates:
         return [({}, 0.0)]
-    first = next(iter(found.values()))
+    first = next(iter(candidates.values()))
     choices = [
         (
-            {attribute: built[name][0] for attribute, built in found.items()},
-            sum(built[name][1] for built in found.values()),
+            {attribute: built[name][0] for attribute, built in candidates.items()},
+            sum(built[name][1] for built in candidates.values()),
         )
         for name in first
-        if all(name in built for built in found.values())
+        if all(name in built for built in candidates.values())
     ]
     best = {
         attribute: min((strategy for strategy, _ in built.values()), key=lambda strategy: strategy.unit_total(norm))
-        for attribute, built in found.items()
+        for attribute, built in candidates.items()
     }
     if len({strategy.name for strategy in best.values()}) > 1:
-        choices.append((best, sum(seconds for built in found.values() for _, seconds in built.values())))
+        choices.append((best, sum(seconds for built in candidates.values() for _, seconds in built.values())))
     return choices
 
 
-def _plan(asked: Asked, choice: Choice, took: float) -> RangeSetsPlan:
+def _plan(asked: Asked, choice: Choice, seconds: float) -> RangeSetsPlan:
     """Returns the plan that measures each set by itself."""
     begin, workload, noise = perf_counter(), asked.workload, asked.noise
-    plain = {one: own for one, own in asked.attributes.items() if one not in choice}
-    chosen = {**{one: next(build_strategies(asked.of(own), "identity")) for one, own in plain.items()}, **choice}
+    plain = {key: own for key, own in asked.attributes.items() if key not in choice}
+    chosen = {**{key: next(build_strategies(asked.of(own), "identity")) for key, own in plain.items()}, **choice}
     parts: list[RangePart] = []
     for marginal, share in zip(workload.marginals, _shares(chosen, workload, noise, asked.budgets), strict=True):
         strategies = [chosen[attribute] for attribute in marginal]
@@ -291,9 +289,9 @@ def _plan(asked: Asked, choice: Choice, took: float) -> RangeSetsPlan:
             parts.append(combine(strategies, noise, asked.amount * share, asked.unit_bound))
     names = [choice[attribute].name for attribute in asked.ranged]
     notes = [choice[attribute].note for attribute in asked.ranged if choice[attribute].note]
-    several = ["every grouping set is measured by itself"] if len(parts) > 1 else []
+    set_notes = ["every grouping set is measured by itself"] if len(parts) > 1 else []
     name = names[0] if len(set(names)) == 1 else " x ".join(names) or "identity"
-    return _of_parts(asked, name, parts, [*several, *notes], took + perf_counter() - begin)
+    return _of_parts(asked, name, parts, [*set_notes, *notes], seconds + perf_counter() - begin)
 
 
 def _of_parts(
@@ -305,10 +303,10 @@ def _of_parts(
     return RangeSetsPlan(measured, tuple(parts))
 
 
-def _joint_plans(asked: Asked, found: Found) -> Iterator[RangeSetsPlan]:
-    """Yields plans with measurements for all sets. Residuals have twice the norm under L1, and always lose."""
+def _joint_plans(asked: Asked, candidates: Found) -> Iterator[RangeSetsPlan]:
+    """Yields plans with joint measurements for all sets. Under L1, residuals have twice the norm and always lose."""
     begin = perf_counter()
-    builds = {one: partial(_best, asked, _names(asked, found.get(one))) for one in asked.attributes}
+    builds = {key: partial(_best, asked, _names(asked, candidates.get(key))) for key in asked.attributes}
     problem = asked.attributes, asked.workload, asked.noise, asked.amount, asked.unit_bound
     product = plan_product(builds, *problem)
     if product is not None and fits(product.measurements, asked.largest_bits):
@@ -316,13 +314,13 @@ def _joint_plans(asked: Asked, found: Found) -> Iterator[RangeSetsPlan]:
     begin = perf_counter()
     if asked.norm == 1:
         return
-    residuals = plan_residuals(partial(_centred, asked, found), *problem, asked.budgets, asked.largest_bits)
+    residuals = plan_residuals(partial(_centred, asked, candidates), *problem, asked.budgets, asked.largest_bits)
     if residuals is not None and fits(residuals.measurements, asked.largest_bits):
         yield _of_parts(asked, residuals.name, [residuals], [residuals.note], perf_counter() - begin)
 
 
 def _names(asked: Asked, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
-    """Returns the strategies that a product tries for an attribute: single values, and the best that was built."""
+    """Returns the names that a product tries for an attribute: the identity, and the best built strategy."""
     if built is None:
         return ("auto",)
     if asked.strategy != "auto":
@@ -335,11 +333,11 @@ def _best(asked: Asked, names: Sequence[str], workload: RangeWorkload) -> RangeS
     bits = min(BITS, asked.largest_bits // len(asked.attributes))
     problem = replace(asked.of(workload), bits=bits, least_bits=FEWEST_BITS)
     built = chain.from_iterable(_named(problem, name) for name in names)
-    return min(filter(_tells_all, built), key=lambda one: one.unit_total(asked.norm), default=_singles(problem))
+    return min(filter(_tells_all, built), key=lambda option: option.unit_total(asked.norm), default=_singles(problem))
 
 
 def _named(problem: RangeProblem, name: str) -> Iterator[RangeStrategy]:
-    """Yields the strategies of a name, none where it needs more bits than there are."""
+    """Yields the strategies of a name, or none if the name needs more bits than the problem has."""
     if name in ("auto", "identity", "hierarchy", "haar") or name.startswith("hierarchy_") or problem.dense:
         yield from build_strategies(problem, name)
 
@@ -349,29 +347,29 @@ def _singles(problem: RangeProblem) -> RangeStrategy:
 
 
 def _tells_all(strategy: RangeStrategy) -> bool:
-    """Tells whether a strategy's rows determine every value: rounded rows of little weight may not."""
+    """Tells whether a strategy's rows determine every value. Rounded rows of little weight may not."""
     if strategy.structure is not None:
         return True
     dense = [_dense(matrix) for matrix in strategy.bucket_matrices]
     return cholesky_factor(sum((matrix.T @ matrix for matrix in dense[1:]), dense[0].T @ dense[0])) is not None
 
 
-def _centred(asked: Asked, found: Found, attribute: int, bits: int) -> Centred | None:
-    """Returns the best residuals of an attribute by its strategies, and by the optimum for what residuals answer."""
+def _centred(asked: Asked, candidates: Found, attribute: int, bits: int) -> Centred | None:
+    """Returns an attribute's best residuals, from its strategies and from the optimum for the residuals' workload."""
     workload = asked.attributes[attribute]
     if workload.size == 1:
         return plain(workload)
-    rows = [_rows(strategy) for strategy, _ in found[attribute].values()]
+    rows = [_rows(strategy) for strategy, _ in candidates[attribute].values()]
     if asked.strategy in ("auto", "gaussian_optimum"):
         centring = np.eye(workload.size) - 1 / workload.size
         gram = centring @ workload.gram @ centring
         rows.append(optimise_gaussian(gram + np.trace(gram) / workload.size**2, asked.seconds).matrix)
-    made = [one for one in (centred(workload, matrix, bits) for matrix in rows) if one is not None]
-    return min(made, key=lambda one: one.total, default=None)
+    choices = [residuals for residuals in (centred(workload, matrix, bits) for matrix in rows) if residuals is not None]
+    return min(choices, key=lambda residuals: residuals.total, default=None)
 
 
 def _rows(strategy: RangeStrategy) -> FloatArray:
-    """Returns the rows of a strategy by their budgets, shape (rows, values)."""
+    """Returns the rows of a strategy, weighted by their budgets, shape (rows, values)."""
     weights = np.sqrt(strategy.shares / np.array(strategy.norms(2), dtype=np.float64))
     pairs = zip(strategy.bucket_matrices, weights.tolist(), strict=True)
     return np.concatenate([_dense(matrix) * weight for matrix, weight in pairs])
@@ -382,7 +380,7 @@ def _dense(matrix: FloatArray | scipy.sparse.csr_array) -> FloatArray:
 
 
 def _shares(choice: Choice, workload: MarginalWorkload, noise: NoiseKind, budgets: str) -> list[Fraction]:
-    """Returns parts of the budget that add up to at most 1."""
+    """Returns each set's part of the budget. The parts add up to at most 1."""
     count = len(workload.marginals)
     if count == 1 or budgets == "uniform":
         return [Fraction(1, count)] * count

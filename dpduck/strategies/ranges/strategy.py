@@ -1,11 +1,11 @@
-"""What every strategy for ranges is: groups of integer rows, the share of the budget of each, how errors follow.
+"""Strategy for ranges: groups of integer rows, each with a share of the budget, and the errors that follow.
 
 HDMM's p-identity strategies are a scaled identity and p smooth overlapping bumps, found by descent.
 
 McKenna, Miklau, Hay, Machanavajjhala, Optimizing error of high-dimensional statistical queries under differential
-privacy (2018), section 5.2: A = [I; Theta] D^-1, Theta p x n >= 0, D = diag(1 + 1'Theta) so that every column has L1
-norm 1; minimise trace(V (A'A)^-1). Its optima on ranges are layers of overlapping hat functions, so the descent starts
-from hats, whose numbers and heights a short pattern search picks.
+privacy (2018), section 5.2: A = [I; Theta] D^-1, Theta p x n >= 0. D = diag(1 + 1'Theta), so that every column has L1
+norm 1. The descent minimises trace(V (A'A)^-1). The optima for ranges are layers of overlapping hat functions. So the
+descent starts from hats. A short pattern search picks the numbers and heights of the hats.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from dpduck.strategies.ranges.hierarchy import Haar, Hierarchy, haar_variances, 
 from dpduck.values.arrays import FloatArray, IndexArray, IntegerArray
 
 SMALL = 1 << 16
-"""Matrices of up to this many entries are dense; larger ones are if more than one entry in 8 is not 0."""
+"""Matrices of up to this many entries are dense. Larger ones are dense if more than one entry in 8 is not 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangeStrategy:
-    """Group k measures factors[k] with the share shares[k] of the budget; column norms C_k come from the factors.
+    """Groups of rows. Group k measures factors[k] with the share shares[k] of the budget. C_k is its column norm.
 
-    workload: as asked, over n values. buckets, boundaries: the same queries over the buckets that no query tells apart
-    (RangeWorkload.reduced). structure: a tree or wavelet over the buckets whose groups groups[k] are measured, or None
-    for any matrix. Factors have n columns; values of one bucket have equal columns, values outside all have zeros.
+    workload: the queries over n values. buckets, boundaries: the same queries over buckets of values that no query
+    tells apart (RangeWorkload.reduced). structure: a tree or wavelet over the buckets, or None for any matrix. groups:
+    the measured groups of the structure. Factors have n columns, equal for the values of one bucket, and 0 for values
+    outside all buckets.
     """
 
     name: str
@@ -50,24 +51,22 @@ class RangeStrategy:
     note: str = ""
 
     def norms(self, norm: int) -> tuple[int, ...]:
-        """C_k under L1 (norm 1), C_k^2 under L2 (norm 2): exact, of the integers."""
+        """Returns C_k under L1 (norm 1), C_k^2 under L2 (norm 2): exact, of the integers."""
         return tuple(factor.norms[norm - 1] for factor in self.factors)
 
     def unit_parameters(self, norm: int) -> FloatArray:
-        """Computes parameters at a budget of 1: C_k/share_k (b at epsilon = 1), C_k^2/share_k (sigma^2, rho = 1/2)."""
+        """Computes parameters at a budget of 1: C_k/share_k (b, epsilon = 1), C_k^2/share_k (sigma^2, rho = 1/2)."""
         return np.array(self.norms(norm), dtype=np.float64) / self.shares
 
     @cached_property
     def bucket_matrices(self) -> tuple[FloatArray | scipy.sparse.csr_array, ...]:
-        """Returns each group over buckets, shape (rows, buckets), sparse where its factor is."""
+        """Returns each group's matrix over buckets, shape (rows, buckets), sparse if its factor is sparse."""
         first = self.boundaries[:-1]
-        held = (factor.entries if isinstance(factor, MatrixFactor) else matrix_of(factor) for factor in self.factors)
-        return tuple(entries[:, first].astype(np.float64) for entries in held)
+        arrays = (factor.entries if isinstance(factor, MatrixFactor) else matrix_of(factor) for factor in self.factors)
+        return tuple(entries[:, first].astype(np.float64) for entries in arrays)
 
     def variances(self, noise: Sequence[float] | FloatArray) -> FloatArray:
-        """Returns the variance of every query after least squares, shape (queries,), from one noise variance
-        per group.
-        """
+        """Returns each query's variance after least squares, shape (queries,), from one noise variance per group."""
         if isinstance(self.structure, Hierarchy):
             precisions = np.zeros(self.structure.levels)
             precisions[list(self.groups)] = 1 / np.asarray(noise)
@@ -83,20 +82,18 @@ class RangeStrategy:
         return self.buckets.variances(covariance_of(normal))
 
     def unit_total(self, norm: int) -> float:
-        """Returns the total weighted variance, to compare: a parameter is a variance (norm 2) or a standard deviation
-        (norm 1).
-        """
+        """Returns the total weighted variance to compare: parameters are variances (norm 2) or deviations (norm 1)."""
         parameters = self.unit_parameters(norm)
         return float(self.workload.weights @ self.variances(parameters**2 if norm == 1 else parameters))
 
 
 def matrix_of(factor: Factor) -> IntegerArray:
-    """Returns the dense matrix of a factor, shape (rows, size): for small sizes."""
+    """Returns the dense matrix of a factor, shape (rows, size), for small sizes."""
     return factor.apply(np.eye(factor.size, dtype=np.int64), 0)
 
 
 def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | scipy.sparse.csr_array) -> Factor:
-    """Returns the factor over n values of integer rows over buckets; values outside the buckets get zeros."""
+    """Returns the factor over n values of integer rows over buckets. Values outside the buckets get zeros."""
     rows = entries.shape[0]
     buckets = len(boundaries) - 1
     inside = boundaries[-1] - boundaries[0]
@@ -113,21 +110,20 @@ def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | scipy
 
 
 def identity_over(size: int, boundaries: IndexArray) -> Factor:
-    """Counts each bucket by itself."""
+    """Returns the factor that counts each bucket by itself."""
     if len(boundaries) == size + 1:
         return IdentityFactor(size)
     return factor_over(size, boundaries, scipy.sparse.eye_array(len(boundaries) - 1, dtype=np.int64, format="csr"))
 
 
-# The inverse of a normal matrix A'WA, or its pseudo-inverse where the strategy does not determine every
-# value.
+# The inverse of a normal matrix A'WA, or its pseudo-inverse if the strategy does not determine every value.
 
 SINGULAR = 1e-6
-"""A Cholesky factor whose smallest diagonal entry is below this part of the largest is taken for singular."""
+"""A Cholesky factor counts as singular if its smallest diagonal entry is below this part of the largest."""
 
 
 def cholesky_factor(normal: FloatArray) -> tuple[FloatArray, bool] | None:
-    """Returns a factor for scipy's cho_solve, or None where the matrix is singular to working precision."""
+    """Returns a factor for scipy's cho_solve, or None if the matrix is singular to working precision."""
     try:
         factor: tuple[FloatArray, bool] = scipy.linalg.cho_factor(normal)
     except scipy.linalg.LinAlgError:
@@ -151,23 +147,23 @@ Layers = tuple[tuple[int, float], ...]
 
 LEAST_HEIGHT = 0.125
 THREE_LAYERS = 1500
-"""Above this many values three layers of hats are tried too."""
+"""Above this many values, three layers of hats are tried, too."""
 
 GAIN = 1e-6
 """The descent stops when an iteration gains less than this part of the variance."""
 
 SEARCH_PART = 0.25
-"""Part of the time for the choice of starts."""
+"""Part of the time for the choice of the starts."""
 
 WIDER_OR_NARROWER = (0.8, 0.5, 1.25, 0.65)
 """Factors of the number of hats in the finest layer, tried in this order while there is time."""
 
 EARLY_STEPS = 40
-"""Iterations after which the best start alone goes on."""
+"""Iterations of each start. Then the best start alone goes on."""
 
 
 class GramWorkload(Protocol):
-    """A workload by its Gram matrix V."""
+    """Workload with the Gram matrix V."""
 
     @property
     def gram_diagonal(self) -> FloatArray: ...
@@ -176,15 +172,15 @@ class GramWorkload(Protocol):
 
 
 def p_identity_total(theta: FloatArray, workload: GramWorkload) -> float:
-    """trace(V (A'A)^-1) for this Theta, shape (p, n)."""
+    """Computes trace(V (A'A)^-1) for this Theta, shape (p, n)."""
     return _terms(theta, workload)[0]
 
 
 def p_identity_gradient(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray]:
-    """Returns the total and its gradient in Theta, in O(p^2 n) where V times a vector is linear.
+    """Returns the total and its gradient in Theta, in O(p^2 n) if V times a vector takes linear time.
 
-    With M = I + Theta Theta', G = D V D and f = trace(G) - trace(M^-1 Theta G Theta') (Woodbury):
-    gradient = 2 M^-1 Theta G Theta' M^-1 Theta - 2 M^-1 Theta G, plus in every row 2 diag(V D (I - Theta' M^-1 Theta)).
+    Let M = I + Theta Theta' and G = D V D. Then the total is trace(G) - trace(M^-1 Theta G Theta') (Woodbury). Its
+    gradient is 2 M^-1 Theta (G Theta' M^-1 Theta - G) + d. Every row of d is 2 diag(V D (I - Theta' M^-1 Theta)).
     """
     total, scale, inverse, rows_gram, solved = _terms(theta, workload)
     solved_theta = inverse @ theta
@@ -194,7 +190,7 @@ def p_identity_gradient(theta: FloatArray, workload: GramWorkload) -> tuple[floa
 
 
 def _terms(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Returns the total, diagonal of D, M^-1 (its eigenvalues are at least 1), Theta G, M^-1 Theta G Theta'."""
+    """Returns the total, the diagonal of D, M^-1 (M has eigenvalues of at least 1), Theta G, M^-1 Theta G Theta'."""
     scale = 1 + theta.sum(axis=0)
     unit = np.eye(len(theta))
     inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(unit + theta @ theta.T), unit)
@@ -205,14 +201,14 @@ def _terms(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray
 
 
 def p_identity_matrix(theta: FloatArray) -> FloatArray:
-    """Returns a = [I; Theta] D^-1, shape (n + p, n): every column has L1 norm 1."""
+    """Returns A = [I; Theta] D^-1, shape (n + p, n). Every column has L1 norm 1."""
     scale = 1 + theta.sum(axis=0)
     stacked: FloatArray = np.vstack([np.eye(theta.shape[1]), theta]) / scale
     return stacked
 
 
 def optimise_p_identity(workload: RangeWorkload, seconds: float) -> FloatArray:
-    """Returns the best Theta found within about `seconds`, shape (p, n); p = 0 where nothing beats the identity."""
+    """Returns the best Theta found within about `seconds`, shape (p, n). If nothing beats the identity, p = 0."""
     with one_thread():
         return _optimise(workload, seconds)
 
@@ -225,15 +221,15 @@ def _optimise(workload: RangeWorkload, seconds: float) -> FloatArray:
         if monotonic() > begin + seconds / 2:
             break
     total, theta = descend(best[1], workload, begin + seconds, 10_000)
-    kept = theta[theta.max(axis=1, initial=0.0) > 1e-6]
+    bumps = theta[theta.max(axis=1, initial=0.0) > 1e-6]
     nothing = np.zeros((0, workload.size))
-    return nothing if total >= float(workload.gram_diagonal.sum()) else kept
+    return nothing if total >= float(workload.gram_diagonal.sum()) else bumps
 
 
 def descend(theta: FloatArray, workload: GramWorkload, deadline: float, steps: int) -> tuple[float, FloatArray]:
-    """L-BFGS-B over Theta >= 0 until it stalls, `steps` iterations, or the deadline; returns (total, Theta).
+    """Runs L-BFGS-B over Theta >= 0 until it stalls, or until `steps` or the deadline ends it. Returns (total, Theta).
 
-    Each row may spread to half again the width of its support: fewer variables, faster and better optima.
+    Each row may spread to half again the width of its support. Fewer variables give faster and better optima.
     """
     free = np.flatnonzero(_widened(theta))
     moving = np.zeros(theta.size)
@@ -263,7 +259,7 @@ def descend(theta: FloatArray, workload: GramWorkload, deadline: float, steps: i
 
 
 def _widened(theta: FloatArray) -> NDArray[np.bool_]:
-    """Widens each row's support by a quarter of its width on either side: there it may be positive."""
+    """Returns the entries that may be positive: each row's support, wider by a quarter of its width on either side."""
     values = np.arange(theta.shape[1])
     first = (theta > 0).argmax(axis=1)
     last = theta.shape[1] - 1 - (theta[:, ::-1] > 0).argmax(axis=1)
@@ -273,7 +269,7 @@ def _widened(theta: FloatArray) -> NDArray[np.bool_]:
 
 
 def hats(size: int, layers: Layers) -> FloatArray:
-    """Theta of layers (number of bumps, height): linear B-splines with equal spacing; one bump is constant."""
+    """Builds Theta of layers (number of bumps, height): linear B-splines with equal spacing. One bump is constant."""
     rows = []
     for bumps, height in layers:
         place = (np.arange(size) + 0.5) / size * (bumps - 1)
@@ -282,21 +278,21 @@ def hats(size: int, layers: Layers) -> FloatArray:
 
 
 def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[FloatArray]:
-    """Yields the best hats of one layer, two, for many values three; a short list's own intervals; then wider, narrower
-    hats.
+    """Yields starts for the descent: the best hats of one layer, of two, and of three for many values.
 
-    The descent prefers other numbers of hats than the pattern search, by up to 1 % of error.
+    A short list's own intervals follow, then wider and narrower hats. The descent prefers other numbers of hats than
+    the pattern search, by up to 1 % of error.
     """
     size = workload.size
     first: list[Layers] = [((max(1, size // 16), 1.0),), ((4, 0.7), (max(1, size // 12), 1.0))]
     if size > THREE_LAYERS:
         first.append(((3, 0.5), (size // 96, 0.7), (size // 12, 1.0)))
-    found = []
+    hat_layers = []
     for index, layers in enumerate(first):
         until = begin + (index + 1) / len(first) * SEARCH_PART * seconds
-        found.append(_best_layers(layers, workload, until))
-    found.sort(key=lambda layers: p_identity_total(hats(size, layers), workload))
-    yield from (hats(size, layers) for layers in found)
+        hat_layers.append(_best_layers(layers, workload, until))
+    hat_layers.sort(key=lambda layers: p_identity_total(hats(size, layers), workload))
+    yield from (hats(size, layers) for layers in hat_layers)
     wide = workload.stops - workload.starts > 1
     if workload.shape is RangeShape.LIST and 0 < wide.sum() <= size:
         rows = np.unique(np.stack([workload.starts[wide], workload.stops[wide]], axis=1), axis=0)
@@ -304,33 +300,36 @@ def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[F
         inside = ((rows[:, :1] <= values) & (values < rows[:, 1:])).astype(np.float64)
         yield inside / max(1.0, float(inside.sum(axis=0).mean()))
     for factor in WIDER_OR_NARROWER:
-        for *above, (bumps, height) in found:
+        for *above, (bumps, height) in hat_layers:
             yield hats(size, (*above, (max(1, round(factor * bumps)), height)))
 
 
 def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> Layers:
-    """Searches by pattern: one number or height at a time by a factor, whose root is taken when nothing improves."""
-    known: dict[Layers, float] = {}
+    """Searches by pattern: changes one number or height at a time by a factor.
+
+    If nothing improves, the search continues with the root of the factor.
+    """
+    totals: dict[Layers, float] = {}
 
     def total(trial: Layers) -> float:
-        if trial not in known:
-            late = known and monotonic() > deadline
-            known[trial] = np.inf if late else p_identity_total(hats(workload.size, trial), workload)
-        return known[trial]
+        if trial not in totals:
+            late = totals and monotonic() > deadline
+            totals[trial] = np.inf if late else p_identity_total(hats(workload.size, trial), workload)
+        return totals[trial]
 
     best, step = layers, 2.0
     total(best)
     while step > 1.1 and monotonic() < deadline:
-        found = min(_moves(best, step, workload.size), key=total)
-        if total(found) < total(best) * (1 - 1e-4):
-            best = found
+        neighbour = min(_moves(best, step, workload.size), key=total)
+        if total(neighbour) < total(best) * (1 - 1e-4):
+            best = neighbour
         else:
             step = sqrt(step)
     return best
 
 
 def _moves(layers: Layers, step: float, size: int) -> list[Layers]:
-    """Returns neighbours of a choice of layers."""
+    """Returns the neighbours of a choice of layers."""
     moves = []
     for index, (bumps, height) in enumerate(layers):
         fewer_or_more = [min(max(1, size // 2), max(1, round(bumps * factor))) for factor in (step, 1 / step)]

@@ -1,4 +1,4 @@
-"""Plans all grouping sets with ranges as one: one least squares answers them, so that they agree with each other.
+"""Joint plans of all grouping sets with ranges: one least-squares fit answers all sets, so that they agree.
 
 There are two ways. A product has one strategy for each attribute: for its queries, and for its total, which other sets
 ask for. Residuals are the parts of a subset that smaller subsets lack, with a matrix for each attribute (Xiao, He,
@@ -28,33 +28,30 @@ from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 ROUNDS = 2
-"""Times that each attribute's strategy is planned for the others' strategies."""
+"""Number of times that each attribute's strategy is planned for the strategies of the others."""
 
 MOST_ANSWERS = 1_000_000
-"""Of a product over attributes that no set has together."""
+"""Most answers of a product over attributes that no set has together."""
 
 MOST_SUBSETS = 2000
-"""Of all sets, for residuals."""
+"""Most subsets that all sets together may have, for residuals."""
 
 FEWEST_BITS = 6
-"""Of the entries of a matrix of residuals."""
+"""Fewest bits of the entries of a residual matrix."""
 
 SHORTER = 1 - 1 / 32
-"""Columns are so much shorter than the longest that is allowed: rounding makes them longer."""
+"""Columns are scaled to this part of the largest allowed length, because rounding makes them longer."""
 
 LEAST_SHARE = 1e-9
 LEAST_WEIGHT = 1e-6
-"""Least weight of queries beside a total, and the reverse: each is answered, however little it counts."""
+"""Least weight of queries beside a total, and of a total beside queries. Both are answered in any case."""
 
 Builds = Callable[[RangeWorkload], RangeStrategy]
 
 
 @dataclass(frozen=True, eq=False)
 class JointProduct:
-    """One product over all attributes that some set uses.
-
-    workload: the sets. Strategies answer the queries of an attribute, and last its total.
-    """
+    """Product over all attributes of the sets in `workload`. Each strategy answers its queries, and last its total."""
 
     workload: MarginalWorkload
     product: ProductPlan
@@ -73,19 +70,19 @@ class JointProduct:
         return "one product of strategies answers all grouping sets, so that they agree"
 
     def places(self, marginal: Sequence[int]) -> tuple[slice | int, ...]:
-        """Returns the part of the product's answers that a set asks for: all queries, or the total."""
+        """Returns the part of the product's answers for a set: the queries of its attributes, totals of the others."""
         return tuple(
             slice(0, -1) if strategy.workload.attribute in marginal else -1 for strategy in self.product.strategies
         )
 
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every answer, an array for each set, an axis for each of its attributes."""
+        """Returns the variance of every answer: an array for each set, with an axis for each attribute of the set."""
         return tuple(self._variances(marginal) for marginal in self.workload.marginals)
 
     def _variances(self, marginal: Sequence[int]) -> FloatArray:
         pairs = zip(self.product.attribute_variances, self.places(marginal), strict=True)
-        return self.product.scale * reduce(np.multiply.outer, [one[place] for one, place in pairs], np.ones(()))
+        return self.product.scale * reduce(np.multiply.outer, [own[place] for own, place in pairs], np.ones(()))
 
 
 def plan_product(
@@ -96,24 +93,24 @@ def plan_product(
     amount: Fraction,
     unit_bound: int,
 ) -> JointProduct | None:
-    """Returns a product, or None where no set has all attributes, and its answers would be very many.
+    """Returns a product, or None without attributes, with a large one, or with many answers that no set has together.
 
-    The total variance of a set is a product over attributes. So the other strategies give weights to the queries of an
-    attribute, and to its total. Its own strategy is the best by these weights.
+    The total variance of a set is a product over attributes. So the strategies of the other attributes give weights to
+    the queries and to the total of an attribute. Its own strategy is the best by these weights.
     """
     used = tuple(sorted(attributes))
     if not used:
         return None
-    few = prod(one.queries + 1 for one in attributes.values()) <= MOST_ANSWERS
-    if not (few or used in workload.marginals) or max(one.size for one in attributes.values()) > LARGEST_DENSE:
+    few = prod(ranges.queries + 1 for ranges in attributes.values()) <= MOST_ANSWERS
+    if not (few or used in workload.marginals) or max(ranges.size for ranges in attributes.values()) > LARGEST_DENSE:
         return None
     norm = norm_of(noise)
     totals = {attribute: (float(attributes[attribute].queries), 1.0) for attribute in used}
     strategies: dict[int, RangeStrategy] = {}
     for _ in range(ROUNDS):
         for attribute in used:
-            asked = with_total(attributes[attribute], *_weights(attribute, totals, workload))
-            strategy = strategies[attribute] = builds[attribute](asked)
+            weighted = with_total(attributes[attribute], *_weights(attribute, totals, workload))
+            strategy = strategies[attribute] = builds[attribute](weighted)
             parameters = strategy.unit_parameters(norm)
             variances = strategy.variances(parameters**2 if norm == 1 else parameters)
             totals[attribute] = float(variances[:-1].sum()), float(variances[-1])
@@ -122,12 +119,15 @@ def plan_product(
 
 
 def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
-    """Tells whether all queries leave room for rows in 64 bits (kernel/queries/marginals.py asks for that)."""
-    return all(prod(factor.norms[1] for factor in one.query.factors) <= 1 << 2 * largest_bits for one in measurements)
+    """Tells whether all queries leave room for rows in 64 bits (kernel/queries/marginals.py requires this)."""
+    return all(
+        prod(factor.norms[1] for factor in measurement.query.factors) <= 1 << 2 * largest_bits
+        for measurement in measurements
+    )
 
 
 def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorkload:
-    """Returns the queries of an attribute by one weight, and last the sum of all its values by another.
+    """Returns the queries of an attribute at the weight `own`, and last the sum of its values at the weight `total`.
 
     >>> from dpduck.algebra.ranges import identity
     >>> with_total(identity(2), 1.0, 3.0).matrix().tolist()
@@ -135,7 +135,7 @@ def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorklo
     """
     starts, stops = np.append(workload.starts, 0), np.append(workload.stops, workload.size)
     largest = max(own, total)
-    own, total = (one / largest if 0 < largest < np.inf else 1.0 for one in (own, total))
+    own, total = (weight / largest if 0 < largest < np.inf else 1.0 for weight in (own, total))
     weights = np.append(workload.weights * max(own, LEAST_WEIGHT), max(total, LEAST_WEIGHT))
     return replace(workload, starts=starts, stops=stops, weights=weights, shape=RangeShape.LIST)
 
@@ -156,10 +156,10 @@ def _weights(
 
 @dataclass(frozen=True, eq=False)
 class Centred:
-    """A matrix of residuals of one attribute: each row adds up to 0, and together they tell values but for the total.
+    """Residual matrix of one attribute: each row adds up to 0. The rows determine the values except for the total.
 
-    inverse: from its rows back to residuals, shape (n, rows), None for CentredFactor, of which it is 1/n. variances: of
-    each query from the residuals, at a variance of 1. means: each query's answer where all values are 1/n.
+    inverse: from its rows back to residuals, shape (n, rows), or None for CentredFactor with the inverse 1/n.
+    variances: of each query from the residuals, at a variance of 1. means: each query's answer if all values are 1/n.
     """
 
     workload: RangeWorkload
@@ -173,15 +173,15 @@ class Centred:
 
     @cached_property
     def total(self) -> float:
-        """Returns the total variance under Gaussian noise at a budget of 1, to compare."""
+        """Returns the total variance under Gaussian noise at a budget of 1, for comparisons."""
         return float(self.workload.weights @ self.variances) * self.factor.norms[1]
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """The residuals of every subset of the sets, each with noise of its own.
+    """Residuals of every subset of the sets. Each subset has its own noise.
 
-    subsets: in the order of measurements. attributes: by domain position. noise_variances: of the integers.
+    subsets: in the order of measurements. attributes: by domain position. noise_variances: in units of the integers.
     """
 
     workload: MarginalWorkload
@@ -200,11 +200,11 @@ class Residuals:
 
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every answer, an array for each set, an axis for each of its attributes."""
+        """Returns the variance of every answer: an array for each set, with an axis for each attribute of the set."""
         return tuple(self._variances(marginal) for marginal in self.workload.marginals)
 
     def _variances(self, marginal: tuple[int, ...]) -> FloatArray:
-        found = np.zeros(tuple(self.attributes[attribute].workload.queries for attribute in marginal))
+        set_variances = np.zeros(tuple(self.attributes[attribute].workload.queries for attribute in marginal))
         for subset, variance in zip(self.subsets, self.noise_variances, strict=True):
             if set(subset) <= set(marginal):
                 parts = [
@@ -213,31 +213,31 @@ class Residuals:
                     else self.attributes[attribute].means ** 2
                     for attribute in marginal
                 ]
-                found += variance * reduce(np.multiply.outer, parts, np.ones(()))
-        return found
+                set_variances += variance * reduce(np.multiply.outer, parts, np.ones(()))
+        return set_variances
 
     def answers(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns the answers of every set, an axis for each of its attributes."""
-        found = {
+        """Returns the answers of every set, with an axis for each attribute of the set."""
+        estimates = {
             subset: self._estimated(subset, np.asarray(rows, dtype=np.float64))
             for subset, rows in zip(self.subsets, noisy, strict=True)
         }
-        return tuple(self._answers(marginal, found) for marginal in self.workload.marginals)
+        return tuple(self._answers(marginal, estimates) for marginal in self.workload.marginals)
 
     def _estimated(self, subset: Sequence[int], rows: FloatArray) -> FloatArray:
         """Returns the residuals of the cells of a subset."""
         for axis, attribute in enumerate(subset):
-            one = self.attributes[attribute]
-            if one.inverse is None:
-                rows = (rows - rows.mean(axis=axis, keepdims=True)) / one.workload.size
+            matrix = self.attributes[attribute]
+            if matrix.inverse is None:
+                rows = (rows - rows.mean(axis=axis, keepdims=True)) / matrix.workload.size
             else:
-                rows = np.moveaxis(np.tensordot(one.inverse, rows, axes=(1, axis)), 0, axis)
+                rows = np.moveaxis(np.tensordot(matrix.inverse, rows, axes=(1, axis)), 0, axis)
         return rows
 
-    def _answers(self, marginal: tuple[int, ...], found: Mapping[tuple[int, ...], FloatArray]) -> FloatArray:
+    def _answers(self, marginal: tuple[int, ...], estimates: Mapping[tuple[int, ...], FloatArray]) -> FloatArray:
         sizes = {attribute: self.attributes[attribute].workload.size for attribute in marginal}
         table = np.zeros(tuple(sizes.values()))
-        for subset, residuals in found.items():
+        for subset, residuals in estimates.items():
             if set(subset) <= set(marginal):
                 shape = [size if attribute in subset else 1 for attribute, size in sizes.items()]
                 spread = prod(size for attribute, size in sizes.items() if attribute not in subset)
@@ -258,34 +258,34 @@ def plan_residuals(
     budgets: str = "optimal",
     largest_bits: int = LARGEST_NORM_BITS,
 ) -> Residuals | None:
-    """Returns residuals under Gaussian noise by optimal budgets, or None where they cannot serve.
+    """Returns residuals under Gaussian noise with optimal or uniform budgets, or None if they cannot serve.
 
-    matrices: makes the matrix of an attribute with ranges, of entries of so many bits, or None.
+    matrices: builds the residual matrix of an attribute with ranges at a number of bits, or returns None.
     """
     if sum(2 ** len(marginal) for marginal in workload.marginals) > MOST_SUBSETS:
         return None
-    ranged = {attribute for attribute, one in attributes.items() if one.shape is not RangeShape.IDENTITY}
+    ranged = {attribute for attribute, axis in attributes.items() if axis.shape is not RangeShape.IDENTITY}
     bits = min(_bits(marginal, ranged, attributes, largest_bits) for marginal in workload.marginals)
-    if bits < FEWEST_BITS or max((attributes[one].size for one in ranged), default=1) > LARGEST_DENSE:
+    if bits < FEWEST_BITS or max((attributes[axis].size for axis in ranged), default=1) > LARGEST_DENSE:
         return None
-    made: dict[int, Centred] = {}
-    for attribute, one in attributes.items():
-        centred = matrices(attribute, bits) if attribute in ranged else plain(one)
+    residuals: dict[int, Centred] = {}
+    for attribute, axis in attributes.items():
+        centred = matrices(attribute, bits) if attribute in ranged else plain(axis)
         if centred is None:
             return None
-        made[attribute] = centred
+        residuals[attribute] = centred
     subsets = tuple(
         subset
         for subset in close_downward(workload.marginals, workload.sizes).sets
         if all(attributes[attribute].size > 1 for attribute in subset)
     )
-    queries = [KroneckerQuery(subset, tuple(made[attribute].factor for attribute in subset)) for subset in subsets]
+    queries = [KroneckerQuery(subset, tuple(residuals[attribute].factor for attribute in subset)) for subset in subsets]
     norms = [query.norms[1] for query in queries]
-    wanted = np.array(norms, dtype=np.float64) / _shares(made, workload, subsets, budgets) / float(2 * amount)
+    wanted = np.array(norms, dtype=np.float64) / _shares(residuals, workload, subsets, budgets) / float(2 * amount)
     parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
     measurements = tuple(Measurement(query, parameter) for query, parameter in zip(queries, parameters, strict=True))
     variances = tuple(noise_variance(noise, parameter) for parameter in parameters)
-    return Residuals(workload, made, subsets, measurements, variances)
+    return Residuals(workload, residuals, subsets, measurements, variances)
 
 
 def _bits(marginal: Sequence[int], ranged: set[int], attributes: Mapping[int, RangeWorkload], largest: int) -> int:
@@ -296,21 +296,21 @@ def _bits(marginal: Sequence[int], ranged: set[int], attributes: Mapping[int, Ra
 
 
 def _shares(
-    made: Mapping[int, Centred],
+    matrices: Mapping[int, Centred],
     workload: MarginalWorkload,
     subsets: Sequence[tuple[int, ...]],
     budgets: str,
 ) -> FloatArray:
-    """Returns shares of the budget by subset: by the root of its worth."""
+    """Returns each subset's share of the budget, in proportion to the root of its worth, or equal shares."""
     if budgets == "uniform":
         return np.full(len(subsets), 1 / len(subsets))
     worth = np.zeros(len(subsets))
-    own = {attribute: one.total for attribute, one in made.items()}
-    spread = {attribute: float(one.workload.weights @ one.means**2) for attribute, one in made.items()}
+    own = {attribute: axis.total for attribute, axis in matrices.items()}
+    spread = {attribute: float(axis.workload.weights @ axis.means**2) for attribute, axis in matrices.items()}
     for number, subset in enumerate(subsets):
         for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
             if set(subset) <= set(marginal):
-                parts = [own[one] if one in subset else spread[one] for one in marginal]
+                parts = [own[axis] if axis in subset else spread[axis] for axis in marginal]
                 worth[number] += weight * prod(parts)
     raised = np.sqrt(worth)
     raised = np.maximum(raised / raised.sum(), LEAST_SHARE)
@@ -326,7 +326,7 @@ def plain(workload: RangeWorkload) -> Centred:
 
 
 def centred(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | None:
-    """Returns residuals by the rows of a strategy, in integers, or None where they do not tell all values."""
+    """Returns integer residuals from the rows of a strategy, or None if the rows do not determine all values."""
     size = workload.size
     wanted = rows - rows.mean(axis=1, keepdims=True)
     longest = np.sqrt((wanted * wanted).sum(axis=0).max())
@@ -346,7 +346,7 @@ def centred(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | N
 
 
 def whole_residuals(rows: FloatArray, bits: int) -> IntegerArray:
-    """Rounds 2^bits times the rows to integers of which each row adds up to 0.
+    """Rounds 2^bits times the rows to integers, so that each row adds up to 0.
 
     >>> whole_residuals(np.array([[0.7, -0.35, -0.35]]), 1).tolist()
     [[2, -1, -1]]

@@ -1,1 +1,1 @@
-"""Noisy answers to estimates, their errors and intervals."""
+"""Estimates from noisy answers, with their errors and intervals."""

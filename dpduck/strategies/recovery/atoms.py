@@ -4,17 +4,17 @@ An atom is a set of codes that no factor but the identity tells apart. A block m
 digits than doubles have.
 
 Measurements come in levels. Within one level, precisions differ by a factor of at most WIDTH. One level is solved by
-its normal equations. Those of several levels are not added up, since rounding would lose the least precise
+its normal equations. Normal equations of several levels are not added up, since rounding would lose the least precise
 measurements. Instead, each level's matrix is written as A'A. Householder reflections bring the rows of all A, the most
 precise first, to one triangle R. They keep each row's own digits as long as large rows come first. See Cox and Higham,
-Stability of Householder QR factorization for weighted least squares problems, 1998. Rows of a level that are rounding
-alone are cut off, by the lengths of that level's own rows, before the next level comes in. Then M = R'R. The estimate
-is a sum over levels: an operator times the level's own part of S'V^-1 z.
+Stability of Householder QR factorization for weighted least squares problems, 1998. Rows that are only rounding errors
+are cut off before the next level, by the lengths of their own level's rows. Then M = R'R. The estimate is a sum over
+levels: an operator times the level's own part of S'V^-1 z.
 
 Large blocks have a low rank, since releases ask far fewer numbers than their filters make atoms. A Cholesky
 factorisation with pivots (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990) ends after as
-many steps as the rank. All later steps use only so many rows. Where the rank is above half of the size, eigenvectors
-are taken.
+many steps as the rank. All later steps use only that many rows. If the rank is above half of the size, eigenvectors
+serve instead.
 """
 
 from __future__ import annotations
@@ -34,45 +34,44 @@ from dpduck.strategies.variance import adjoint, gram
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 WIDTH = 1e3
-"""Between the largest and the smallest precision of a level."""
+"""Largest quotient of two precisions of a level."""
 
 NULL = 1e-11
-"""Eigenvalues below this part of the largest count as 0, in a block whose diagonal is 1."""
+"""Eigenvalues below this part of the largest count as 0, in a block with a diagonal of ones."""
 
 CUT = 1e-6
-"""Rows shorter than this part of their level's, after more precise ones were taken out, count as 0."""
+"""Without their parts along more precise rows, rows shorter than this part of their level's longest row count as 0."""
 
 MISSED = 1e-7
-"""A query whose part outside of the range is longer than this, relative to it, is not determined."""
+"""A query is not determined if its part outside of the range is longer than this, relative to the query."""
 
 AT_ONCE = 1 << 22
-"""Numbers that are worked on together."""
+"""Most numbers of an array that is worked on at once."""
 
 LARGE = 256
-"""The number of atoms above which the rank of a block is computed first."""
+"""Number of atoms above which the rank of a block is computed first."""
 
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
-    """Returns measurements of like precision together, the most precise first."""
-    order, found = np.argsort(-precisions, kind="stable"), list[list[int]]()
+    """Groups measurements of like precision, the most precise first."""
+    order, levels = np.argsort(-precisions, kind="stable"), list[list[int]]()
     for place in order.tolist():
-        if not found or precisions[found[-1][0]] > WIDTH * precisions[place]:
-            found.append([])
-        found[-1].append(place)
-    return [np.array(level, np.intp) for level in found or [[]]]
+        if not levels or precisions[levels[-1][0]] > WIDTH * precisions[place]:
+            levels.append([])
+        levels[-1].append(place)
+    return [np.array(level, np.intp) for level in levels or [[]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block with a generalised inverse G, so that M G M = M.
+    """Block with a generalised inverse G, so that M G M = M.
 
     - solvers: for each level, the matrix from its part of S'V^-1 z to its part of the estimate.
-    - inverse: G. It is None for several levels or a low rank, where the root has it: G = root'root.
+    - inverse: G. For several levels or a low rank it is None, and the root has it: G = root'root.
     - scale: the scales in which M has a diagonal of ones.
-    - null: the projection on the null space in these scales, which is not determined. For several levels it is an
+    - null: the projection on the undetermined space, the null space in these scales. For several levels it is an
       orthonormal basis of that space, as rows. It is None if the null space is empty.
-    - span: an orthonormal basis of the space that is determined, as rows. A block of low rank has it in place of
-      `null`.
+    - span: an orthonormal basis of the determined space, as rows. A block of low rank has it in place of `null`.
     """
 
     solvers: tuple[FloatArray, ...]
@@ -84,14 +83,14 @@ class Block:
 
     @classmethod
     def of(cls, matrices: Sequence[FloatArray]) -> Block:
-        """Returns the block whose matrix is the sum of those of the levels, the most precise first."""
+        """Returns the block for the sum of the matrices, one per level, the most precise level first."""
         held = [number for number, matrix in enumerate(matrices) if np.diag(matrix).any()]
         if len(held) > 1:
             return _of_several(matrices)
-        one = _of_one(matrices[held[0] if held else 0])
+        block = _of_one(matrices[held[0] if held else 0])
         nothing = np.zeros_like(matrices[0])
-        solvers = tuple(one.solvers[0] if number in held else nothing for number in range(len(matrices)))
-        return replace(one, solvers=solvers)
+        solvers = tuple(block.solvers[0] if number in held else nothing for number in range(len(matrices)))
+        return replace(block, solvers=solvers)
 
     @property
     def variance(self) -> float:
@@ -99,16 +98,16 @@ class Block:
         return float(self.inverse[0, 0] if self.inverse is not None else np.square(self.root).sum())
 
     def solve(self, data: Sequence[FloatArray], leading: int) -> FloatArray:
-        """Returns the inverse along all but the leading axes of each level's data."""
+        """Applies the inverse to each level's data, along all but the leading axes, and adds up the results."""
         shape = data[0].shape
         flat = (
-            one.reshape(prod(shape[:leading]), -1) @ solver.T for one, solver in zip(data, self.solvers, strict=True)
+            part.reshape(prod(shape[:leading]), -1) @ solver.T for part, solver in zip(data, self.solvers, strict=True)
         )
         solved: FloatArray = np.sum(list(flat), axis=0).reshape(shape)
         return solved
 
     def errors(self, rows: Sequence[FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """u'Gu of every product of rows, one from each list, and whether u is determined."""
+        """Computes u'Gu for every product u of rows, one from each list, and whether u is determined."""
         if self.span is not None:
             return _low_rank_errors(self.root, self.span, self.scale, rows)
         variances = _squares(self.root, rows) if self.inverse is None else _quadratic(self.inverse, rows)
@@ -137,7 +136,7 @@ def _of_one(matrix: FloatArray) -> Block:
 def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """Returns scales that make the diagonal ones, and rows A so that A'A is the scaled matrix.
 
-    There are as many rows as the rank. The result is None where these are many, or the block is small.
+    There are as many rows as the rank. The result is None if the rank is high or the block is small.
     """
     if len(matrix) <= LARGE:
         return None
@@ -154,7 +153,7 @@ def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
 
 
 def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns rows A with A'A = M, and the matrix that takes x with x = A'y to y."""
+    """Returns rows A with A'A = M, and the matrix that maps x = A'y to y."""
     low = _low_rank(matrix)
     if low is not None:
         scale, rows = low
@@ -168,9 +167,9 @@ def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _low_rank_errors(
     root: FloatArray, span: FloatArray, scale: FloatArray, rows: Sequence[FloatArray]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Returns |root u|^2 for every u that is the product of one row from each list, and whether u is in the span."""
+    """Returns |root u|^2 for every product u of one row from each list, and whether u is in the span."""
     lengths = [len(row) for row in rows]
-    variances, known = np.zeros(prod(lengths)), np.zeros(prod(lengths), np.bool_)
+    variances, determined = np.zeros(prod(lengths)), np.zeros(prod(lengths), np.bool_)
     step = max(1, AT_ONCE // len(scale))
     for start in range(0, len(variances), step):
         part = slice(start, min(start + step, len(variances)))
@@ -180,12 +179,12 @@ def _low_rank_errors(
         variances[part] = np.square(products @ root.T).sum(axis=1)
         products *= scale
         missed = products - (products @ span.T) @ span
-        known[part] = np.square(missed).sum(axis=1) <= MISSED**2 * np.square(products).sum(axis=1)
-    return variances.reshape(lengths), known.reshape(lengths)
+        determined[part] = np.square(missed).sum(axis=1) <= MISSED**2 * np.square(products).sum(axis=1)
+    return variances.reshape(lengths), determined.reshape(lengths)
 
 
 def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Scales that make the diagonal ones; eigenvalues and vectors in them, and which of these are not rounding."""
+    """Returns scales for a diagonal of ones, the eigenvalues and vectors in them, and which eigenvalues count."""
     diagonal = np.diag(matrix)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = scipy.linalg.eigh(matrix * scale * scale[:, None])
@@ -195,7 +194,7 @@ def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDAr
 def _of_several(matrices: Sequence[FloatArray]) -> Block:
     size = len(matrices[0])
     columns, rank = np.arange(size), 0
-    triangle = np.zeros((0, size))  # of columns in this order; its first `rank` are upper triangular
+    triangle = np.zeros((0, size))  # columns in this order; the first `rank` are upper triangular
     solvers = [np.zeros((0, size)) for _ in matrices]  # from each level's data to the right side of the triangle
     for level, matrix in enumerate(matrices):
         rows, backwards = _rows_of(matrix)
@@ -208,50 +207,50 @@ def _of_several(matrices: Sequence[FloatArray]) -> Block:
         if rank:
             stack, right = _reflected(stack[:, :rank], stack), _reflected(stack[:, :rank], right)
             stack[:, :rank] = np.triu(stack[:, :rank])
-        kept, order = _new_rows(stack[rank:, rank:], longest)
-        if kept:
+        added, order = _new_rows(stack[rank:, rank:], longest)
+        if added:
             below, rest = np.ascontiguousarray(stack[rank:, rank:][:, order]), right[rank:]
             stack[:, rank:] = stack[:, rank:][:, order]
-            stack[rank:, rank:] = _reflected(below[:, :kept], below)
-            right[rank:] = _reflected(below[:, :kept], rest)
-            stack[rank:, rank : rank + kept] = np.triu(stack[rank:, rank : rank + kept])
+            stack[rank:, rank:] = _reflected(below[:, :added], below)
+            right[rank:] = _reflected(below[:, :added], rest)
+            stack[rank:, rank : rank + added] = np.triu(stack[rank:, rank : rank + added])
             columns = np.concatenate([columns[:rank], columns[rank:][order]])
-            rank += kept
+            rank += added
         triangle = stack[:rank]
         solvers = np.split(right[:rank], len(matrices), axis=1)
     return _solved(triangle, solvers, columns)
 
 
 def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]:
-    """Tells how many rows a level adds to more precise ones, and an order of columns of which the first show them."""
+    """Returns the number of rows that a level adds to more precise rows, and a column order with the pivots first."""
     if not below.size:
         return 0, np.arange(below.shape[1])
-    found, order = scipy.linalg.qr(below, mode="r", pivoting=True, check_finite=False)
-    return int(np.count_nonzero(np.abs(np.diag(found)) > CUT * longest)), order
+    triangle, order = scipy.linalg.qr(below, mode="r", pivoting=True, check_finite=False)
+    return int(np.count_nonzero(np.abs(np.diag(triangle)) > CUT * longest)), order
 
 
 def _reflected(columns: FloatArray, table: FloatArray) -> FloatArray:
-    """Q' times a table, where QR is some columns; reflections one after the other, never Q itself."""
+    """Returns Q' times a table for QR = `columns`, by one reflection after the other, never by Q itself."""
     if not len(columns) or not table.shape[1]:
         return table.copy()
     _, _, work, _ = scipy.linalg.lapack.dgeqrf(columns, -1)
     factored, tau, _, _ = scipy.linalg.lapack.dgeqrf(columns, int(work[0]))
-    found, work, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, -1)
-    found, _, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, int(work[0]))
-    return np.asarray(found)
+    product, work, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, -1)
+    product, _, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, int(work[0]))
+    return np.asarray(product)
 
 
 def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]) -> Block:
-    """Returns the generalised inverse from R of all rows, whose first columns are triangular."""
+    """Returns the generalised inverse from the R of all rows. The first columns of R are triangular."""
     rank, size = triangle.shape
     square, rest = triangle[:, :rank], triangle[:, rank:]
     root = np.zeros((rank, size))
     root[:, columns[:rank]] = scipy.linalg.solve_triangular(square, np.eye(rank), trans="T")
     estimates = []
     for solver in solvers:
-        one = np.zeros((size, size))
-        one[columns[:rank]] = scipy.linalg.solve_triangular(square, solver)
-        estimates.append(one)
+        estimate = np.zeros((size, size))
+        estimate[columns[:rank]] = scipy.linalg.solve_triangular(square, solver)
+        estimates.append(estimate)
     if size > LARGE and rank <= size // 2:
         span = np.zeros((size, rank))
         span[columns] = scipy.linalg.qr((triangle / np.linalg.norm(triangle, axis=1)[:, None]).T, mode="economic")[0]
@@ -266,29 +265,29 @@ def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArra
 
 
 def _squares(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
-    """|Mu|^2 for every u that is the product of one row from each list, an axis for each list."""
+    """Computes |Mu|^2 for every product u of one row from each list, with an axis for each list."""
     sizes, lengths = [row.shape[1] for row in rows], [len(row) for row in rows]
-    found = np.zeros(lengths)
+    totals = np.zeros(lengths)
     step = max(1, AT_ONCE // max(1, prod(max(pair) for pair in zip(sizes, lengths, strict=True))))
     for start in range(0, len(matrix), step):
         part = matrix[start : start + step].reshape(-1, *sizes)
         for row in rows:
             part = np.tensordot(part, row, axes=([1], [1]))
-        found += np.square(part).sum(axis=0)
-    return found
+        totals += np.square(part).sum(axis=0)
+    return totals
 
 
 def _quadratic(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
-    """u'Mu for every u that is the product of one row from each list, an axis for each list."""
+    """Computes u'Mu for every product u of one row from each list, with an axis for each list."""
     sizes = [row.shape[1] for row in rows]
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]) / sizes[place])
-    found = matrix.reshape([*sizes, *sizes]).transpose([*order, *(place + len(sizes) for place in order)])
-    for done, place in enumerate(order):  # of each axis that is left there are two, after those that are done
+    form = matrix.reshape([*sizes, *sizes]).transpose([*order, *(place + len(sizes) for place in order)])
+    for done, place in enumerate(order):  # each remaining axis is there twice, after the finished axes
         left = len(order) - done
-        found = np.moveaxis(found, [done, done + left], [0, 1])
-        half = np.tensordot(rows[place], found, axes=([1], [0]))
-        found = np.moveaxis(np.einsum("gb...,gb->g...", half, rows[place]), 0, done)
-    return np.maximum(found.transpose(np.argsort(order)) if order else found, 0.0)
+        form = np.moveaxis(form, [done, done + left], [0, 1])
+        half = np.tensordot(rows[place], form, axes=([1], [0]))
+        form = np.moveaxis(np.einsum("gb...,gb->g...", half, rows[place]), 0, done)
+    return np.maximum(form.transpose(np.argsort(order)) if order else form, 0.0)
 
 
 NOTHING = 1e-13
@@ -299,9 +298,9 @@ Kin = IdentityFactor | CentredFactor | HadamardFactor
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """What is asked along one axis: the identity or its kin, or rows of any matrix.
+    """Queries along one axis: the identity or its kin, or rows of any matrix.
 
-    kept: of the identity, which codes it counts; None for all. rows: shape (questions, codes), where there is no plain.
+    kept: the codes that the identity counts, None for all. rows: shape (queries, codes), if there is no `plain`.
     """
 
     plain: Kin | None = None
@@ -310,29 +309,29 @@ class Along:
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """Returns equal for factors that ask the same."""
+        """Returns a value that is equal for factors with the same queries."""
         if self.plain is not None:
             return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
         rows = cast(scipy.sparse.csr_array, self.rows)
         return rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes()
 
     def back(self, answers: FloatArray, axis: int) -> FloatArray:
-        """Returns the transpose times answers, along an axis of theirs."""
+        """Returns the transpose times answers, along one of their axes."""
         if isinstance(self.plain, IdentityFactor) and self.kept is None:
             return answers
         if self.plain is None:
             rows, moved = cast(scipy.sparse.csr_array, self.rows), np.moveaxis(answers, axis, 0)
             flat = rows.T @ moved.reshape(len(moved), -1)
             return np.moveaxis(np.asarray(flat).reshape(rows.shape[1], *moved.shape[1:]), 0, axis)
-        found = adjoint(self.plain, answers, axis)
+        spread = adjoint(self.plain, answers, axis)
         if self.kept is None:
-            return found
-        return found * self.kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
+            return spread
+        return spread * self.kept.reshape([-1 if place == axis else 1 for place in range(spread.ndim)])
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """One noisy table. along: what is asked along its axes. variance: of the noise of each of its numbers.
+    """One noisy table. along: the queries along its axes. variance: of the noise of each number.
 
     values: an axis for each of `along`, in increasing order.
     """
@@ -344,14 +343,14 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The atoms of one axis. atom: of each code. sizes: how many codes each has."""
+    """Atoms of one axis. atom: of each code. sizes: the number of codes of each atom."""
 
     atom: NDArray[np.intp]
     sizes: FloatArray
 
     @cached_property
     def ones(self) -> FloatArray:
-        """U'1: the row of ones along this axis."""
+        """Returns U'1: the row of ones along this axis."""
         roots: FloatArray = np.sqrt(self.sizes)
         return roots
 
@@ -360,13 +359,13 @@ class Axis:
         return np.flatnonzero(self.atom == atom)
 
     def lumped(self, table: FloatArray, axis: int) -> FloatArray:
-        """U' times a table along one of its axes."""
+        """Returns U' times a table along one of its axes."""
         moved = np.moveaxis(table, axis, 0)
         lumped = self._summed(moved) / self.ones.reshape(-1, *[1] * (moved.ndim - 1))
         return np.moveaxis(lumped, 0, axis)
 
     def _summed(self, table: FloatArray) -> FloatArray:
-        """Sums over the codes of each atom, along the first axis."""
+        """Sums a table over the codes of each atom, along the first axis."""
         if len(self.sizes) == 1:
             return np.asarray(table.sum(axis=0, keepdims=True))
         summed = np.zeros((len(self.sizes), *table.shape[1:]))
@@ -385,20 +384,18 @@ class Axis:
         return scipy.sparse.csr_array((np.ones(len(self.atom)), places), shape=(len(self.atom), len(self.sizes)))
 
     def atoms_of(self, weights: scipy.sparse.csr_array) -> FloatArray:
-        """Returns rows of weights times U."""
+        """Returns the product of rows of weights and U."""
         return np.asarray((weights @ self._indicators).todense(), np.float64) / self.ones
 
     def contrast_norms(self, weights: scipy.sparse.csr_array) -> FloatArray:
-        """Returns the squared length of the contrasts that rows of weights have inside of each atom, shape (rows,
-        atoms).
-        """
+        """Returns, for rows of weights, the squared length of their contrasts inside each atom, shape (rows, atoms)."""
         whole = np.asarray((weights.multiply(weights) @ self._indicators).todense(), np.float64)
         parts = whole - self.atoms_of(weights) ** 2
         parts[parts <= NOTHING * whole] = 0.0
         return parts
 
     def block(self, along: Along | None) -> FloatArray:
-        """L: what a factor does to the atoms; None for the row of ones."""
+        """Returns L: the action of a factor on the atoms. None stands for the row of ones."""
         ones = self.ones
         if along is None:
             return np.outer(ones, ones)
@@ -407,27 +404,27 @@ class Axis:
             return lumped.T @ lumped
         alpha, beta = cast(tuple[int, int], gram(along.plain))
         block = np.diag(alpha * self._kept(along)) + beta * np.outer(ones, ones)
-        block[np.abs(block) <= NOTHING * alpha] = 0.0  # what cancels: residuals and Fourier rows see no constant
+        block[np.abs(block) <= NOTHING * alpha] = 0.0  # cancellation: residuals and Fourier rows see no constant
         return block
 
     def multiplier(self, along: Along | None) -> FloatArray:
-        """a: what a factor's square multiplies contrasts inside of each atom by."""
+        """Returns a: the numbers by which a factor's square multiplies contrasts inside each atom."""
         if along is None or along.plain is None:
             return np.zeros(len(self.sizes))
         alpha, _ = cast(tuple[int, int], gram(along.plain))
         return alpha * self._kept(along)
 
     def _kept(self, along: Along) -> FloatArray:
-        """1 for each atom that a factor counts, 0 for the others."""
-        kept = np.ones(len(self.sizes))
+        """Returns 1 for each atom that a factor counts, 0 for the others."""
+        counted = np.ones(len(self.sizes))
         if along.kept is not None:
-            kept[self.atom] = along.kept
-        return kept
+            counted[self.atom] = along.kept
+        return counted
 
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """The different factors along one axis. which: of each measurement. blocks, contrasts: L and a of each."""
+    """Distinct factors along one axis. which: the factor of each measurement. blocks, contrasts: their L and a."""
 
     which: NDArray[np.intp]
     blocks: FloatArray
@@ -435,23 +432,23 @@ class Kinds:
 
     @classmethod
     def of(cls, axis: Axis, along: Sequence[Along | None]) -> Kinds:
-        """Returns the kinds of all measurements, None where one sums over the axis."""
+        """Returns the kinds of all measurements. None stands for a sum over the axis."""
         numbers: dict[object, int] = {}
         distinct: list[Along | None] = []
         which = np.zeros(len(along), np.intp)
-        for place, one in enumerate(along):
-            name = None if one is None else one.signature
+        for place, use in enumerate(along):
+            name = None if use is None else use.signature
             if name not in numbers:
                 numbers[name] = len(distinct)
-                distinct.append(one)
+                distinct.append(use)
             which[place] = numbers[name]
         return cls(
-            which, np.array([axis.block(one) for one in distinct]), np.array([axis.multiplier(one) for one in distinct])
+            which, np.array([axis.block(use) for use in distinct]), np.array([axis.multiplier(use) for use in distinct])
         )
 
 
 def refined(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
-    """Returns the atoms of codes after one more factor has told them apart; each has a number from 0 on."""
+    """Returns the atom of each code after one more factor has told codes apart. Atoms have numbers from 0 on."""
     columns = None if along.kept is None else along.kept.tolist()
     if along.plain is None:
         by_code = scipy.sparse.csc_array(cast(scipy.sparse.csr_array, along.rows))
@@ -464,8 +461,8 @@ def refined(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
 
 
 def atoms_of_axis(size: int, along: Sequence[Along]) -> Axis:
-    """Returns the codes of an axis that no factor but the identity and its kin tells apart, together."""
+    """Returns the atoms of an axis: codes that no factor but the identity and its kin tells apart."""
     atom = np.zeros(size, np.intp)
-    for one in {one.signature: one for one in along}.values():
-        atom = refined(atom, one)
+    for factor in {factor.signature: factor for factor in along}.values():
+        atom = refined(atom, factor)
     return Axis(atom, np.bincount(atom).astype(np.float64))

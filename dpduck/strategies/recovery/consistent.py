@@ -1,15 +1,15 @@
-"""The nearest consistent marginals for p = 1 and p = infinity, by linear programs (paper, section 4.3).
+"""Nearest consistent marginals for p = 1 and p = infinity, by linear programs (paper, section 4.3).
 
-Consistent marginals are the range of the workload; its ANOVA coordinates are the variables: for every set U of the
-closure prod_{i in U} (n_i - 1) of them, together the rank of the workload, never N. Coordinates are the counts of
-marginal U at values other than the first ("corner" contrasts): they span what Fourier coefficients span, and keep
-the matrix sparse. The program corrects the least squares answer, so its numbers stay of the size of the noise:
+Consistent marginals are the range of the workload. The variables are its ANOVA coordinates: prod_{i in U} (n_i - 1) for
+every set U of the closure. Their number is the rank of the workload, never N. Coordinates are the counts of marginal U
+at values other than the first ("corner" contrasts). They span the same space as Fourier coefficients, and keep the
+matrix sparse. The program corrects the least squares answer, so its numbers stay of the size of the noise:
 
     p = 1:         minimise sum of w |y - C theta|,     p = infinity:  minimise max of w |y - C theta|,
 
-The second has no unique optimum: of all tables at the least maximum the one nearest to least squares answers.
-w = 1/stderr of each answer (all equal under uniform budgets, as in the paper). HiGHS's interior point method
-with crossover solves 5,000 cells in about a second and 20,000 in about a minute; the planner refuses more.
+The second has no unique optimum: of all tables at the least maximum, the table nearest to least squares is the answer.
+w = 1/stderr of each answer (all equal under uniform budgets, as in the paper). HiGHS's interior point method with
+crossover solves 5,000 cells in about a second and 20,000 in about a minute. The planner refuses more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpduck.strategies.variance import centre, spread_evenly
 from dpduck.values.arrays import FloatArray
 
 TIGHT = 2.0**-26
-"""By so much of it the least maximum may be exceeded, for the sake of rounding."""
+"""Relative excess over the least maximum that is allowed for rounding errors."""
 
 MOST_HELD, MOST_STAGES, SMALLEST = 1_000, 100, 1e-12
 
@@ -40,11 +40,11 @@ def nearest_consistent(
 ) -> tuple[FloatArray, ...]:
     """Returns consistent tables at the least weighted distance from `answers`, in the norm that `consistency` names.
 
-    deviations: standard error of a cell of each marginal. start: any consistent tables; least squares is a good one.
+    deviations: standard error of a cell of each marginal. start: any consistent tables, preferably of least squares.
     """
     lattice = close_downward(workload.marginals, workload.sizes)
     design = coordinates(lattice)
-    residual = np.concatenate([(got - base).ravel() for got, base in zip(answers, start, strict=True)])
+    residual = np.concatenate([(answer - base).ravel() for answer, base in zip(answers, start, strict=True)])
     widths = np.array(deviations) / max(deviations)
     weights = np.repeat(1 / widths, [table.size for table in answers])
     theta = (_least_sum if consistency == "l1" else _least_maximum)(design, residual, weights)
@@ -63,15 +63,15 @@ def coordinates(lattice: Lattice) -> scipy.sparse.csr_array:
 
 
 def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int) -> scipy.sparse.csr_array:
-    """Returns one marginal's rows: the Kronecker product of corner matrices, its columns sent to their coordinates."""
+    """Returns one marginal's rows: the Kronecker product of corner matrices, with columns mapped to coordinates."""
     names = lattice.sets[number]
     sizes = [lattice.sizes[lattice.attributes.index(attribute)] for attribute in names]
     columns = np.empty(tuple(sizes), dtype=np.intp)
-    for held in product((0, 1), repeat=len(names)):  # index 0 along an axis: the attribute is not in U
-        subset = tuple(name for name, inside in zip(names, held, strict=True) if inside)
-        place = tuple(slice(1, None) if inside else 0 for inside in held)
-        found = columns[place]
-        columns[place] = offsets[lattice.numbers[subset]] + np.arange(found.size).reshape(found.shape)
+    for flags in product((0, 1), repeat=len(names)):  # index 0 along an axis: the attribute is not in U
+        subset = tuple(name for name, inside in zip(names, flags, strict=True) if inside)
+        place = tuple(slice(1, None) if inside else 0 for inside in flags)
+        entries = columns[place]
+        columns[place] = offsets[lattice.numbers[subset]] + np.arange(entries.size).reshape(entries.shape)
     block = scipy.sparse.csr_array(np.ones((1, 1)))
     for size in sizes:
         block = scipy.sparse.csr_array(scipy.sparse.kron(block, _corner(size), format="csr"))
@@ -81,14 +81,14 @@ def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int)
 
 
 def _corner(size: int) -> scipy.sparse.csr_array:
-    """Counts by value from (total, counts of the other values): the first value is the total less the others."""
+    """Returns the matrix from (total, counts of the other values) to counts. The first is the total less the others."""
     corner = np.eye(size)
     corner[0, 1:] = -1.0
     return scipy.sparse.csr_array(corner)
 
 
 def _least_sum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
-    """theta that minimises sum of weights |residual - design theta|: residual = design theta + over - under."""
+    """Returns theta with least sum of weights |residual - design theta|, for residual = design theta + over - under."""
     cells, rank = design.shape
     identity = scipy.sparse.eye_array(cells, format="csr")
     solved = scipy.optimize.linprog(
@@ -102,7 +102,7 @@ def _least_sum(design: scipy.sparse.csr_array, residual: FloatArray, weights: Fl
 
 
 def _least_maximum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
-    """theta that minimises the largest of weights |residual - design theta|: one more variable bounds them all."""
+    """Returns theta with the least maximum of weights |residual - design theta|. A further variable bounds them all."""
     rank = design.shape[1]
     width = scipy.sparse.csr_array(1 / weights[:, None])
     upper = scipy.sparse.hstack([design, -width], format="csr")
@@ -120,11 +120,10 @@ def _least_maximum(design: scipy.sparse.csr_array, residual: FloatArray, weights
 def _nearest_to_start(
     design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray, optimum: FloatArray
 ) -> FloatArray:
-    """Returns the theta of least weighted squares among all that reach the least maximum, or that optimum where none is
-    found.
+    """Returns the theta of least weighted squares at the least maximum, or `optimum` if the search finds none.
 
-    The bounds on weights (residual - design theta) that theta = 0 violates are few, in the worst tables alone. They
-    are met by the least move, and then so are those that this move violates.
+    theta = 0 violates few of the bounds on weights (residual - design theta), and only in the worst tables. The first
+    move is the least that meets these bounds. Each further move also meets the bounds that the one before violates.
     """
     scaled = scipy.sparse.csr_array(scipy.sparse.diags_array(weights) @ design)
     target = weights * residual
@@ -134,62 +133,60 @@ def _nearest_to_start(
         scipy.sparse.vstack([scaled, -scaled])
     )  # both theta >= bounds: below the maximum on either side
     bounds = np.concatenate([target, -target]) - least * (1 + TIGHT)
-    theta, held = np.zeros(design.shape[1]), np.zeros(0, dtype=np.intp)
+    theta, active = np.zeros(design.shape[1]), np.zeros(0, dtype=np.intp)
     for _ in range(MOST_STAGES):
-        wrong = np.flatnonzero(bounds - both @ theta > least * TIGHT)
-        if wrong.size == 0:
+        violated = np.flatnonzero(bounds - both @ theta > least * TIGHT)
+        if violated.size == 0:
             return theta
-        held = np.union1d(held, wrong)
-        if held.size > MOST_HELD or least == 0:
+        active = np.union1d(active, violated)
+        if active.size > MOST_HELD or least == 0:
             break
-        moves = solve(both[held].T.toarray())
-        theta = moves @ _multipliers(both[held] @ moves, bounds[held])
+        moves = solve(both[active].T.toarray())
+        theta = moves @ _multipliers(both[active] @ moves, bounds[active])
     return optimum
 
 
 def _multipliers(products: FloatArray, bounds: FloatArray) -> FloatArray:
-    """lambda >= 0 with G'lambda the shortest x for which G x >= bounds, from G G' (Lawson and Hanson, ch. 23)."""
+    """Returns lambda >= 0 from G G': G'lambda is the shortest x with G x >= bounds (Lawson and Hanson, ch. 23)."""
     values, vectors = np.linalg.eigh(products)
     roots = vectors * np.sqrt(np.maximum(values, 0))
     scale = float(np.abs(bounds).max())
-    found, _ = scipy.optimize.nnls(np.vstack([roots.T, bounds / scale]), np.append(np.zeros(len(bounds)), 1.0))
-    multipliers: FloatArray = found * scale / max(1 - float(bounds @ found) / scale, SMALLEST)
+    solution, _ = scipy.optimize.nnls(np.vstack([roots.T, bounds / scale]), np.append(np.zeros(len(bounds)), 1.0))
+    multipliers: FloatArray = solution * scale / max(1 - float(bounds @ solution) / scale, SMALLEST)
     return multipliers
 
 
 def _solution(solved: object, rank: int) -> FloatArray:
-    """Returns the coordinates of a solved program; both programs are feasible and bounded, so they always solve."""
+    """Returns the coordinates of a solved program. Both programs are feasible and bounded, so they always solve."""
     values: FloatArray | None = getattr(solved, "x", None)
     if values is None:
         raise ArithmeticError("the linear program of the consistency step was not solved")
     return values[:rank]
 
 
-# Options nonnegative and integer: changes after the noise that bias sums, totals
-# kept.
+# The options nonnegative and integer change answers after the noise. They bias sums and keep totals: a table's sum
+# afterwards is max(its sum before, 0), rounded for `integer`.
 #
-# What is guaranteed. A table's sum afterwards is max(its sum before, 0); with `integer` that sum rounded.
-#
-# - nonnegative_table: the nearest non-negative table with that sum, each table alone; margins of different
-# tables agree no longer. - nonnegative_consistent: non-negative tables that agree on all shared margins, near
-# the least squares answer: the Dykstra projections onto "each table non-negative" and "all tables consistent"
-# in turn, then the least step towards the even table that makes every cell non-negative. Exactly consistent
-# (to rounding) and exactly non-negative. Workloads with more than MOST_STEPS subsets and members are
-# projected table by table. - integer_table: each cell becomes one of its two neighbouring integers, those
-# with the largest remainders the upper; the sum is the rounded sum. A non-negative table stays so. -
-# integer_margins: where one table has all attributes it is rounded, and the others are its sums, so that all
-# agree. Else tables of equal sums keep equal sums, and other shared margins may differ by less than the number
-# of cells summed.
+# - nonnegative_table: the nearest non-negative table with that sum, each table alone. Margins of different tables no
+#   longer agree.
+# - nonnegative_consistent: non-negative tables that agree on all shared margins, near the least squares answer. Dykstra
+#   projections onto "each table non-negative" and "all tables consistent" alternate. The least step towards the even
+#   table then makes every cell non-negative. The result is exactly consistent (to rounding) and exactly non-negative.
+#   Workloads with more than MOST_STEPS subsets and members are projected table by table.
+# - integer_table: each cell becomes one of its two neighbouring integers: the upper one for the largest remainders. The
+#   sum is the rounded sum. A non-negative table stays non-negative.
+# - integer_margins: if one table has all attributes, it is rounded, and the others are its sums, so that all agree.
+#   Else tables of equal sums keep equal sums. Other shared margins may differ by less than the number of summed cells.
 
 MOST_ROUNDS = 200
-"""Dykstra projections at most; the last step makes the answer feasible wherever they stop."""
+"""Most Dykstra projections. The last step makes the answer feasible wherever they stop."""
 
 CLOSE = 1e-9
-"""The projections stop when no cell is more negative than this part of the total."""
+"""The projections stop if no cell is more negative than this part of the total."""
 
 
 def nonnegative_table(table: FloatArray) -> FloatArray:
-    """Returns the non-negative table with the sum max(sum, 0) that is nearest in squares: the simplex projection.
+    """Returns the non-negative table nearest in squares with the sum max(sum, 0): the simplex projection.
 
     >>> nonnegative_table(np.array([3.0, 1.0, -2.0]))
     array([2., 0., 0.])
@@ -200,14 +197,14 @@ def nonnegative_table(table: FloatArray) -> FloatArray:
     if table.size == 0 or float(table.min()) >= 0:
         return table.copy()
     falling = np.sort(table, axis=None)[::-1]
-    taken = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
-    level = taken[np.flatnonzero(falling > taken)[-1]]
+    levels = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
+    level = levels[np.flatnonzero(falling > levels)[-1]]
     projected: FloatArray = np.maximum(table - level, 0.0)
     return projected
 
 
 def integer_table(table: FloatArray) -> FloatArray:
-    """Returns every cell rounded down or up, largest remainders up, so that the sum is the rounded sum.
+    """Rounds every cell down or up, the largest remainders up, so that the sum is the rounded sum.
 
     >>> integer_table(np.array([0.4, 0.4, 0.4, 0.8]))
     array([1., 0., 0., 1.])
@@ -222,9 +219,9 @@ def integer_table(table: FloatArray) -> FloatArray:
 
 
 def integer_cube(table: FloatArray) -> FloatArray:
-    """Returns every cell rounded down or up. Rounding begins with the total, and splits it axis by axis.
+    """Rounds every cell down or up. Rounding begins with the total, and splits it axis by axis.
 
-    The sums over the last axes are within one, too. Others err less than where cells alone decide.
+    The sums over the last axes are within one, too. Other sums err less than after a rounding of single cells.
 
     >>> integer_cube(np.array([[0.4, 0.4], [0.4, 0.8]]))
     array([[1., 0.],
@@ -243,17 +240,17 @@ def integer_cube(table: FloatArray) -> FloatArray:
 
 
 def integer_margins(workload: MarginalWorkload, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Returns consistent tables as whole numbers: sums of a table that has all attributes, else each by itself."""
+    """Rounds consistent tables to whole numbers: sums of a table that has all attributes, else each table by itself."""
     whole = set().union(*workload.marginals)
-    finest = next((number for number, one in enumerate(workload.marginals) if set(one) == whole), None)
+    finest = next((number for number, members in enumerate(workload.marginals) if set(members) == whole), None)
     if finest is None or len(tables) == 1:
         return tuple(integer_table(table) for table in tables)
     cells, attributes = integer_cube(tables[finest]), workload.marginals[finest]
-    gone = [
+    summed_axes = [
         tuple(axis for axis, attribute in enumerate(attributes) if attribute not in marginal)
         for marginal in workload.marginals
     ]
-    return tuple(np.asarray(cells.sum(axis=axes)) for axes in gone)
+    return tuple(np.asarray(cells.sum(axis=axes)) for axes in summed_axes)
 
 
 def nonnegative_consistent(
@@ -288,7 +285,7 @@ def nonnegative_table_of(table: FloatArray, total: float) -> FloatArray:
 
 
 def _lift(tables: Sequence[FloatArray], total: float) -> tuple[FloatArray, ...]:
-    """Returns the least step towards the even table of this total that leaves no cell negative; margins stay."""
+    """Takes the least step towards the even table of this total that leaves no cell negative. Margins still agree."""
     share = 0.0
     for table in tables:
         even, least = total / table.size, float(table.min())
@@ -299,7 +296,7 @@ def _lift(tables: Sequence[FloatArray], total: float) -> tuple[FloatArray, ...]:
 
 
 class _Projection:
-    """Least squares onto consistent tables, weights 1/variance, in ANOVA components."""
+    """Least squares projection onto consistent tables, with weights 1/variance, in ANOVA components."""
 
     def __init__(self, lattice: Lattice, workload: MarginalWorkload, variances: Sequence[float]) -> None:
         sizes = np.asarray(lattice.sizes, dtype=np.float64)
@@ -309,7 +306,7 @@ class _Projection:
         self.precisions = lattice.sum_over_supersets(lattice.family_totals(self.scales), np.ones(len(sizes)))
 
     def consistent(self, tables: Sequence[FloatArray]) -> list[FloatArray]:
-        """Returns the consistent tables nearest to these."""
+        """Returns the nearest consistent tables."""
         lattice = self.lattice
         sums = [np.zeros([lattice.sizes[lattice.attributes.index(i)] for i in members]) for members in lattice.sets]
         for number, scale, table in zip(lattice.family.tolist(), self.scales.tolist(), tables, strict=True):

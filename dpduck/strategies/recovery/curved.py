@@ -1,9 +1,9 @@
-"""Ratios and weighted sums of noisy answers: averages and variances from moments, and what analysts add up.
+"""Ratios and weighted sums of noisy answers: averages and variances from moments, and sums that analysts form.
 
 Tables i = 0 .. d hold noisy sums T_i of the Bernstein basis over a cell's rows, in units of one row, with independent
-noise of variance v. Values are t in [0, 1] here; p_i = i/d, so that N = sum T_i and sum of t = sum p_i T_i.
+noise of variance v. Values are t in [0, 1] here. With p_i = i/d, N = sum T_i and sum of t = sum p_i T_i.
 
-Variances of weighted sums of released cells, from the public covariances of a plan.
+Variances of weighted sums of released cells come from the public covariances of a plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpduck.strategies.variance import component_precisions, component_variances
 from dpduck.values.arrays import FloatArray
 
 ROUNDED = 1e-6
-"""Factors this close to 1 are rounding."""
+"""A factor closer to 1 than this is rounding."""
 
 # Covariances between released cells, for standard errors of their sums, differences and ratios.
 
@@ -38,18 +38,18 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class ComponentCovariances:
-    """Answers made of uncorrelated components. variances: c_U for every set of the lattice."""
+    """Covariances of answers made of uncorrelated components. variances: c_U for every set of the lattice."""
 
     lattice: Lattice
     variances: FloatArray
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """Returns the covariance of a cell of each, shape (2,) * common attributes: index 1 where the cells agree."""
+        """Returns the covariance of a cell of each marginal, shape (2,) * common attributes. Index 1: equal codes."""
         sizes = dict(zip(self.lattice.attributes, self.lattice.sizes, strict=True))
         common = tuple(sorted(set(first) & set(second)))
         table = np.zeros((2,) * len(common))
-        for held in product((0, 1), repeat=len(common)):
-            table[held] = self.variances[self.lattice.numbers[tuple(compress(common, held))]]
+        for flags in product((0, 1), repeat=len(common)):
+            table[flags] = self.variances[self.lattice.numbers[tuple(compress(common, flags))]]
         for axis, attribute in enumerate(common):  # rows: agree or not; columns: attribute in U or not
             step = np.array([[1.0, -1.0], [1.0, sizes[attribute] - 1.0]])
             table = np.moveaxis(np.tensordot(step, table, axes=([1], [axis])), 0, axis)
@@ -60,13 +60,13 @@ class ComponentCovariances:
 
 @dataclass(frozen=True, eq=False)
 class TableCovariances:
-    """Answers that are sums of one noisy table each. sources: for each marginal the table and its noise variance."""
+    """Covariances of answers that each sum one noisy table. sources: each marginal's table and its noise variance."""
 
     sizes: tuple[int, ...]
     sources: dict[Members, tuple[Members, float]]
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """Returns the same: the noise of the table's cells that lie in both, when the cells agree everywhere."""
+        """Returns the covariance likewise: the noise of table cells in both sums, if the cells agree everywhere."""
         common = set(first) & set(second)
         table = np.zeros((2,) * len(common))
         (measured, variance), (other, _) = self.sources[first], self.sources[second]
@@ -77,18 +77,18 @@ class TableCovariances:
 
 
 def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
-    """Returns the covariance of any two released cells of a plan over marginals; build once, ask often.
+    """Returns the covariances of all pairs of released cells of a plan over marginals. Build once, ask often.
 
-    With consistency 'l1' or 'linf' there is no closed form: the covariances are those before the linear program, and
-    are not kept with a release.
+    With consistency 'l1' or 'linf' there is no closed form: the covariances hold before the linear program, and are not
+    kept with a release.
     """
     kinds = measured_kinds(plan)
     tables = kinds <= {IdentityFactor}
     if tables and (plan.consistency != "l2" or len(plan.measurements) == 1):
         sources, _ = direct_sources(plan.workload, plan.measurements, plan.noise)
-        found = [plan.measurements[source] for source in sources]
-        held = [(used.query.attributes, noise_variance(plan.noise, used.parameter)) for used in found]
-        return TableCovariances(plan.workload.sizes, dict(zip(plan.workload.marginals, held, strict=True)))
+        measurements = [plan.measurements[source] for source in sources]
+        noisy_tables = [(used.query.attributes, noise_variance(plan.noise, used.parameter)) for used in measurements]
+        return TableCovariances(plan.workload.sizes, dict(zip(plan.workload.marginals, noisy_tables, strict=True)))
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     if kinds <= {HadamardFactor} and plan.consistency == "none":
         return ComponentCovariances(
@@ -102,19 +102,19 @@ Covariances = ComponentCovariances | TableCovariances
 
 
 def scaled_to(covariances: Covariances, members: Members, variance: float) -> Covariances:
-    """Returns covariances that are all so many times larger that a cell of a grouping set has this variance."""
+    """Returns covariances scaled by one factor, so that a cell of a grouping set has this variance."""
     own = float(covariances.between(members, members)[(1,) * len(members)])
     times = variance / own
     if abs(times - 1) < ROUNDED:
         return covariances
     if isinstance(covariances, TableCovariances):
-        sources = {one: (held, times * noise) for one, (held, noise) in covariances.sources.items()}
+        sources = {marginal: (table, times * noise) for marginal, (table, noise) in covariances.sources.items()}
         return TableCovariances(covariances.sizes, sources)
     return ComponentCovariances(covariances.lattice, times * covariances.variances)
 
 
 def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Returns the variance of the sum of weight times cell. weights: a table for each marginal that is used."""
+    """Returns the variance of the sum of weight times cell. weights: a table for each used marginal."""
     if isinstance(covariances, TableCovariances):
         return _from_tables(covariances, weights)
     return _from_components(covariances, weights)
@@ -123,7 +123,7 @@ def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArr
 def ratio_weights(
     numerator: Mapping[Members, FloatArray], denominator: Mapping[Members, FloatArray], ratio: float, divisor: float
 ) -> dict[Members, FloatArray]:
-    """Returns the delta method: N/D deviates like the sum with weights (w_N - R w_D) / D, to first order."""
+    """Returns the delta method's weights: to first order, N/D deviates like the sum with weights (w_N - R w_D) / D."""
     return {
         marginal: (numerator[marginal] - ratio * denominator[marginal]) / divisor
         for marginal in numerator.keys() | denominator.keys()
@@ -138,8 +138,8 @@ def ratio_interval(
 ) -> tuple[float, float]:
     """Returns Fieller's interval of a ratio: all t for which N - t D is within the margin of its own noise.
 
-    N - t D is the noise alone at the true ratio, so that the interval covers it however near to 0 the denominator is;
-    where that cannot be told from 0 every ratio is possible. A sum and its weights are given for each.
+    N - t D is noise alone at the true ratio. So the interval covers the ratio however near to 0 the denominator is. If
+    D cannot be told from 0, every ratio is possible. The numerator and the denominator are each a sum and its weights.
     """
     (above, upper), (below, lower) = numerator, denominator
     variances = [variance_of_sum(covariances, weights) for weights in (upper, lower)]
@@ -170,7 +170,7 @@ def ratio_interval(
 
 
 def _root(outside: Callable[[float], float], inside: float, beyond: float) -> float:
-    """Finds the root of a function that is concave from `inside` on and negative there, not at `beyond`; wide side."""
+    """Finds a root, on the wide side. The function is concave from `inside` on, negative there, and not at `beyond`."""
     for _ in range(100):
         middle = (inside + beyond) / 2
         inside, beyond = (middle, beyond) if outside(middle) < 0 else (inside, middle)
@@ -178,7 +178,7 @@ def _root(outside: Callable[[float], float], inside: float, beyond: float) -> fl
 
 
 def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Sums over tables: a cell sums cells of one noisy table, and tables are independent."""
+    """Sums variances over tables: a cell sums cells of one noisy table, and tables are independent."""
     lifted: dict[Members, FloatArray] = {}
     variances: dict[Members, float] = {}
     for marginal, table in weights.items():
@@ -191,7 +191,7 @@ def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatA
 
 
 def _from_components(covariances: ComponentCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Returns the sum over U of c_U s_U' kron_{i in U} (n_i I - J) s_U, s_U the weights over n_A summed outside."""
+    """Returns the sum over U of c_U s_U' kron_{i in U} (n_i I - J) s_U. s_U sums the weights / n_A outside U."""
     lattice = covariances.lattice
     sizes = dict(zip(lattice.attributes, lattice.sizes, strict=True))
     total = 0.0
@@ -220,43 +220,43 @@ def _summed(members: Members, weights: Mapping[Members, FloatArray], sizes: Mapp
 def covariances_to_text(covariances: Covariances) -> str:
     """Returns public covariances as JSON, for a store."""
     if isinstance(covariances, TableCovariances):
-        sources = [[list(asked), list(table), variance] for asked, (table, variance) in covariances.sources.items()]
+        sources = [[list(members), list(table), variance] for members, (table, variance) in covariances.sources.items()]
         return json.dumps({"sizes": list(covariances.sizes), "sources": sources})
     lattice = covariances.lattice
-    known = [[list(members), float(covariances.variances[number])] for number, members in enumerate(lattice.sets)]
-    return json.dumps({"attributes": list(lattice.attributes), "sizes": list(lattice.sizes), "components": known})
+    components = [[list(members), float(covariances.variances[number])] for number, members in enumerate(lattice.sets)]
+    return json.dumps({"attributes": list(lattice.attributes), "sizes": list(lattice.sizes), "components": components})
 
 
 def covariances_from_text(text: str) -> Covariances:
-    """Reads what covariances_to_text wrote."""
+    """Reads the text of covariances_to_text."""
     fields = json.loads(text)
     if "sources" in fields:
-        sources = {tuple(asked): (tuple(table), variance) for asked, table, variance in fields["sources"]}
+        sources = {tuple(marginal): (tuple(table), variance) for marginal, table, variance in fields["sources"]}
         return TableCovariances(tuple(fields["sizes"]), sources)
-    known = {tuple(members): variance for members, variance in fields["components"]}
+    components = {tuple(members): variance for members, variance in fields["components"]}
     sizes = [1] * (max(fields["attributes"], default=-1) + 1)
     for attribute, size in zip(fields["attributes"], fields["sizes"], strict=True):
         sizes[attribute] = size
-    lattice = close_downward(tuple(known), tuple(sizes))
-    return ComponentCovariances(lattice, np.array([known[members] for members in lattice.sets], np.float64))
+    lattice = close_downward(tuple(components), tuple(sizes))
+    return ComponentCovariances(lattice, np.array([components[members] for members in lattice.sets], np.float64))
 
 
 LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", "0.999", "0.999999"))
-"""Confidences whose intervals are stored where they depend on the answer; others get the next higher."""
+"""Confidences with stored intervals, if intervals depend on the answer. Others get the next higher confidence."""
 
 USUAL = LEVELS.index(Fraction("0.95"))
 
 FEWEST_ROWS = 1.0
-"""Below so many noisy rows there is nothing to average: the answer is NULL, its interval everything between bounds."""
+"""Fewest noisy rows of an average. With fewer, the answer is NULL, and its interval is the whole range of values."""
 
 POSSIBLE = 0.7
-"""Of the margins of an average: averages that are so far from the noisy one are possible in a variance's interval.
+"""Part of the margins of an average. A variance's interval counts averages this far from the noisy one as possible.
 
-The square of such a distance is twice its mean at 95 per cent. In simulations intervals hold what they say at every
-level from 0.6 on (tests/strategies/test_curved.py)."""
+The square of such a distance is twice its mean at 95 per cent. In simulations, intervals reach every level of
+confidence with parts from 0.6 on (tests/strategies/test_curved.py)."""
 
 MOST_VARIANCE, MOST_SAMPLE_VARIANCE = 0.25, 0.5
-"""Of values in [0, 1]: half of them at either end, and of a sample the two values 0 and 1."""
+"""Largest variances of values in [0, 1]: half of the values at either end, and for a sample the two values 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class Curved:
 
 
 def margins(noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray) -> FloatArray:
-    """Computes half-widths for sums of noises of these standard errors, shape (levels, ..), as SumMargin.of does."""
+    """Computes half-widths like SumMargin.of, shape (levels, ..), for sums of noises with these standard errors."""
     jumps = np.where(stderrs < JUMPY * step, step, step / 2)
     laws = [sum_margin(noise, level) for level in LEVELS]
     return np.array([np.minimum(law.farthest * stderrs, law.usual * stderrs + jumps) for law in laws])
@@ -279,17 +279,17 @@ def margins(noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray) -> 
 def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float) -> Curved:
     """Returns the average of t with Fieller's interval, cut at 0 and 1.
 
-    variance: v of every cell. step: what one integer of noise is worth in units of a row.
+    variance: v of every cell. step: the worth of one integer of noise, in units of a row.
     """
     rows = np.sum(tables, axis=0)
     wide = margins(noise, np.sqrt(variance), step)
-    found = _of_each_row(tables, list(np.linspace(0, 1, len(tables))), rows, variance, wide)
-    return _with_nulls(found, rows >= FEWEST_ROWS, 1.0)
+    result = _of_each_row(tables, list(np.linspace(0, 1, len(tables))), rows, variance, wide)
+    return _with_nulls(result, rows >= FEWEST_ROWS, 1.0)
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """Noisy numbers, a cell each. stderrs: of the noise. step: the worth of one integer of noise."""
+    """Noisy numbers, one per cell. stderrs: of the noise. step: the worth of one integer of noise."""
 
     answers: FloatArray
     stderrs: FloatArray
@@ -297,7 +297,7 @@ class Noisy:
 
 
 def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums: Noisy, noise: NoiseKind) -> Curved:
-    """Returns averages from counts N and sums S of distances from a centre c, whose noises are independent.
+    """Returns averages from counts N and sums S of distances from a centre c, with independent noises.
 
     The answer is c + S/N. Its interval has all r for which S - r N is within the margin of its own noise, of variance
     v_S + r^2 v_N. So it covers the average however few rows there are. It is cut at the bounds of the values.
@@ -320,9 +320,9 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
 
 
 def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width: float) -> FloatArray:
-    """Returns standard errors, where anything is possible at the usual confidence at least that of anything possible.
+    """Returns standard errors, at least those of a uniform law if anything is possible at the usual confidence.
 
-    A count that may be 0 makes a ratio of any size, however little noise is in the sum that it divides.
+    If the count may be 0, the ratio may have any size, however little noise its numerator has.
     """
     everything = highs[USUAL] - lows[USUAL] >= width * (1 - 1e-9)
     return np.where(everything, np.maximum(stderrs, width / 12**0.5), stderrs)
@@ -331,9 +331,9 @@ def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width
 def _ratios(
     counts: FloatArray, total: FloatArray, wide: FloatArray, above: FloatArray, bounds: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns the least and the largest r for which a total less r counts is within its margin, cut at bounds.
+    """Returns the least and the largest r for which total - r counts is within its margin, cut at bounds.
 
-    wide, above: margins of the counts and of the total. Where counts are within theirs, every ratio is possible.
+    wide, above: margins of the counts and of the total. If counts are within their margin, every ratio is possible.
     """
     low, high = bounds
     square, line = counts**2 - wide**2, counts * total
@@ -350,18 +350,18 @@ def _ratios(
 def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise: NoiseKind, *, sample: bool) -> Curved:
     """Returns variances from counts N, sums S of distances from a centre and Q of their squares, in units of width^2.
 
-    T(m) = Q - 2 m S + m^2 N is the sum of squared distances from m. The answer has it from the noisy average m = S/N,
-    where it is least. The interval has all r for which T(m) is within the margin of its own noise from r N, at some
-    average m that is possible. That margin is of variance v_Q + 4 m^2 v_S + (m^2 - r)^2 v_N. The noisy average alone
-    would not do: its error and that of T come from the same noise of a small count. sample: r is of N - 1.
+    T(m) = Q - 2 m S + m^2 N is the sum of squared distances from m. The answer takes T at the noisy average m = S/N,
+    where it is least. The interval has all r for which T(m) - r N is within the margin of its own noise, at some
+    possible average m. That noise has variance v_Q + 4 m^2 v_S + (m^2 - r)^2 v_N. The noisy average alone falls short:
+    its error and that of T come from the same noise of a small count. sample: N - 1 divides in place of N.
     """
     least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
     counts, distances, squared = np.maximum(rows.answers, least), sums.answers / width, squares.answers / width**2
-    several = ((rows, 1.0), (sums, width), (squares, width**2))
-    wide = [margins(noise, one.stderrs / unit, one.step / unit) for one, unit in several]
+    moments = ((rows, 1.0), (sums, width), (squares, width**2))
+    wide = [margins(noise, number.stderrs / unit, number.step / unit) for number, unit in moments]
     mean = np.clip(distances / counts, -1, 1)
     first, last = _ratios(counts, distances, POSSIBLE * wide[0], POSSIBLE * wide[1], (-1, 1))
-    total, below, above = (squared - 2 * one * distances + one**2 * counts for one in (mean, first, last))
+    total, below, above = (squared - 2 * number * distances + number**2 * counts for number in (mean, first, last))
     farthest = np.maximum(first**2, last**2)
     nearest = np.where(first * last > 0, np.minimum(first**2, last**2), 0)
     divided = counts - int(sample)
@@ -388,22 +388,22 @@ def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise
 def variance_of(
     tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float = 0.0, *, sample: bool
 ) -> Curved:
-    """S/N with S the sum of (t - m)^2, by Fieller as an average is; sample: S/(N - 1).
+    """Returns S/N for the sum S of (t - m)^2, with Fieller's interval as for an average. sample: S/(N - 1).
 
-    From three tables S = sum c_i T_i, where c = (m^2, m^2 - m, (1 - m)^2) at the average m = sum p_i T_i / N. S is
-    least at m: another average makes it larger by N times its squared distance, so that the S of the noisy average is
-    too small by v sum (p_i - m)^2 / N on average. Where that counts, c has errors as well: twice it is added above.
-    step: what one integer of noise is worth in units of a row.
+    Three tables give S = sum c_i T_i at the average m = sum p_i T_i / N. Here c = (m^2, m^2 - m, (1 - m)^2). S is least
+    at m. Another average makes S larger by N times its squared distance. So the S of the noisy average is too small by
+    v sum (p_i - m)^2 / N on average. If that matters, c has errors, too: the upper end gets twice that amount. step:
+    the worth of one integer of noise, in units of a row.
     """
     least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
     counted = np.sum(tables, axis=0)
-    rows = np.maximum(counted, least)  # of fewer nothing is answered
+    rows = np.maximum(counted, least)  # fewer rows have no answer
     mean = np.clip((tables[1] / 2 + tables[2]) / rows, 0, 1)
     weights = [mean**2, mean**2 - mean, (1 - mean) ** 2]
     missed = variance * (mean**2 + (0.5 - mean) ** 2 + (1 - mean) ** 2) / rows
     wide = margins(noise, np.sqrt(variance), step)
-    found = _of_each_row(tables, weights, rows - int(sample), variance, wide, most, 2 * missed)
-    return _with_nulls(found, counted >= least, MOST_SAMPLE_VARIANCE)
+    result = _of_each_row(tables, weights, rows - int(sample), variance, wide, most, 2 * missed)
+    return _with_nulls(result, counted >= least, MOST_SAMPLE_VARIANCE)
 
 
 def _of_each_row(
@@ -415,10 +415,10 @@ def _of_each_row(
     most: float = 1.0,
     missed: FloatArray | float = 0.0,
 ) -> Curved:
-    """sum w_i T_i / rows, with all r between 0 and `most` for which sum (w_i - r) T_i is within its own noise's margin.
+    """Computes sum w_i T_i / rows, and all r in 0 .. `most` with sum (w_i - r) T_i within the margin of its noise.
 
-    At the true ratio that sum is noise alone, of variance v sum (w_i - r)^2, so that the interval covers it however few
-    rows there are. wide: margins of one table. missed: what the sum above may be too small by.
+    At the true ratio that sum is noise alone, of variance v sum (w_i - r)^2. So the interval covers the ratio however
+    few rows there are. wide: margins of one table. missed: amount by which sum w_i T_i may be too small.
     """
     total = np.sum([weight * table for weight, table in zip(weights, tables, strict=True)], axis=0)
     powers = [np.sum([weight**power * np.ones_like(rows) for weight in weights], axis=0) for power in range(3)]
@@ -438,41 +438,41 @@ def _of_each_row(
     return Curved(ratio, stderrs, lows, highs)
 
 
-def of_rounded(found: Curved, step: float, *, sample: bool) -> Curved:
-    """Returns a variance of values that were rounded to steps, as one of the values themselves.
+def of_rounded(variance: Curved, step: float, *, sample: bool) -> Curved:
+    """Returns the variance of the values themselves, from the variance of values that were rounded to steps.
 
-    A standard deviation is a norm of the values about their mean: those of the values and of the rounded ones differ
-    by at most that of the rounding, which is half a step, and of a sample at most sqrt(2) times that.
+    A standard deviation is a norm of the values about their mean. The values and the rounded values have deviations
+    that differ by at most the deviation of the rounding: half a step, and for a sample at most sqrt(2) times that.
     """
     off, most = (step / 2**0.5, MOST_SAMPLE_VARIANCE) if sample else (step / 2, MOST_VARIANCE)
-    lows = np.maximum(np.sqrt(found.lows) - off, 0) ** 2
-    highs = np.maximum(np.minimum((np.sqrt(found.highs) + off) ** 2, most), found.highs)
+    lows = np.maximum(np.sqrt(variance.lows) - off, 0) ** 2
+    highs = np.maximum(np.minimum((np.sqrt(variance.highs) + off) ** 2, most), variance.highs)
     usual = step / 12**0.5
-    stderrs = np.hypot(found.stderrs, usual * (2 * np.sqrt(found.estimates) + usual))
-    return Curved(found.estimates, stderrs, lows, highs)
+    stderrs = np.hypot(variance.stderrs, usual * (2 * np.sqrt(variance.estimates) + usual))
+    return Curved(variance.estimates, stderrs, lows, highs)
 
 
-def deviation_of(found: Curved) -> Curved:
-    """Returns the square root of a variance; its error is s / (2 deviation), at most the root of s."""
-    root = np.sqrt(found.estimates)
+def deviation_of(variance: Curved) -> Curved:
+    """Returns the square root of a variance with error s. Its own error is s / (2 deviation), at most the root of s."""
+    root = np.sqrt(variance.estimates)
     with np.errstate(divide="ignore", invalid="ignore"):
-        stderr = np.minimum(found.stderrs / (2 * root), np.sqrt(found.stderrs))
-    return Curved(root, stderr, np.sqrt(found.lows), np.sqrt(found.highs))
+        stderr = np.minimum(variance.stderrs / (2 * root), np.sqrt(variance.stderrs))
+    return Curved(root, stderr, np.sqrt(variance.lows), np.sqrt(variance.highs))
 
 
-def _with_nulls(found: Curved, answered: NDArray[np.bool_], most: float) -> Curved:
-    """Answers NULL where too few rows are left, with everything possible as the interval."""
+def _with_nulls(curved: Curved, answered: NDArray[np.bool_], most: float) -> Curved:
+    """Answers NULL if too few rows are left, with an interval of all possible values."""
     return Curved(
-        np.where(answered, found.estimates, np.nan),
-        np.where(answered, found.stderrs, np.nan),
-        np.where(answered, found.lows, 0.0),
-        np.where(answered, found.highs, most),
+        np.where(answered, curved.estimates, np.nan),
+        np.where(answered, curved.stderrs, np.nan),
+        np.where(answered, curved.lows, 0.0),
+        np.where(answered, curved.highs, most),
     )
 
 
-def rescaled(found: Curved, low: float, width: float, power: int = 1) -> Curved:
+def rescaled(unit: Curved, low: float, width: float, power: int = 1) -> Curved:
     """Maps t in [0, 1] to values: low + width t, or width^2 t for a variance."""
     scale, shift = width**power, low if power == 1 else 0.0
     return Curved(
-        shift + scale * found.estimates, scale * found.stderrs, shift + scale * found.lows, shift + scale * found.highs
+        shift + scale * unit.estimates, scale * unit.stderrs, shift + scale * unit.lows, shift + scale * unit.highs
     )

@@ -1,4 +1,4 @@
-"""Standard errors and intervals of released cells, from public noise alone; errors fall on the wide side."""
+"""Standard errors and intervals of released cells, from public noise alone. Numerical errors widen them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 @dataclass(frozen=True)
 class ErrorLaw:
-    """How the noise of the cells of one grouping set is distributed.
+    """Distribution of the noise of the cells of one grouping set.
 
-    parameter: of the one integer measurement that a cell is, None where a cell combines several. variance: of a cell.
-    step: the most that a cell changes when one integer of noise changes by one.
+    parameter: of the one integer measurement behind a cell, None if a cell combines several. variance: of a cell. step:
+    the most that a cell changes if one integer of noise changes by one.
     """
 
     noise: NoiseKind
@@ -30,7 +30,7 @@ class ErrorLaw:
 
     @property
     def stderr(self) -> float:
-        """Returns standard error of a cell."""
+        """Returns the standard error of a cell."""
         return sqrt(self.variance)
 
 
@@ -41,24 +41,24 @@ def law_of(noise: Noise) -> ErrorLaw:
 
 @dataclass(frozen=True)
 class SumMargin:
-    """The margin of a sum of noises with standard error s: the smaller of farthest * s and usual * s plus a jump.
+    """Margin of a sum of noises with standard error s: the smaller of farthest * s and usual * s plus a jump.
 
     A sum of Laplace variables lies between one Laplace variable and a normal one of the same variance, but its values
-    lie apart: half a jump is added, and a whole one where the noise is hardly larger. That covers every sum that the
-    tests try, exactly; Chebyshev's inequality covers all, and is the smaller where noise is mostly 0.
+    lie apart. So half a jump is added, and a whole jump if the noise is hardly larger. That covers, exactly, every sum
+    in the tests. Chebyshev's inequality covers all sums, and is the smaller if noise is mostly 0.
     """
 
     farthest: float
     usual: float
 
     def of(self, stderr: float, step: float = 1.0) -> float:
-        """step: the most that the sum can change when one integer of noise changes by one."""
+        """Computes the margin. step: the most that the sum can change if one integer of noise changes by one."""
         jump = step if stderr < JUMPY * step else step / 2
         return min(self.farthest * stderr, self.usual * stderr + jump)
 
 
 JUMPY = 2.0
-"""Below this many steps of standard error, a whole jump is added."""
+"""If the standard error has fewer steps than this, a whole jump is added."""
 
 
 def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
@@ -79,43 +79,44 @@ def margin(law: ErrorLaw, confidence: Fraction) -> float:
 
 
 def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
-    """Returns the margin of an answer that was rounded to a whole number."""
+    """Returns the margin of an answer that is rounded to a whole number."""
     return float(ceil(margin(law, confidence) + 0.5))
 
 
 def selected_lows(
     noise: Noise, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
 ) -> FloatArray:
-    """Returns lower ends for counts that are seen because they, noisy, are above a threshold; shape (levels, answers).
+    """Returns lower ends for counts that are visible because their noisy values pass a threshold.
 
-    The smallest u from `least` on whose noise, given that it lifts u above the threshold, makes it as large as the
-    answer with more than half of what the confidence leaves: P(noise >= x - u) > half P(noise > threshold - u). That
-    grows with u, as both laws are log-concave. Upper ends stay: of those that are seen fewer are too small. NaN for
-    answers so far above the threshold that both are the same, to four digits of what is left.
+    The shape is (levels, answers). The lower end for an answer x is the smallest integer u from `least` on that
+    satisfies `P(noise >= x - u) > half P(noise > threshold - u)`. Here half is half of the error that the confidence
+    leaves. Noise that lifts u above the threshold then makes it as large as x with more than that chance. The chance
+    grows with u, as both laws are log-concave. Upper ends stay: visible counts are less often too small. NaN stands
+    for answers so far above the threshold that the usual lower end serves, to four digits of the error.
     """
-    known, places = np.unique(answers, return_inverse=True)
+    values, places = np.unique(answers, return_inverse=True)
     law = law_of(noise)
-    near = known[known <= threshold + 2 * margin(law, max(levels)) + 1]
+    near = values[values <= threshold + 2 * margin(law, max(levels)) + 1]
     half = np.array([[(1 - float(level)) / 2] for level in levels])
     deepest = max(least, threshold - ceil(DEEPEST * law.stderr))
     high = np.maximum(near, deepest) + np.zeros((len(levels), 1), np.int64)
     low = np.full_like(high, deepest)
     while np.any(low < high):
         units = (low + high) // 2
-        held = survivals(noise, near - units) > half * survivals(noise, threshold + 1 - units)
-        low, high = np.where(held, low, units + 1), np.where(held, units, high)
-    found = np.full((len(levels), len(known)), np.nan)
-    found[:, : len(near)] = np.where(high == deepest, least, high)
-    shown: FloatArray = found[:, places]
+        enough = survivals(noise, near - units) > half * survivals(noise, threshold + 1 - units)
+        low, high = np.where(enough, low, units + 1), np.where(enough, units, high)
+    lows = np.full((len(levels), len(values)), np.nan)
+    lows[:, : len(near)] = np.where(high == deepest, least, high)
+    shown: FloatArray = lows[:, places]
     return shown
 
 
 DEEPEST = 25.0
-"""Standard errors below a threshold: of a group that is seen from there nothing is said but that it has the fewest."""
+"""Depth below a threshold, in standard errors. A group that is visible from there gets `least` as its lower end."""
 
 
 def survivals(noise: Noise, starts: IntegerArray) -> FloatArray:
-    """P(noise >= start) for many starts, to five digits."""
+    """Computes P(noise >= start) for many starts, to five digits."""
     above = np.where(starts > 0, starts, 1 - starts)
     if noise.kind is NoiseKind.LAPLACE:
         tails = np.exp(-above * _rate(noise.parameter)) / (1 + exp(-_rate(noise.parameter)))
@@ -124,15 +125,13 @@ def survivals(noise: Noise, starts: IntegerArray) -> FloatArray:
         tails = table[np.minimum(above - 1, len(table) - 1)]
     else:
         tails = scipy.special.ndtr((0.5 - above) / sqrt(noise.parameter))
-    found: FloatArray = np.where(starts > 0, tails, 1 - tails)
-    return found
+    chances: FloatArray = np.where(starts > 0, tails, 1 - tails)
+    return chances
 
 
-# Moments and quantiles of the noise, for error bars: public facts about the law, computed from its parameter
-# alone.
+# Moments and quantiles of the noise, for error bars: public facts about the law, computed from its parameter alone.
 #
-# Numerical errors fall on the safe side: a tail is never reported too small, so an interval is never too
-# narrow.
+# Numerical errors fall on the safe side: a tail is never reported too small, so an interval is never too narrow.
 
 SAFETY = 1 + 2.0**-36  # above every relative error below: 745 u in exp, 4100 u in erfc, 5200 u in the sums, u = 2**-53
 SMALLEST = 1e-300  # added to a tail: above anything that underflows or is left out
@@ -147,9 +146,9 @@ def discrete_laplace_tail(scale: Fraction, bound: int) -> float:
 def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
     """Returns an upper bound on P(|noise| > bound).
 
-    Large variances: g(x) = exp(-x^2/(2 sigma^2)) is convex beyond sigma, so g(k) is at most its integral over
-    k - 1/2 .. k + 1/2 (Hermite and Hadamard); it decreases everywhere, so g(k) is at most its integral over k - 1 .. k;
-    and the norm is at least sigma sqrt(2 pi) (Poisson summation has positive terms only).
+    Let the variance be large. g(x) = exp(-x^2/(2 sigma^2)) is convex beyond sigma, so g(k) is at most its integral over
+    k - 1/2 .. k + 1/2 (Hermite and Hadamard). It decreases everywhere, so g(k) is at most its integral over k - 1 .. k.
+    The norm is at least sigma sqrt(2 pi) (Poisson summation has positive terms only).
     """
     if variance < SUMMED_VARIANCE:
         tails = _summed_tails(variance)
@@ -160,8 +159,7 @@ def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
 
 
 def discrete_laplace_quantile(scale: Fraction, confidence: float) -> int:
-    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or one slightly above: t/scale is within 1e-9
-    of it.
+    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or slightly above: by at most 1e-9 in t/scale.
 
     >>> discrete_laplace_quantile(Fraction(1), 0.95)
     3
@@ -170,8 +168,7 @@ def discrete_laplace_quantile(scale: Fraction, confidence: float) -> int:
 
 
 def discrete_gaussian_quantile(variance: Fraction, confidence: float) -> int:
-    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or slightly above: by at most 1, and 1e-9
-    sigma.
+    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or above: by at most 1 and 1e-9 sigma.
 
     >>> discrete_gaussian_quantile(Fraction(100), 0.95)
     20
@@ -189,14 +186,14 @@ def _positive(variance: Fraction) -> float:
 
 
 def _rate(scale: Fraction) -> float:
-    """1 / scale, at most 700: exp(-700) is far below everything that matters."""
+    """Returns 1 / scale, at most 700: exp(-700) is far below everything that matters."""
     if scale <= 0:
         raise ValueError("the parameter of noise must be above 0")
     return float(min(1 / scale, Fraction(700)))
 
 
 def _summed_tails(variance: Fraction) -> NDArray[np.float64]:
-    """Returns upper bounds on P(|noise| > t) for t = 0 .. 40 sigma; what lies beyond is below 1e-300."""
+    """Returns upper bounds on P(|noise| > t) for t = 0 .. 40 sigma. The tail beyond is below 1e-300."""
     sigma_squared = _positive(variance)
     magnitudes = np.arange(0.0, 40 * sqrt(sigma_squared) + 3)
     weights = np.exp(-(magnitudes**2) / (2 * sigma_squared))
@@ -206,7 +203,7 @@ def _summed_tails(variance: Fraction) -> NDArray[np.float64]:
 
 
 def _allowed(confidence: float) -> float:
-    """1 - confidence, exact in floats from 1/2 on, rounded down below it."""
+    """Returns 1 - confidence, exact in floats from 1/2 on, rounded down below 1/2."""
     if not 0 < confidence < 1:
         raise ValueError("a confidence must be above 0 and below 1")
     return float(np.nextafter(1 - confidence, 0.0)) if confidence < 0.5 else 1 - confidence

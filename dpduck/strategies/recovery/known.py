@@ -1,18 +1,18 @@
-"""Generalised least squares from everything that was measured about the same rows, whatever its shapes and noises.
+"""Generalised least squares from all measurements of the same rows, with any shapes and noises.
 
-All that was ever measured is one strategy: z = S x + noise with x the table over all axes, and each measurement m a
-Kronecker product of factors F_mi, with the row of ones along the axes that it sums over. Along
-axis i the codes fall into atoms: codes whose columns are the same in every factor but the identity and its kin. With
-U_i the normalised indicators of the k_i atoms, every F_mi'F_mi maps the span of U_i to itself, as the k_i x k_i matrix
-L_mi, and acts on the contrasts inside of atom j as one number a_mij. So S'V^-1 S decouples: for each set B of axes
-and an atom j_i along each of them one block
+All measurements are one strategy: z = S x + noise, with x the table over all axes. Each measurement m is a Kronecker
+product of factors F_mi, with the row of ones along the axes that it sums over. Along axis i the codes fall into atoms:
+codes with the same columns in every factor but the identity and its kin. Let U_i be the normalised indicators of the
+k_i atoms. Then every F_mi'F_mi maps the span of U_i to itself, as the k_i x k_i matrix L_mi. It acts on the contrasts
+inside of atom j as one number a_mij. So S'V^-1 S decouples. Each set B of axes, with an atom j_i along each, has a
+block
 
     M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi,
 
-of size prod_{i not in B} k_i. An axis that has only been measured cell by cell has one atom, and the blocks are the
-ANOVA components of `strategies/variance.py`. Nothing of the size of x is built. The best linear unbiased estimate of
-w'x and its variance are sums over blocks of w_B' M^+ r_B and w_B' M^+ w_B, r_B = the part of S'V^-1 z. w'x is
-determined if and only if each part of w is in the range of its block.
+of size prod_{i not in B} k_i. An axis that was only measured cell by cell has one atom, and the blocks are the ANOVA
+components of `strategies/variance.py`. Nothing of the size of x is built. The best linear unbiased estimate of w'x is
+the sum over blocks of w_B' M^+ r_B, with r_B the block's part of S'V^-1 z. Its variance is the sum of w_B' M^+ w_B. w'x
+is determined if and only if each part of w is in the range of its block.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from dpduck.strategies.recovery.atoms import NOTHING, Block, Kinds, Seen, atoms_
 from dpduck.values.arrays import FloatArray
 
 LARGEST_BLOCK = 2048
-"""Atoms of a block that is solved: more would take seconds and more than a hundred megabytes."""
+"""Most atoms of a block that is solved. More would take seconds and more than a hundred megabytes."""
 
 LEAST_VARIANCE = 1e-150
-"""Below it noise is as good as none; its precision and products of it are numbers still."""
+"""Below this variance, noise is as good as none. Its precision and products with it are still numbers."""
 
 Scalar = TypeVar("Scalar", np.float64, np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Answers, an axis for each asked one: estimates, their variances, and which of them are determined at all."""
+    """Answers, with an axis for each asked axis: estimates, their variances, and whether they are determined at all."""
 
     estimates: FloatArray
     variances: FloatArray
@@ -50,7 +50,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of weights over the atoms of an axis. distinct: each different one, once. which: of these each row is."""
+    """Rows of weights over the atoms of an axis. distinct: each different row. which: the place of each row there."""
 
     all: FloatArray
     distinct: FloatArray
@@ -58,7 +58,7 @@ class _Rows:
 
     @classmethod
     def of(cls, rows: FloatArray) -> _Rows:
-        """Finds those that differ."""
+        """Finds the distinct rows."""
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.intp)
         first = np.unique(which, return_index=True)[1]
@@ -66,22 +66,22 @@ class _Rows:
 
 
 class Knowledge:
-    """Everything that was measured about some rows; blocks are solved when they are first needed, and kept."""
+    """All measurements of the same rows. Blocks are solved at their first use, and cached."""
 
     def __init__(self, sizes: Sequence[int], seen: Sequence[Seen]) -> None:
         self._seen = tuple(seen)
         self._axes = [
-            atoms_of_axis(size, [one.along[i] for one in seen if i in one.along]) for i, size in enumerate(sizes)
+            atoms_of_axis(size, [table.along[i] for table in seen if i in table.along]) for i, size in enumerate(sizes)
         ]
-        self._precisions = np.array([1 / max(one.variance, LEAST_VARIANCE) for one in seen])
+        self._precisions = np.array([1 / max(table.variance, LEAST_VARIANCE) for table in seen])
         self._levels = levels_of(self._precisions)
-        self._kinds = [Kinds.of(axis, [one.along.get(i) for one in seen]) for i, axis in enumerate(self._axes)]
+        self._kinds = [Kinds.of(axis, [table.along.get(i) for table in seen]) for i, axis in enumerate(self._axes)]
         self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], Block] = {}
 
     def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> Found:
-        """Returns the best estimates of weighted sums: along each asked axis rows of weights, ones along the others.
+        """Returns the best estimates of weighted sums: rows of weights along each asked axis, ones along the others.
 
-        errors_alone: estimates are 0, as for what is planned, since errors do not depend on what was measured.
+        errors_alone: estimates are 0, as for a plan. Errors do not depend on the measured values.
         """
         members = tuple(sorted(asked))
         rows = {
@@ -90,47 +90,47 @@ class Knowledge:
         }
         parts = {i: self._axes[i].contrast_norms(asked[i]) for i in members}
         shape = tuple(asked[i].shape[0] for i in members)
-        estimates, variances, known = np.zeros(shape), np.zeros(shape), np.ones(shape, np.bool_)
+        estimates, variances, determined = np.zeros(shape), np.zeros(shape), np.ones(shape, np.bool_)
         sums = [] if errors_alone else [self._sums(members, level) for level in self._levels]
         for inside in _subsets(members):
-            data = [self._part(inside, members, one) for one in sums] if all(parts[i].any() for i in inside) else []
+            data = [self._part(inside, members, part) for part in sums] if all(parts[i].any() for i in inside) else []
             for chosen in product(*(np.flatnonzero(parts[i].any(axis=0)).tolist() for i in inside)):
                 block = self._block(inside, chosen)
                 codes = [self._axes[i].codes(atom) for i, atom in zip(inside, chosen, strict=True)]
                 size = [parts[i][:, atom] for i, atom in zip(inside, chosen, strict=True)]
                 outside = [rows[i] for i in range(len(self._axes)) if i not in inside]
-                variance, held = _every(outside, *block.errors([one.distinct for one in outside]))
+                variance, in_range = _every(outside, *block.errors([part.distinct for part in outside]))
                 size_of_all = _outer(size)
                 variances += self._placed(np.multiply.outer(size_of_all, variance), inside, members)
-                known &= self._placed(np.logical_or.outer(size_of_all <= NOTHING, held), inside, members)
+                determined &= self._placed(np.logical_or.outer(size_of_all <= NOTHING, in_range), inside, members)
                 if data:
-                    solved = block.solve([one[np.ix_(*codes)] if codes else one for one in data], len(inside))
+                    solved = block.solve([part[np.ix_(*codes)] if codes else part for part in data], len(inside))
                     for place, i in enumerate(inside):
                         solved = _contracted(asked[i][:, codes[place]], solved, place)
                     for place, row in enumerate(outside, len(inside)):
                         solved = _contracted(row.all, solved, place)
                     estimates += self._placed(solved, inside, members)
-        return Found(estimates, variances, known)
+        return Found(estimates, variances, determined)
 
     def component_variance(self, inside: tuple[int, ...]) -> float:
-        """Returns the variance of a set's component, for axes of one atom each; infinite where nothing was measured."""
+        """Returns the variance of a set's component, for axes of one atom each. It is infinite without measurement."""
         (block,) = (self._block(inside, (0,) * len(inside)),)
         return float("inf") if block.null is not None else block.variance
 
     def _sums(self, members: tuple[int, ...], level: NDArray[np.intp]) -> dict[tuple[int, ...], FloatArray]:
-        """S'V^-1 z of one level, added up over all that have the same of the asked axes.
+        """Computes S'V^-1 z of one level, added up over all measurements with the same asked axes.
 
-        An array has codes along these, then atoms along each other axis of several; those of one are no axes of it.
+        An array has codes along these axes, then atoms along each other axis. Axes with a single atom are left out.
         """
         others = [i for i in range(len(self._axes)) if i not in members]
         alone = {i for i in others if len(self._axes[i].sizes) == 1}
         whole = prod(float(self._axes[i].ones[0]) for i in alone)
         sums: dict[tuple[int, ...], FloatArray] = {}
-        for one, precision in ((self._seen[number], float(self._precisions[number])) for number in level):
-            names, scale, summed = sorted(one.along), precision * whole, []
-            values: FloatArray = np.asarray(one.values, np.float64)
+        for table, precision in ((self._seen[number], float(self._precisions[number])) for number in level):
+            names, scale, summed = sorted(table.along), precision * whole, []
+            values: FloatArray = np.asarray(table.values, np.float64)
             for place, i in enumerate(names):
-                values = one.along[i].back(values, place)
+                values = table.along[i].back(values, place)
                 if i in alone:
                     summed.append(place)
                     scale /= len(self._axes[i].atom)
@@ -141,7 +141,7 @@ class Knowledge:
             present = tuple(i for i in left if i in members)
             order = [*present, *(i for i in left if i not in members)]
             for i in others:
-                if i not in alone and i not in one.along:
+                if i not in alone and i not in table.along:
                     values, left, order = np.multiply.outer(values, self._axes[i].ones), [*left, i], [*order, i]
             order = [*present, *sorted(order[len(present) :])]
             if order != left:
@@ -152,9 +152,7 @@ class Knowledge:
     def _part(
         self, inside: tuple[int, ...], members: tuple[int, ...], sums: Mapping[tuple[int, ...], FloatArray]
     ) -> FloatArray:
-        """Returns the part of S'V^-1 z in one set of axes: contrasts of codes along these, then atoms along the
-        others.
-        """
+        """Returns the part of S'V^-1 z in a set of axes: contrasts of codes along these, atoms along the others."""
         outside = [i for i in range(len(self._axes)) if i not in inside]
         shape = [*(len(self._axes[i].atom) for i in inside), *(len(self._axes[i].sizes) for i in outside)]
         total = np.zeros(shape)
@@ -175,7 +173,7 @@ class Knowledge:
         return total
 
     def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> Block:
-        """M of one set of axes and an atom along each of them."""
+        """Returns M for one set of axes and an atom along each axis of the set."""
         if (inside, chosen) not in self._solved:
             weights = self._precisions.copy()
             for i, atom in zip(inside, chosen, strict=True):
@@ -190,15 +188,15 @@ class Knowledge:
         return self._solved[inside, chosen]
 
     def _placed(self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]) -> NDArray[Scalar]:
-        """Returns a table over the axes inside, then over all others, as one over the asked axes alone."""
+        """Returns a table over the axes inside, then over all others, as a table over the asked axes alone."""
         names = [*inside, *(i for i in range(len(self._axes)) if i not in inside)]
-        kept = [i for i in names if i in members]
+        asked_names = [i for i in names if i in members]
         summed = table.reshape([length for i, length in zip(names, table.shape, strict=True) if i in members])
-        return summed.transpose([kept.index(i) for i in members])
+        return summed.transpose([asked_names.index(i) for i in members])
 
 
 def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp]) -> FloatArray:
-    """Returns the sum over some measurements of their weight times the product of their blocks."""
+    """Returns the sum, over the used measurements, of the weight times the product of the blocks."""
     which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
     alike, groups = np.unique(which, axis=1, return_inverse=True)
     return _product(
@@ -207,9 +205,9 @@ def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp
 
 
 def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: FloatArray) -> FloatArray:
-    """Returns the sum over columns of kinds of their weight times the product of one block from each axis.
+    """Returns the sum, over columns of `kinds`, of the weight times the product of one block from each axis.
 
-    Columns that are alike along the first axis are added up over the others first, which are smaller.
+    Columns that are alike along the first axis are first added up over the other axes, which are smaller.
     """
     if not blocks:
         return np.full((1, 1), weights.sum())
@@ -223,21 +221,21 @@ def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: Flo
 
 
 def _every(
-    rows: Sequence[_Rows], variances: FloatArray, held: NDArray[np.bool_]
+    rows: Sequence[_Rows], variances: FloatArray, determined: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Returns what was found of distinct rows for all rows."""
+    """Repeats the results of the distinct rows for all rows."""
     if not rows:
-        return variances, held
-    places = np.ix_(*(one.which for one in rows))
-    return variances[places], held[places]
+        return variances, determined
+    places = np.ix_(*(row.which for row in rows))
+    return variances[places], determined[places]
 
 
 def _outer(parts: Sequence[FloatArray]) -> FloatArray:
-    """Returns the product of one number from each list."""
-    found: FloatArray = np.ones(())
+    """Returns the products of one number from each list."""
+    products: FloatArray = np.ones(())
     for part in parts:
-        found = np.multiply.outer(found, part)
-    return found
+        products = np.multiply.outer(products, part)
+    return products
 
 
 def _contracted(rows: FloatArray | scipy.sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:

@@ -1,7 +1,7 @@
-"""Quantiles from noisy ranks: where the distribution function crosses, and all places where it could have crossed.
+"""Quantiles from noisy ranks: the place where the distribution function crosses, and all places where it may cross.
 
-Below an edge there are `below` rows and `above` above it. The quantile q lies above the edge if the excess
-(1 - q) below - q above is negative, which is `below` less q times all rows.
+An edge has `below` rows below it and `above` rows above it. The quantile q lies above the edge if the excess (1 - q)
+below - q above is negative. The excess equals `below` less q times all rows.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dpduck.strategies.recovery.curved import FEWEST_ROWS, LEVELS, Curved, margi
 from dpduck.values.arrays import FloatArray
 
 EXTREME = 2.0
-"""min and max are where the rank is so many standard errors from its end: nearer, it could be noise alone."""
+"""min and max lie where the rank is this many standard errors from its end. A nearer rank could be noise alone."""
 
 _USUAL = LEVELS.index(Fraction(95, 100))
 _RESOLUTION, _ROUNDING = 0.5, 12**-0.5
-"""How far values are from the middle of their bucket, in its width: where it is a range they may lie at one end, where
-it is a value they were rounded to it. A quantile is known no better, though its interval be one value."""
+"""Distance of values from their bucket's middle, in widths: they may lie at one end of a range, or were rounded to a
+value. A quantile is known no better, even if its interval is one value."""
 
 
 def quantile(answers: FloatArray, variances: FloatArray, fraction: float, buckets: Buckets, noise: NoiseKind) -> Curved:
     """Returns the quantile of every cell.
 
-    answers: shape (cells, 2 B - 1): rows below each inner edge, rows above each, and all rows, as tree_workload asks
-    them, consistent with each other. variances: of their noise, the same shape. min and max have no standard error:
-    how far the last rows lie from the rank that is taken for the end is not known, and their intervals say so.
+    answers: shape (cells, 2 B - 1): rows below each inner edge, rows above each, and all rows, in the order of
+    tree_workload, consistent with each other. variances: of their noise, the same shape. min and max have no standard
+    error: the distance of the last rows from the rank that stands for the end is not known, as their intervals say.
     """
     inner = buckets.count - 1
     below, above, total = answers[:, :inner], answers[:, inner : 2 * inner], answers[:, 2 * inner]
@@ -55,9 +55,9 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
 
 
 def _spread(excess: FloatArray, deviation: FloatArray, estimates: FloatArray, buckets: Buckets) -> FloatArray:
-    """Returns the root mean square distance from the estimate of where the quantile may lie.
+    """Returns the root mean square distance between the estimate and the possible places of the quantile.
 
-    It lies below an edge with the chance that noise alone would not make so small an excess there.
+    The quantile lies below an edge with the chance that noise alone would be smaller than the excess there.
     """
     cells = len(excess)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -72,10 +72,10 @@ def _spread(excess: FloatArray, deviation: FloatArray, estimates: FloatArray, bu
 
 
 def chosen(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
-    """Returns quantiles that were chosen, and the ends of their intervals: numbers of buckets, or of none.
+    """Returns chosen quantiles and the ends of their intervals, from bucket numbers. Larger numbers stand for none.
 
-    Ends are chosen for 95 %: of a higher confidence nothing is said but the public bounds, and without ends nothing at
-    all. How far a value errs mostly is not known, so that it has no standard error.
+    Ends are chosen for 95 %. For a higher confidence, or without ends, the interval has the public bounds. The usual
+    error of a value is not known, so that it has no standard error.
     """
     start, width, (lowest, highest) = float(buckets.start), float(buckets.width), bounds_of(buckets)
     inside = (0.5, 0.5, 0.5) if buckets.whole else (0.5, 0.0, 1.0)
@@ -86,21 +86,21 @@ def chosen(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
     nothing = np.full(len(estimates), np.nan)
     first, last = ends if ends else (nothing, nothing)
     low, high = np.where(np.isnan(first), lowest, first), np.where(np.isnan(last), highest, last)
-    known = (np.arange(len(LEVELS))[:, None] <= _USUAL) & bool(ends)
-    lows = np.where(known, np.fmin(np.minimum(low, high), estimates), lowest)
-    highs = np.where(known, np.fmax(np.maximum(low, high), estimates), highest)
+    has_ends = (np.arange(len(LEVELS))[:, None] <= _USUAL) & bool(ends)
+    lows = np.where(has_ends, np.fmin(np.minimum(low, high), estimates), lowest)
+    highs = np.where(has_ends, np.fmax(np.maximum(low, high), estimates), highest)
     return Curved(estimates, nothing, lows, highs)
 
 
 def in_order(columns: Sequence[Curved]) -> list[Curved]:
-    """Returns quantiles of increasing fractions so that none is above the next: the nearest such values, cell by cell.
+    """Returns quantiles of increasing fractions, none above the next: the nearest such values, cell by cell.
 
-    Moving noisy values to the nearest ones in order brings them nearer to the true ones, which are in order. Where a
-    value moves, intervals widen: to the lowest end of higher fractions, and the highest of lower ones. NULL stays.
+    Moving noisy values to the nearest ones in order brings them nearer to the true ones, which are in order. If a value
+    moves, intervals widen: to the lowest end of higher fractions, and the highest end of lower ones. NULL stays.
     """
     estimates = np.array([column.estimates for column in columns])
     apart = (estimates < np.fmax.accumulate(estimates, axis=0)).any(axis=0)
-    lows, highs = np.array([one.lows for one in columns]), np.array([one.highs for one in columns])
+    lows, highs = np.array([curved.lows for curved in columns]), np.array([curved.highs for curved in columns])
     for cell in np.flatnonzero(apart):
         answered = np.flatnonzero(~np.isnan(estimates[:, cell]))
         estimates[answered, cell] = _isotonic(estimates[answered, cell])
@@ -110,7 +110,7 @@ def in_order(columns: Sequence[Curved]) -> list[Curved]:
 
 
 def _isotonic(values: FloatArray) -> list[float]:
-    """Returns the nearest values that do not decrease, by least squares: neighbours out of order become their mean.
+    """Returns the nearest values that do not decrease, by least squares. Neighbours out of order become their mean.
 
     >>> _isotonic(np.array([3.0, 1.0, 2.0, 5.0]))
     [2.0, 2.0, 2.0, 5.0]
@@ -134,7 +134,7 @@ def bounds_of(buckets: Buckets) -> tuple[float, float]:
 
 
 def rank_deviations(variances: FloatArray, fraction: float, inner: int) -> FloatArray:
-    """Returns standard errors of the excess: Cov(below, above) follows from the variances of both and of their sum."""
+    """Returns standard errors of the excess. Cov(below, above) follows from the variances of both and of their sum."""
     below, above, total = variances[:, :inner], variances[:, inner : 2 * inner], variances[:, 2 * inner :]
     twice = total - below - above
     squares = (1 - fraction) ** 2 * below + fraction**2 * above - fraction * (1 - fraction) * twice
@@ -142,7 +142,7 @@ def rank_deviations(variances: FloatArray, fraction: float, inner: int) -> Float
 
 
 def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: Buckets) -> FloatArray:
-    """Finds where the excess, made increasing, passes 0: by interpolation inside a bucket that is a range of values."""
+    """Finds where the excess, made increasing, passes 0. Inside a bucket that is a range of values, it interpolates."""
     middle = _increasing(excess)
     chosen = (middle < 0).sum(axis=1)
     start, width = float(buckets.start), float(buckets.width)
@@ -160,7 +160,7 @@ def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: B
 
 
 def _increasing(excess: FloatArray) -> FloatArray:
-    """Returns half way between the least increasing function above and the largest one below, as ranks do increase."""
+    """Returns the middle of the least increasing function above and the largest one below, since ranks increase."""
     rising = np.maximum.accumulate(excess, axis=1)
     falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
     middle: FloatArray = (rising + falling) / 2
@@ -170,8 +170,8 @@ def _increasing(excess: FloatArray) -> FloatArray:
 def _possible(excess: FloatArray, wide: FloatArray, fraction: float) -> tuple[FloatArray, FloatArray]:
     """Returns the first and the last bucket that may hold the quantile, shape (levels, cells).
 
-    The bucket that does has no positive excess at its lower edge and no negative one at its upper edge: noise passes
-    either margin with half of what the confidence leaves. Of a minimum nothing is known but that it is below its rows.
+    The true bucket has no positive excess at its lower edge and no negative one at its upper edge. Noise passes either
+    margin with half of the error that the confidence leaves. A minimum is only known to be below its rows.
     """
     cells = excess.shape[0]
     nothing = np.ones((cells, 1), dtype=bool)
@@ -179,10 +179,10 @@ def _possible(excess: FloatArray, wide: FloatArray, fraction: float) -> tuple[Fl
     for margin in wide:
         lower = np.concatenate([nothing, excess <= margin], axis=1)
         upper = np.concatenate([excess >= -margin, nothing], axis=1)
-        held = lower & upper
-        found = held.any(axis=1)
-        first = np.where(found, held.argmax(axis=1), upper.argmax(axis=1))
-        last = np.where(found, held.shape[1] - 1 - held[:, ::-1].argmax(axis=1), first)
+        possible = lower & upper
+        any_bucket = possible.any(axis=1)
+        first = np.where(any_bucket, possible.argmax(axis=1), upper.argmax(axis=1))
+        last = np.where(any_bucket, possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1), first)
         firsts.append(np.zeros(cells) if fraction == 0 else first.astype(np.float64))
-        lasts.append(np.full(cells, held.shape[1] - 1.0) if fraction == 1 else last.astype(np.float64))
+        lasts.append(np.full(cells, possible.shape[1] - 1.0) if fraction == 1 else last.astype(np.float64))
     return np.array(firsts), np.array(lasts)

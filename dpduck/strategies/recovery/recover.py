@@ -1,4 +1,4 @@
-"""Recovers the answers of a plan from noisy integers: one rule for each structure of measurements."""
+"""Recovery of a plan's answers from noisy integers: one rule for each structure of measurements."""
 
 from __future__ import annotations
 
@@ -29,14 +29,11 @@ from dpduck.strategies.recovery.consistent import (
 from dpduck.strategies.variance import BALANCED, adjoint, direct_sources, margins, recover_least_squares, spread_evenly
 from dpduck.values.arrays import FloatArray, IntegerArray
 
-# consistency = 'none': each answer from the measurements that the paper's initial recovery uses, no least
-# squares.
+# consistency = 'none': each answer from the measurements of the paper's initial recovery, without least squares.
 
 
 def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns marginals: sums of one noisy table. Fourier: the plain inverse transform. Residuals: their only
-    recovery.
-    """
+    """Returns marginals as sums of one noisy table, by the plain inverse transform (Fourier), or from residuals."""
     factors = measured_kinds(plan)
     if factors <= {IdentityFactor}:
         return _from_tables(plan, noisy)
@@ -46,14 +43,14 @@ def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatAr
 
 
 def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns every answer summed from the one table that predicts it best."""
+    """Returns every answer, summed from the table that predicts it best."""
     sources, _ = direct_sources(plan.workload, plan.measurements, plan.noise)
     wanted: dict[int, set[tuple[int, ...]]] = {}
     for source, marginal in zip(sources, plan.workload.marginals, strict=True):
         wanted.setdefault(source, set()).add(marginal)
     sums = {
-        source: margins(noisy[source], plan.measurements[source].query.attributes, asked)
-        for source, asked in wanted.items()
+        source: margins(noisy[source], plan.measurements[source].query.attributes, marginals)
+        for source, marginals in wanted.items()
     }
     return tuple(
         np.array(sums[source][marginal], dtype=np.float64)
@@ -74,7 +71,7 @@ def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[Float
 
 
 def _back(measurement: Measurement, answers: IntegerArray) -> FloatArray:
-    """F' z on the valid codes of the measurement's own attributes."""
+    """Computes F' z on the valid codes of the measurement's own attributes."""
     back: FloatArray = np.asarray(answers, dtype=np.float64)
     factors: Sequence[Factor] = measurement.query.factors
     for axis, factor in enumerate(factors):
@@ -86,9 +83,7 @@ Recovery = Callable[[Plan, Sequence[IntegerArray]], tuple[FloatArray, ...]]
 
 
 def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns one array per workload marginal, shape (n_i for i in it), from one array per measurement, shape
-    query.shape.
-    """
+    """Returns one array per marginal, with an axis per attribute, from one array of query.shape per measurement."""
     for accepts, answer in RECOVERIES:
         if accepts(plan):
             return answer(plan, noisy)
@@ -96,7 +91,7 @@ def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]
 
 
 def recover_linearly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns the same, and by least squares where the plan asks for a linear program, whose errors have no formula."""
+    """Recovers likewise, but by least squares if the plan has a linear program, because its errors have no formula."""
     return _least_squares(plan, noisy) if solves_program(plan) else recover(plan, noisy)
 
 
@@ -106,12 +101,12 @@ def _balanced(plan: Plan) -> bool:
 
 
 def _direct(plan: Plan) -> bool:
-    """Tells whether each answer comes from a measurement of its own, without least squares."""
+    """Tells whether each answer comes from its own measurements, without least squares."""
     return plan.consistency == "none" and _balanced(plan)
 
 
 def solves_program(plan: Plan) -> bool:
-    """Tells whether answers of their own tables are to be made consistent by a linear program."""
+    """Tells whether a linear program makes answers of separate tables consistent."""
     several = len(plan.measurements) > 1
     return plan.consistency in {"l1", "linf"} and several and measured_kinds(plan) <= {IdentityFactor}
 
@@ -131,17 +126,16 @@ RECOVERIES: tuple[tuple[Callable[[Plan], bool], Recovery], ...] = (
     (solves_program, _nearest),
     (_balanced, _least_squares),
 )
-"""What each rule accepts and how it answers; the first that accepts a plan recovers it."""
+"""Condition and recovery of each rule. The first rule that accepts a plan recovers it."""
 
 
-# The options nonnegative and integer, applied after recovery; both bias sums of many cells, and are never
-# silent.
+# The options nonnegative and integer, applied after recovery. Both bias sums of many cells, and are never silent.
 
 
 def treated(plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool) -> tuple[FloatArray, ...]:
-    """Answers after the options: tables stay consistent if they were, rounded ones if one has all attributes.
+    """Applies the options. Tables stay consistent if they were, rounded tables if one table has all attributes.
 
-    Totals are kept: a table's sum stays what it was (0 if it was negative), rounded under `integer`.
+    Totals are kept: a table's sum stays the same (0 if it was negative), rounded under `integer`.
     """
     tables = tuple(answers)
     if nonnegative and plan.consistency == "none":
@@ -166,7 +160,7 @@ def recover_ranges(plan: RangePlan, noisy: Sequence[IntegerArray]) -> FloatArray
 def recover_buckets(
     strategy: RangeStrategy, variances: Sequence[float] | FloatArray, noisy: Sequence[IntegerArray | FloatArray]
 ) -> FloatArray:
-    """Estimates the buckets' counts by least squares; leading axis of `noisy` a group's rows, further axes are kept."""
+    """Estimates the buckets' counts by least squares. The leading axis of `noisy` has a group's rows. Others remain."""
     if isinstance(strategy.structure, Hierarchy):
         precisions = np.zeros(strategy.structure.levels)
         precisions[list(strategy.groups)] = 1 / np.asarray(variances)
@@ -177,7 +171,7 @@ def recover_buckets(
 
 
 def recover_product(plan: ProductPlan, noisy: Sequence[IntegerArray]) -> FloatArray:
-    """Answers of a product of range workloads, one axis per attribute: each axis is recovered by its own strategy.
+    """Returns answers of a product of range workloads, one axis per attribute. Each axis has its own strategy.
 
     Least squares for a Kronecker product is the Kronecker product of the least squares, as variances multiply.
     """
@@ -196,7 +190,7 @@ def recover_product(plan: ProductPlan, noisy: Sequence[IntegerArray]) -> FloatAr
 
 
 def recover_sets(plan: RangeSetsPlan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Answers of every grouping set, one axis per attribute, from the arrays of all parts in order."""
+    """Returns the answers of every grouping set, one axis per attribute, from the arrays of all parts in order."""
     answers, first = list[FloatArray](), 0
     for part in plan.parts:
         own = noisy[first : first + len(part.measurements)]
@@ -214,8 +208,8 @@ def recover_sets(plan: RangeSetsPlan, noisy: Sequence[IntegerArray]) -> tuple[Fl
 
 
 def recover_own(plan: OwnPlan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns the answers of every grouping set of a strategy of one's own, one axis per attribute."""
-    answers = [np.asarray(one, dtype=np.float64) for one in noisy]
+    """Returns the answers of every grouping set of an analyst's own strategy, one axis per attribute."""
+    answers = [np.asarray(rows, dtype=np.float64) for rows in noisy]
     return plan.workload.answers(solve_least_squares(plan.blocks, plan.noise_variances, answers))
 
 
@@ -225,35 +219,35 @@ Noisy = Mapping[int, NDArray[np.int64] | FloatArray]
 
 
 def recover_hierarchy(tree: Hierarchy, precisions: FloatArray, noisy: Noisy) -> FloatArray:
-    """Solves weighted least squares from the measured levels; leading axis n, further axes side by side.
+    """Solves weighted least squares from the measured levels, for n values. Further axes are solved side by side.
 
-    precisions: 1/variance per level, 0 where it is not measured. noisy: level to its answers, nodes first.
-    Hay et al. (2010), Theorem 3, with a_v and s_v of subtree_variances in place of the uniform weights:
-    upwards y_v = a_v (w_l z_v + (sum of y_c)/s_v); downwards x_c = y_c + (a_c/s_v)(x_v - sum of y_c).
+    precisions: 1/variance per level, 0 for a level that is not measured. noisy: answers by level, nodes first. See Hay
+    et al. (2010), Theorem 3, with a_v and s_v of subtree_variances in place of the uniform weights:
+    upwards y_v = a_v (w_l z_v + (sum of y_c)/s_v), downwards x_c = y_c + (a_c/s_v)(x_v - sum of y_c).
     """
-    found = subtree_variances(tree, precisions)
+    subtrees = subtree_variances(tree, precisions)
     last = tree.levels - 1
     upward: list[FloatArray] = [np.asarray(noisy[last], dtype=np.float64)]
     extra = (1,) * (upward[0].ndim - 1)
     sums: list[FloatArray] = []
     for level in range(last - 1, -1, -1):
         summed = np.add.reduceat(upward[0], tree.first_child[level][:-1], axis=0)
-        best, below = (array[level].reshape(-1, *extra) for array in (found.best, found.from_children))
+        best, below = (array[level].reshape(-1, *extra) for array in (subtrees.best, subtrees.from_children))
         own = precisions[level] * noisy[level] if precisions[level] > 0 else 0.0
         sums.insert(0, summed)
         upward.insert(0, best * (own + summed / below))
     values = upward[0]
     for level in range(last):
         parent = np.repeat(np.arange(len(values)), np.diff(tree.first_child[level]))
-        part = found.best[level + 1] / found.from_children[level][parent]
-        values = upward[level + 1] + part.reshape(-1, *extra) * (values - sums[level])[parent]
+        shares = subtrees.best[level + 1] / subtrees.from_children[level][parent]
+        values = upward[level + 1] + shares.reshape(-1, *extra) * (values - sums[level])[parent]
     return values
 
 
 def recover_haar(haar: Haar, noisy: Noisy) -> FloatArray:
     """Returns the inverse transform: at every split left = (total + difference)/2, right = (total - difference)/2.
 
-    noisy: group to its answers, rows first; a group that was not measured counts as 0 and no query needs it.
+    noisy: answers by group, rows first. A group that was not measured counts as 0, and no query needs it.
     """
     shape = next(iter(noisy.values())).shape[1:]
     values = np.asarray(noisy.get(0, np.zeros((1, *shape))), dtype=np.float64)
@@ -269,21 +263,21 @@ def recover_haar(haar: Haar, noisy: Noisy) -> FloatArray:
     return values
 
 
-# Generalised least squares for any strategy: a Cholesky factor of A'WA, LSMR where that is singular or too
-# large.
+# Generalised least squares for any strategy: a Cholesky factor of A'WA, or LSMR if it is singular or too large.
 
 Matrix: TypeAlias = "NDArray[np.int64] | FloatArray | scipy.sparse.csr_array"
 
 TOLERANCE = 1e-12
-"""LSMR stops when its residuals are this small relative to the data: errors far below the noise, which is 1 there."""
+"""LSMR stops if its residuals are this small relative to the data. Errors are far below the noise, which is 1 there."""
 
 
 def solve_least_squares(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
-    """argmin_x sum_k |A_k x - z_k|^2 / v_k, of least norm where that is not unique; leading axis n, others are kept.
+    """Computes argmin_x sum_k |A_k x - z_k|^2 / v_k, of least norm if it is not unique.
 
-    matrices: A_k, shape (rows_k, n). variances: v_k. noisy: z_k, leading axis rows_k.
+    matrices: A_k, shape (rows_k, n). variances: v_k. noisy: z_k, leading axis rows_k. The result has the leading axis
+    n. Other axes remain.
     """
     if matrices[0].shape[1] <= LARGEST_DENSE:
         solved = _solve_by_cholesky(matrices, variances, noisy)
@@ -295,7 +289,7 @@ def solve_least_squares(
 def _solve_by_cholesky(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray | None:
-    """Normal equations with one step of refinement; None where they are singular."""
+    """Solves the normal equations with one step of refinement. Returns None if they are singular."""
     size = matrices[0].shape[1]
     whitened = scipy.sparse.vstack(_whitened(matrices, variances), format="csr")
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
@@ -311,16 +305,16 @@ def _solve_by_cholesky(
 def solve_sparse(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
-    """Returns the same by LSMR (Fong, Saunders 2011) on the whitened matrix; rank-deficient strategies included."""
+    """Solves the same by LSMR (Fong, Saunders 2011) on the whitened matrix, for rank-deficient strategies, too."""
     whitened = scipy.sparse.vstack(_whitened(matrices, variances), format="csr")
     rows, size = whitened.shape
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
     columns = []
     for answer in answers.T:
-        found = scipy.sparse.linalg.lsmr(
+        solution = scipy.sparse.linalg.lsmr(
             whitened, answer, atol=TOLERANCE, btol=TOLERANCE, conlim=0.0, maxiter=4 * (rows + size)
         )
-        columns.append(found[0])
+        columns.append(solution[0])
     solved: FloatArray = np.stack(columns, axis=1).reshape(size, *noisy[0].shape[1:])
     return solved
 

@@ -1,12 +1,12 @@
-"""Sets of views to begin with, covering designs, and simulated annealing from there.
+"""Starting sets of views, covering designs, and simulated annealing from there.
 
-In a covering design every t points lie together in some block.
-Under pure epsilon a few large views beat many small ones: a view whose attributes are a block answers
-all t-way marginals inside it, so a good set of views is a covering design with few blocks, weighted. Each family is
-read from a file, or made of all subsets of one size; it serves any number of attributes, because several may share a
-point and points may stay empty. `python -m benchmarks.papers.covering_designs` writes the file.
+In a covering design every t points lie together in some block. Under pure epsilon a few large views beat many small
+ones. A view with the attributes of a block answers all t-way marginals inside it. So a good set of views is a weighted
+covering design with few blocks. Each family is read from a file, or made of all subsets of one size. It serves any
+number of attributes, because several may share a point and points may stay empty.
+`python -m benchmarks.papers.covering_designs` writes the file.
 
-A step of the annealing over views: one attribute in or out, two exchanged, or a view thrown elsewhere.
+A step of the annealing over views moves one attribute in or out, exchanges two, or throws a view close to another.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
 
 FILE = Path(__file__).with_name("designs.npz")
 MOST_POINTS = 130
-"""Designs on more points are left out."""
+"""Most points of a design. Larger designs are left out."""
 
 
 @dataclass(frozen=True, order=True)
 class DesignFamily:
-    """A covering design that can be built: every `strength` of its points lie in a common block.
+    """Covering design that can be built: every `strength` points lie in a common block.
 
-    kind and parameters: what to build. blocks, block_size: how many blocks, and points in each.
+    kind, parameters: the construction. blocks, block_size: the number of blocks, and of points in each block.
     """
 
     kind: str
@@ -58,14 +58,14 @@ class DesignFamily:
         return f"{flats} of {space}({length},{order})"
 
     def build(self) -> BoolArray:
-        """Marks which point lies in which block, shape (blocks, points)."""
+        """Returns the incidence of blocks and points, shape (blocks, points)."""
         return _build(self)
 
 
 def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFamily, ...]:
-    """Returns every known family of at least this strength that may serve so many attributes, in a fixed order.
+    """Returns every known family of at least this strength that may serve this many attributes, in a fixed order.
 
-    Points may outnumber the attributes fourfold: what is left of a design without its other points can be good.
+    Points may outnumber the attributes fourfold: a design can be good even without its empty points.
 
     >>> [family.parameters for family in families(2, 3, 3)]
     [(1, 1), (2, 2), (2, 3), (3, 3), (4, 4)]
@@ -73,8 +73,8 @@ def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFa
     most_points = min(4 * attributes + 3, MOST_POINTS)
     stored = (family for family in _stored() if family.points <= most_points)
     every = {*_subset_families(strength, attributes + 1), *stored}
-    kept = (family for family in every if family.strength >= min(strength, family.points))
-    return tuple(sorted(family for family in kept if family.blocks <= most_blocks))
+    candidates = (family for family in every if family.strength >= min(strength, family.points))
+    return tuple(sorted(family for family in candidates if family.blocks <= most_blocks))
 
 
 def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
@@ -86,7 +86,7 @@ def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
 
 @lru_cache(maxsize=1)
 def _stored() -> dict[DesignFamily, NDArray[np.uint8]]:
-    """Returns the families of FILE, packed eight points a byte."""
+    """Returns the families of FILE, packed as eight points in a byte."""
     with np.load(FILE) as arrays:
         named = [
             DesignFamily(str(kind), tuple(row[: 1 if kind == "circles" else 3]), *row[3:])
@@ -109,19 +109,19 @@ def _build(family: DesignFamily) -> BoolArray:
     return blocks
 
 
-# O: a few views, usually larger than what is asked, that together contain every asked marginal.
+# Strategy O: a few views, usually larger than the asked marginals, that together contain every asked marginal.
 
 
 LARGEST_VIEW = 1 << 24
-"""Most cells of a view: it is measured as a dense array."""
+"""Most cells of a view. It is measured as a dense array."""
 
 
 MOST_MARGINALS = 600
-"""More asked marginals than this are neither clustered nor compared with each other."""
+"""Most asked marginals that are clustered or compared with each other."""
 
 
 def views_of(lattice: Lattice, sets: Sequence[tuple[int, ...]]) -> BoolArray:
-    """Returns views from sets of domain positions; attributes that the workload does not use are left out."""
+    """Returns views from sets of domain positions. Attributes that the workload does not use are left out."""
     local = {attribute: index for index, attribute in enumerate(lattice.attributes)}
     views = np.zeros((len(sets), len(local)), dtype=np.bool_)
     for row, members in enumerate(sets):
@@ -136,7 +136,7 @@ def sets_of(lattice: Lattice, views: BoolArray) -> tuple[tuple[int, ...], ...]:
 
 
 def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tuple[str, BoolArray, FloatArray]]:
-    """Starts that every workload has: a name, views, and the budgets that suit each view's own marginals."""
+    """Yields the starts of every workload: a name, views, and the budgets that suit each view's own marginals."""
     asked, weights = measured_marginals(workload)
     weights = np.maximum(weights, 1e-9 * weights.max(initial=1e-300))
     views = views_of(lattice, asked)
@@ -150,34 +150,34 @@ def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tu
     pulls = weights / np.exp(views @ log_sizes)
     clusters = cluster(workload.sizes, asked, pulls, 2)
     unions, inverse = np.unique(views_of(lattice, [union for union, _ in clusters]), axis=0, return_inverse=True)
-    held = [float(pulls[list(members)].sum()) for _, members in clusters]
-    name, worth = "clusters of marginals", np.bincount(inverse.reshape(-1), held) * np.exp(unions @ log_sizes)
+    sums = [float(pulls[list(members)].sum()) for _, members in clusters]
+    name, worth = "clusters of marginals", np.bincount(inverse.reshape(-1), sums) * np.exp(unions @ log_sizes)
     yield name, unions, np.cbrt(worth)
     yield name, unions, np.ones(len(unions))
 
 
 def balanced_assignment(log_sizes: FloatArray, points: int) -> IndexArray:
-    """Returns a point for each attribute: the largest attributes first, each to the emptiest point so far.
+    """Assigns a point to each attribute: the largest attributes first, each to the emptiest point so far.
 
     >>> balanced_assignment(np.log([4.0, 2.0, 9.0]), 2).tolist()
     [1, 1, 0]
     """
-    held = np.zeros(points)
+    loads = np.zeros(points)
     assignment = np.zeros(len(log_sizes), dtype=np.intp)
     for attribute in np.argsort(-log_sizes, kind="stable").tolist():
-        point = int(held.argmin())
+        point = int(loads.argmin())
         assignment[attribute] = point
-        held[point] += max(log_sizes[attribute], 1e-3)
+        loads[point] += max(log_sizes[attribute], 1e-3)
     return assignment
 
 
 def with_common_point(blocks: BoolArray) -> BoolArray:
-    """Returns the blocks with one more point that lies in all of them: an attribute there is in every view."""
+    """Returns the blocks with one more point that lies in all blocks. An attribute there is in every view."""
     return np.concatenate([blocks, np.ones((len(blocks), 1), dtype=np.bool_)], axis=1)
 
 
 def design_views(blocks: BoolArray, assignment: IndexArray) -> BoolArray:
-    """Returns the view of each block: the attributes whose point lies in it."""
+    """Returns the view of each block: the attributes with a point in the block."""
     views: BoolArray = blocks[:, assignment]
     return views
 
@@ -186,22 +186,22 @@ CodeArray = NDArray[np.int64]
 
 LARGE_PAIR = 6e-9
 ROUND = 100
-"""Moves between two improvements of the budgets."""
+"""Number of moves between two improvements of the budgets."""
 
 LEAST_SHARE = 1e-3
-"""Budgets stay above this part of an equal one while views move, so that a lost view can come back."""
+"""While views move, budgets stay above this part of an equal budget, so that a lost view can come back."""
 
 
 @dataclass(eq=False)
 class _State:
-    """Views under way: their codes, incidence, cells, budgets adding up to 1, and precisions D_B."""
+    """Views under way: their codes, incidence, cells, budgets that add up to 1, and precisions D_B."""
 
     objective: ViewObjective
     codes: CodeArray
     budgets: FloatArray
 
     def refresh(self, rounds: int) -> None:
-        """Better budgets, and everything that depends on them."""
+        """Improves the budgets, and updates everything that depends on them."""
         objective = self.objective
         self.incidence = objective.coded_incidence(self.codes)
         self.cells = np.exp(((self.codes[:, None] & objective.bits) != 0) @ objective.log_sizes)
@@ -212,7 +212,7 @@ class _State:
         self.logarithm = log(float((objective.kept_coefficients / self.floored(self.precisions)).sum()))
 
     def floored(self, precisions: FloatArray) -> FloatArray:
-        """Returns the precisions, none of them 0."""
+        """Returns the precisions, each raised above 0."""
         raised: FloatArray = np.maximum(precisions, NOTHING * precisions[0])
         return raised
 
@@ -232,7 +232,7 @@ def anneal_views(
     source: HashCounter,
     limit: WorkLimit,
 ) -> tuple[CodeArray, FloatArray]:
-    """Returns the best views met, as bits, and their budgets; the number of views does not change."""
+    """Returns the best views of the annealing, as bits, and their budgets. The number of views does not change."""
     state = _State(objective, codes.copy(), budgets / budgets.sum())
     state.refresh(20)
     best = (state.logarithm, state.codes.copy(), state.budgets)
@@ -266,7 +266,7 @@ def anneal_views(
 
 
 def _move(codes: CodeArray, attributes: int, source: HashCounter) -> tuple[int, int]:
-    """Returns a view and what it becomes."""
+    """Returns a view and its next code."""
     view, kind = source.below(len(codes)), source.uniform()
     code = int(codes[view])
     if kind < 0.3:
@@ -281,18 +281,18 @@ def _move(codes: CodeArray, attributes: int, source: HashCounter) -> tuple[int, 
     return view, other ^ (1 << source.below(attributes)) ^ (1 << source.below(attributes))
 
 
-# Which attribute takes which point of a covering design: annealing over assignments, budgets following along.
+# Assignment of attributes to points of a covering design: annealing over assignments, with budgets that follow.
 
 HOT, COLD = 0.05, 0.001
 """Temperatures, in units of the logarithm of the error."""
 
 SWAPS = 0.6
-"""Part of the moves that exchange the points of two attributes; the others move one attribute."""
+"""Part of the moves that exchange the points of two attributes. The others move one attribute."""
 
 
 @dataclass(frozen=True, eq=False)
 class DesignStart:
-    """A design with its points given to attributes: blocks have the common point last; budgets by block."""
+    """Design with a point for each attribute. blocks: with the common point last. budgets: by block."""
 
     family: DesignFamily
     blocks: BoolArray
@@ -304,9 +304,9 @@ class DesignStart:
 def evaluate(
     objective: ViewObjective, blocks: BoolArray, assignment: NDArray[np.intp], budgets: FloatArray, rounds: int
 ) -> tuple[FloatArray, float]:
-    """Returns budgets by block after some rounds, and the error; equal views are one, with their budgets summed."""
-    held = blocks[:, assignment]
-    codes, cells = held @ objective.bits, np.exp(held @ objective.log_sizes)
+    """Returns budgets by block after some rounds, and the error. Equal views count as one, with summed budgets."""
+    views = blocks[:, assignment]
+    codes, cells = views @ objective.bits, np.exp(views @ objective.log_sizes)
     if len(set(codes.tolist())) == len(codes):
         return objective.improve(objective.coded_incidence(codes), cells, budgets, rounds)
     distinct, first, block_of, copies = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
@@ -316,7 +316,7 @@ def evaluate(
 
 
 def start_design(objective: ViewObjective, family: DesignFamily, largest_view: float) -> DesignStart | None:
-    """Returns the design with its attributes spread evenly, or None where a view would be too large."""
+    """Returns the design with its attributes spread evenly, or None if a view would be too large."""
     blocks = with_common_point(family.build())
     assignment = balanced_assignment(objective.log_sizes, family.points)
     if (blocks[:, assignment] @ objective.log_sizes).max() > log(largest_view):
@@ -328,8 +328,7 @@ def start_design(objective: ViewObjective, family: DesignFamily, largest_view: f
 def assigning_seconds(objective: ViewObjective, design: DesignStart, each: float = 2e-9) -> float:
     """Estimates the time of one step of an assignment on an idle machine, by pairs of block and component.
 
-    each: the time of one pair, as numbers of steps assume it. It is LARGE_PAIR where all pairs are beyond the
-    processor's cache.
+    each: the time of one pair. The default sets numbers of steps. LARGE_PAIR holds beyond the processor's cache.
     """
     return 4e-5 + each * len(design.blocks) * len(objective.kept)
 
@@ -342,7 +341,7 @@ def anneal_assignment(
     source: HashCounter,
     limit: WorkLimit,
 ) -> DesignStart:
-    """Returns the best assignment met in some steps; the error is the objective after a few rounds of budgets."""
+    """Returns the best assignment of an annealing. The error is the objective after a few rounds of budgets."""
     current, best = start, start
     attributes, points = len(start.assignment), start.blocks.shape[1]
     most = log(largest_view)
@@ -366,12 +365,12 @@ def anneal_assignment(
 def _assignment_move(
     assignment: NDArray[np.intp], attributes: int, points: int, source: HashCounter
 ) -> NDArray[np.intp] | None:
-    """Lets two attributes exchange their points, or one go elsewhere; None where that changes nothing."""
-    kind, one = source.uniform(), source.below(attributes)
+    """Exchanges the points of two attributes, or moves one. Returns None if that changes nothing."""
+    kind, attribute = source.uniform(), source.below(attributes)
     moved = assignment.copy()
     if kind < SWAPS:
         other = source.below(attributes)
-        moved[one], moved[other] = assignment[other], assignment[one]
+        moved[attribute], moved[other] = assignment[other], assignment[attribute]
     else:
-        moved[one] = source.below(points)
+        moved[attribute] = source.below(points)
     return None if (moved == assignment).all() else moved

@@ -4,8 +4,8 @@ The starts of every workload compete with the covering designs that fit its size
 the attributes. Then the better half gets twice the annealing of its assignment, again and again. The winners are
 annealed view by view.
 
-The number of steps follows from the problem's size and the seconds that are allowed. The time of a step is an estimate,
-not a measurement. So the same request has the same plan and price, however busy the machine is.
+The number of steps follows from the problem's size and the allowed seconds. The time of a step is an estimate, not a
+measurement. So the same request has the same plan and price, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ from dpduck.values.arrays import BoolArray, FloatArray
 from dpduck.values.errors import Refusal
 
 ASSIGNING, ANNEALING = 0.35, 0.1
-"""Parts of the planning seconds given to assignments of designs and to annealing of views, on an idle machine."""
+"""Parts of the planning seconds for assignments of designs and for annealing of views, on an idle machine."""
 
 MOST_ASSIGNING, MOST_ANNEALING = 20, 300
-"""Most steps in one round of assigning, and in one annealing, per pair of attributes: small problems end early."""
+"""Most steps in one round of assigning, and in one annealing, per pair of attributes. Small problems end early."""
 
 MOST_COMPONENTS = 20_000
-"""Searches step by step up to so many components; beyond, starts and designs are only compared."""
+"""Most components of a step-by-step search. Beyond that, starts and designs are only compared."""
 
 MOST_PAIRS = 600_000
-"""Designs are assigned by search up to so many pairs of block and component."""
+"""Most pairs of block and component of a design that is assigned by search."""
 
 MOST_ENTRIES = 2_000_000
-"""Starts whose views contain more components, summed over the views, are left out."""
+"""Most components in the views of a start, summed over the views. Larger starts are left out."""
 
 MOST_LARGE_DESIGNS, MOST_LARGE_BLOCKS = 8, 50_000
-"""So many designs with at most so many blocks are compared where they are too large to be searched."""
+"""Most designs that are compared although they are too large for a search, and most blocks of such a design."""
 
 ROUGH, FINE = 1e-3, 1e-10
-"""Relative gains at which budgets count as settled: to compare starts, and in the end."""
+"""Relative gains below which budgets count as settled: for comparisons of starts, and for the result."""
 
 
 @dataclass(frozen=True, eq=False)
 class FoundViews:
-    """Views, their budgets adding up to 1, the total variance at epsilon = 1, and where they came from."""
+    """Views, their budgets that add up to 1, the total variance at epsilon = 1, and their origin."""
 
     views: BoolArray
     budgets: FloatArray
@@ -75,7 +75,7 @@ class FoundViews:
     origin: str
 
     def rank(self) -> tuple[float, int]:
-        """Returns a sort key, smaller is better: the error to seven digits, then the number of views."""
+        """Returns a sort key, smaller for better views: the error to seven digits, then the number of views."""
         return round(log(self.error), 6), len(self.views)
 
 
@@ -95,39 +95,39 @@ class ViewSearch:
 
     @property
     def most_blocks(self) -> int:
-        """Returns how many views are searched step by step at most."""
+        """Returns the most views that are searched step by step."""
         return min(400, MOST_PAIRS // max(1, len(self.objective.kept))) if self.small else 0
 
     def run(self) -> FoundViews:
-        """Returns the best views found; at least the asked marginals with better budgets."""
+        """Returns the best views that it finds, or at least the asked marginals with better budgets."""
         starts = self._starts()
-        found = [next(starts)]
+        options = [next(starts)]
         if self.small:
             if len(self.objective.lattice.attributes) > 1:
-                found += [self._from_design(design) for design in self._halve(self._designs())]
-            found += starts
-            found.sort(key=FoundViews.rank)
-            few = [start for start in _distinct(found) if len(start.views) <= self.most_blocks]
-            found += self._annealed(few[:3])
+                options += [self._from_design(design) for design in self._halve(self._designs())]
+            options += starts
+            options.sort(key=FoundViews.rank)
+            few = [start for start in _distinct(options) if len(start.views) <= self.most_blocks]
+            options += self._annealed(few[:3])
         else:
-            found += starts
+            options += starts
         if len(self.objective.lattice.attributes) > 1:
-            found += self._large_designs()
-        best = min(found, key=FoundViews.rank)
+            options += self._large_designs()
+        best = min(options, key=FoundViews.rank)
         limit = WorkLimit(max(self.limit.left, self.limit.seconds / 10))
         tolerance = FINE if self.small else ROUGH
         views, budgets, error = self.objective.converge(best.views, best.budgets, tolerance, limit)
         return FoundViews(views, budgets, error, best.origin) if error <= best.error else best
 
     def _settled(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
-        """Returns these views with better budgets; None where one is too large or they leave something out."""
+        """Returns these views with better budgets, or None if one is too large or they miss a component."""
         if (views @ self.objective.log_sizes).max() > log(self.largest_view) + 1e-9:
             return None
         settled = FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), origin)
         return settled if settled.error < inf else None
 
     def _starts(self) -> Iterator[FoundViews]:
-        """Lists the starts that every workload has: the asked marginals first, and every subset of what is asked."""
+        """Yields the starts of every workload: first the asked marginals, last all subsets of the asked marginals."""
         lattice = self.objective.lattice
         starts = workload_starts(self.workload, lattice)
         origin, views, budgets = next(starts)
@@ -141,7 +141,7 @@ class ViewSearch:
         yield from self._subset_starts()
 
     def _subset_starts(self) -> Iterator[FoundViews]:
-        """Yields every subset of what is asked, several times with other uneven budgets: most views fade away."""
+        """Yields all subsets of the asked marginals, several times with other uneven budgets. Most views fade away."""
         subsets = self.objective.lattice.membership[self.objective.kept]
         entries = self._entries(subsets) if len(subsets) <= 2000 else MOST_ENTRIES
         for number in range(8 if entries <= 20_000 else 1 if entries <= MOST_ENTRIES // 8 and self.small else 0):
@@ -152,21 +152,21 @@ class ViewSearch:
                 yield start
 
     def _entries(self, views: BoolArray) -> int:
-        """Tells how many components these views contain, at most."""
+        """Returns an upper bound on the number of components in these views."""
         highest = len(self.objective.lattice.members) - 1
         sizes, counts = np.unique(views.sum(axis=1), return_counts=True)
         each = [sum(comb(size, order) for order in range(min(size, highest) + 1)) for size in sizes.tolist()]
         return sum(count * entries for count, entries in zip(counts.tolist(), each, strict=True))
 
     def _families(self, most_blocks: int) -> tuple[DesignFamily, ...]:
-        """Returns designs that may fit: of full strength where every set of the highest order is asked."""
+        """Returns designs that may fit, of full strength if every set of the highest order is asked."""
         lattice = self.objective.lattice
         attributes, highest = len(lattice.attributes), len(lattice.members) - 1
         complete = len(lattice.members[highest]) == comb(attributes, highest)
         return families(highest if complete else min(2, highest), attributes, most_blocks)
 
     def _designs(self) -> list[DesignStart]:
-        """Returns the designs that fit, their points given out evenly."""
+        """Returns the designs that fit, with points assigned evenly."""
         designs: list[DesignStart] = []
         for family in self._families(self.most_blocks):
             if self.limit.passed:
@@ -177,7 +177,7 @@ class ViewSearch:
         return designs
 
     def _halve(self, designs: list[DesignStart]) -> list[DesignStart]:
-        """Successive halving: every round anneals those left, then keeps the better half, three at the end."""
+        """Halves the designs successively. Every round anneals them and keeps the better half, three at the end."""
         rounds = max(1, ceil(log2(max(1, len(designs)) / 3)) + 1)
         for number in range(rounds if designs else 0):
             cost = sum(assigning_seconds(self.objective, design) for design in designs)
@@ -195,8 +195,8 @@ class ViewSearch:
                 for design in designs
             ]
             designs.sort(key=lambda design: (round(log(design.error), 6), len(design.blocks)))
-            kept = designs[: max(3, len(designs) // 2)]
-            designs = [kept[0], *(after for before, after in pairwise(kept) if not _equal(before.error, after.error))]
+            best = designs[: max(3, len(designs) // 2)]
+            designs = [best[0], *(after for before, after in pairwise(best) if not _equal(before.error, after.error))]
         return designs
 
     def _from_design(self, design: DesignStart) -> FoundViews:
@@ -205,7 +205,7 @@ class ViewSearch:
         return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), str(design.family))
 
     def _annealed(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
-        """Yields each start with its views annealed, gently."""
+        """Yields each start after a gentle annealing of its views."""
         objective = self.objective
         for start in starts:
             step = annealing_seconds(objective, len(start.views))
@@ -230,13 +230,13 @@ class ViewSearch:
                 yield settled
 
     def _large_designs(self) -> Iterator[FoundViews]:
-        """Yields the designs too large to search: those that look best by count and size of blocks, spread evenly."""
+        """Yields designs too large for a search, spread evenly: the best by number and size of their blocks."""
         lattice = self.objective.lattice
         highest = len(lattice.members) - 1
         scale = float(self.objective.log_sizes.mean())
 
         def estimate(family: DesignFamily) -> float:
-            """log of K^2 n^(block - order): equal budgets over K blocks, cells summed to the asked ones."""
+            """Computes log(K^2 n^(block - order)): equal budgets over K blocks, and cells summed to the asked cells."""
             width = family.block_size * len(lattice.attributes) / family.points
             return 2 * log(family.blocks) + scale * max(0.0, width - highest)
 
@@ -255,18 +255,18 @@ class ViewSearch:
                 yield start
 
 
-def _equal(one: float, other: float) -> bool:
-    """Tells whether two errors are most likely those of the same views."""
-    return abs(log(one / other)) < 1e-6
+def _equal(error: float, other: float) -> bool:
+    """Tells whether two errors most likely belong to the same views."""
+    return abs(log(error / other)) < 1e-6
 
 
-def _distinct(found: list[FoundViews]) -> list[FoundViews]:
-    """Drops those with the same error as another one."""
-    kept: list[FoundViews] = []
-    for start in found:
-        if not kept or not _equal(kept[-1].error, start.error):
-            kept.append(start)
-    return kept
+def _distinct(options: list[FoundViews]) -> list[FoundViews]:
+    """Drops views with the same error as their predecessors."""
+    distinct: list[FoundViews] = []
+    for start in options:
+        if not distinct or not _equal(distinct[-1].error, start.error):
+            distinct.append(start)
+    return distinct
 
 
 def search_views(
@@ -275,15 +275,15 @@ def search_views(
     planning_seconds: float = 2.0,
     largest_view: float = LARGEST_VIEW,
 ) -> FoundViews:
-    """Returns the best views found for a workload in about `planning_seconds` at most."""
+    """Returns the best views that a search finds for a workload in about `planning_seconds` at most."""
     return ViewSearch(objective, workload, WorkLimit(planning_seconds), largest_view).run()
 
 
-# Plans of the strategy O: a few views found by search, usually larger than what is asked, under pure epsilon.
+# Plans of strategy O: a few views from a search, usually larger than the asked marginals, under pure epsilon.
 
 
 REMEMBERED_MARGINALS = 64
-"""Views of workloads of at most so many marginals are searched once and remembered: they depend on nothing else."""
+"""Most marginals of a workload with a cached search. The views depend on the workload and the seconds alone."""
 
 
 def _searched(workload: MarginalWorkload, closed: Lattice, seconds: float) -> FoundViews:
@@ -299,21 +299,19 @@ def _remembered_search(workload: MarginalWorkload, seconds: float) -> FoundViews
 
 
 def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:
-    """O: views and budgets that minimise the total variance after least squares, as far as a search finds them.
+    """Plans strategy O: views and budgets of least total variance after least squares, as far as a search finds them.
 
-    The views depend on the workload and the seconds allowed, not on the amount: the search takes the discrete noise
-    at its continuous limit 2/eta^2. Budgets are part of what is searched.
+    The views depend on the workload and the allowed seconds, not on the amount: the search takes the discrete noise at
+    its continuous limit 2/eta^2. Budgets are part of the search.
     """
     workload, noise, amount, closed = problem.workload, problem.noise, problem.amount, problem.lattice
     if noise is not NoiseKind.LAPLACE:
         raise Refusal("strategy = 'O' is for pure epsilon budgets", accepted="strategy = 'R' or 'auto'")
-    found = _searched(workload, closed, problem.planning_seconds)
-    sets = sets_of(closed, found.views)
-    parameters = safe_parameters(
-        noise, 1 / (found.budgets * float(amount)), [1] * len(sets), amount, problem.unit_bound
-    )
+    best = _searched(workload, closed, problem.planning_seconds)
+    sets = sets_of(closed, best.views)
+    parameters = safe_parameters(noise, 1 / (best.budgets * float(amount)), [1] * len(sets), amount, problem.unit_bound)
     measurements = problem.tables(sets, parameters)
-    note = f"measures {len(sets)} views: {found.origin}; searched for at most {problem.planning_seconds:g} s"
+    note = f"measures {len(sets)} views: {best.origin}; searched for at most {problem.planning_seconds:g} s"
     plan = problem.plan("O", measurements, workload_variances(closed, measurements, noise), note)
     if len(workload.marginals) > MOST_MARGINALS or problem.consistency != "l2":
         return plan
