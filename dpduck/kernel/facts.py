@@ -7,8 +7,9 @@ and which columns are keys. Whatever the language claims of a statement's tables
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 
@@ -58,20 +59,20 @@ Facts = Mapping[str, TableFacts]
 def read_facts(cursor: duckdb.DuckDBPyConnection, store: str, tables: Iterable[str]) -> Facts:
     """Returns the facts of tables, and of those that their references lead to. store: the name of the store."""
     declared = _declared(cursor, store)
-    wanted, found = list(dict.fromkeys(tables)), dict[str, TableFacts]()
+    wanted, units = list(dict.fromkeys(tables)), dict[str, UnitFacts | None]()
     while wanted:
         table = wanted.pop()
-        unit = declared.get(table)
-        if table in found:
-            continue
         if table not in declared:
             raise Refusal(CHANGED, accepted="the same statement again")
-        if unit is not None and unit.reference is not None:
+        units[table] = unit = _unit(declared[table])
+        if unit is not None and unit.reference is not None and unit.reference[1] not in units:
             wanted.append(unit.reference[1])
-        types, (keys, collated, is_table, is_numbered) = _types(cursor, table), _constraints(cursor, table)
+    listed, facts = _listed(cursor, units), dict[str, TableFacts]()
+    for table, unit in units.items():
+        types, (keys, collated, is_table, is_numbered) = _types(cursor, table), listed[fold(table)]
         is_numbered &= not any(name == "rowid" or is_reserved(name) for name in types)
-        found[table] = TableFacts(unit, types, keys, collated, is_table, is_numbered)
-    return found
+        facts[table] = TableFacts(unit, types, keys, collated, is_table, is_numbered)
+    return facts
 
 
 def is_reserved(name: str) -> bool:
@@ -79,29 +80,25 @@ def is_reserved(name: str) -> bool:
     return name.startswith(RESERVED)
 
 
-def _declared(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, UnitFacts | None]:
-    """Returns the privacy units of all policies in force, by their tables, and None for each public table."""
+def _declared(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, str | None]:
+    """Returns the policies in force, as they are stored, by their tables, and None for each public table."""
     dpduck = f"{quote_identifier(store)}.dpduck"
-    rows = cursor.execute(
-        "SELECT table_name, true, json_extract(definition, '$.unit'), json_extract(definition, '$.reference') "
-        f"FROM {dpduck}.policies WHERE active "
-        f"UNION ALL SELECT table_name, false, NULL, NULL FROM {dpduck}.public_tables"
-    ).fetchall()
-    public: dict[str, UnitFacts | None] = {str(table): None for table, private, *_ in rows if not private}
-    policies = [row for row in rows if row[1]]
-    return public | {
-        str(table): _unit(json.loads(unit), json.loads(reference or "null")) for table, _, unit, reference in policies
-    }
+    public = cursor.execute(f"SELECT table_name FROM {dpduck}.public_tables").fetchall()
+    private = cursor.execute(f"SELECT table_name, definition FROM {dpduck}.policies WHERE active").fetchall()
+    return {str(table): None for (table,) in public} | {str(table): str(policy) for table, policy in private}
 
 
-def _unit(unit: list[object], reference: list[object] | None) -> UnitFacts:
-    """Reads a unit as policies are stored: key, column, MAX ROWS, nothing, PER, and several columns."""
-    key, column, _, _, period, several = (*unit, None, None, None)[:6]
+def _unit(definition: str | None) -> UnitFacts | None:
+    """Reads the unit of a stored policy: key, column, MAX ROWS, nothing, PER, and several columns."""
+    if definition is None:
+        return None
+    policy = json.loads(definition)
+    key, column, _, _, period, several = (*policy["unit"], None, None, None)[:6]
     columns = tuple(map(str, several)) if isinstance(several, list) else (str(column),) if column else ()
     per = (str(period[0]), str(period[1])) if isinstance(period, list) else None
-    if reference is None:
+    if policy.get("reference") is None:
         return UnitFacts(str(key), columns, None, per)
-    own, parent, parent_key = reference
+    own, parent, parent_key = policy["reference"]
     if not isinstance(parent, list):
         raise Refusal(CHANGED, accepted="the same statement again")
     return UnitFacts(
@@ -113,22 +110,35 @@ def _types(cursor: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
     return {fold(str(row[0])): str(row[1]) for row in cursor.execute(f"DESCRIBE {table}").fetchall()}
 
 
-def _constraints(cursor: duckdb.DuckDBPyConnection, table: str) -> tuple[frozenset[str], bool, bool, bool]:
-    """Returns the columns that are keys of a table of DuckDB's own, and the last three facts of TableFacts."""
-    parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
-    named = " || '.' || ".join(parts)
-    ascii_folded = "translate({}, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')".format
-    numbering = "SELECT database_name FROM duckdb_databases() WHERE type IN ('duckdb', 'ducklake')"
-    of_this = f"{ascii_folded(named)} = {ascii_folded('$1')}"
-    told = cursor.execute(
-        "SELECT (SELECT list(constraint_column_names[1]) FROM duckdb_constraints() WHERE "
-        f"{of_this} AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 AND "
-        "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')), "
-        f"(SELECT bool_or(contains(upper(sql), ' COLLATE ')) FROM duckdb_tables() WHERE {of_this}), "
-        "lower(current_setting('default_collation')) IN ('', 'binary'), "
-        f"(SELECT bool_and(database_name IN ({numbering})) FROM duckdb_tables() WHERE {of_this})",
-        [table],
-    ).fetchone()
-    keys, collated, binary, is_numbered = told or (None, None, False, None)
-    known = frozenset(fold(str(name)) for name in keys or ())
-    return known, collated is not False or not binary, is_numbered is not None, bool(is_numbered)
+def _listed(
+    cursor: duckdb.DuckDBPyConnection, tables: Iterable[str]
+) -> dict[str, tuple[frozenset[str], bool, bool, bool]]:
+    """Returns the columns that are keys of tables of DuckDB's own, and the last three facts of TableFacts.
+
+    The catalog is read three times for all tables. One query over all of it would take three times as long.
+    """
+    select = "SELECT database_name, type, lower(current_setting('default_collation')) FROM duckdb_databases()"
+    databases = {name: (kind, collation) for name, kind, collation in cursor.execute(select).fetchall()}
+    listed = dict.fromkeys(map(fold, tables), (frozenset[str](), True, False, False))
+    for table, database, is_collated in _named(cursor, "duckdb_tables()", "contains(upper(sql), ' COLLATE ')", listed):
+        kind, default = databases.get(database, ("", ""))
+        collated = is_collated is not False or default not in ("", "binary")
+        listed[table] = frozenset(), collated, True, kind in ("duckdb", "ducklake")
+    single = "CASE WHEN constraint_type IN ('PRIMARY KEY', 'UNIQUE') THEN constraint_column_names END"
+    for table, database, columns in _named(cursor, "duckdb_constraints()", single, listed):
+        if columns and len(columns) == 1 and databases.get(database, ("", ""))[0] == "duckdb":
+            listed[table] = listed[table][0] | {fold(columns[0])}, *listed[table][1:]
+    return listed
+
+
+def _named(
+    cursor: duckdb.DuckDBPyConnection, catalog: str, value: str, tables: Collection[str]
+) -> list[tuple[str, str, Any]]:
+    """Lists the rows of a catalog's function that are about tables: name of the table, its database, and a value."""
+    plain = "translate(table_name, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ\"', 'abcdefghijklmnopqrstuvwxyz')"
+    rows = cursor.execute(
+        f"SELECT database_name, schema_name, table_name, {value} FROM {catalog} WHERE contains($1, {plain})",
+        [" ".join(tables).replace('"', "")],
+    ).fetchall()
+    named = [(fold(".".join(map(quote_identifier, parts))), parts[0], found) for *parts, found in rows]
+    return [row for row in named if row[0] in tables]
