@@ -26,15 +26,15 @@ import numpy as np
 
 import dpduck
 from benchmarks.papers._synthetic_data import data_folder
-from dpduck.auditor.neighbours import loaded
-from dpduck.auditor.runs import planned, repeated
+from dpduck.auditor.neighbours import require_engine
+from dpduck.auditor.runs import plan_statement, repeat_asks
 from dpduck.engine.functions import OWNER
-from dpduck.kernel.door import Bill, opened
+from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.price import price
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.private_draft import PrivateQuestion, questions
@@ -117,8 +117,8 @@ class Line:
 
 def answers(con: duckdb.DuckDBPyConnection, question: PrivateQuestion, drafts: int) -> Iterator[tuple[object, ...]]:
     """Yields the answer of a statement to each draft, as dp() gives it: through the door, charged, with new noise."""
-    engine, found = loaded(con), planned(con, question.sql)
-    plan = repeated(found.plan, drafts, {})
+    engine, found = require_engine(con), plan_statement(con, question.sql)
+    plan = repeat_asks(found.plan, drafts, {})
     asks, rows = found.mechanism.asks(plan), plan.request.rows
     cost = price(asks)
     bill = Bill(
@@ -126,7 +126,7 @@ def answers(con: duckdb.DuckDBPyConnection, question: PrivateQuestion, drafts: i
         found.mechanism.name, None, None,
     )  # fmt: skip
     tools = Tools(Sandbox(), engine.ledger.secrets, no_step)
-    with opened(
+    with open_door(
         asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(), no_step,
         Workers(),
     ) as door:  # fmt: skip
@@ -140,7 +140,7 @@ def exact_rows(con: duckdb.DuckDBPyConnection, unit: str) -> list[int]:
     return [row[0] for row in con.execute(f"SELECT count(*) FROM t GROUP BY {quote_identifier(unit)}").fetchall()]
 
 
-def exact_values(con: duckdb.DuckDBPyConnection, column: Column) -> np.ndarray:
+def exact_values(con: duckdb.DuckDBPyConnection, column: CatalogColumn) -> np.ndarray:
     """Returns all values of a column, of all rows of a unit."""
     name = quote_identifier(column.name)
     sql = f"SELECT CAST({name} AS DOUBLE) AS x FROM t WHERE {name} IS NOT NULL AND isfinite(CAST({name} AS DOUBLE))"
@@ -175,7 +175,7 @@ def compared(source: str, unit: str, beside: tuple[str, ...], epsilon: str, draf
         con.execute("FROM dp(?)", [f"CREATE PRIVACY POLICY ON t ({whose}, {BUDGET})"]).fetchall()
         policy = PolicyStore(con.cursor, "private", dict).policies()[0]
         columns = [
-            Column(name, type_name)
+            CatalogColumn(name, type_name)
             for name, type_name, *_ in con.execute("DESCRIBE t").fetchall()
             if name not in (unit, *beside)
         ]
@@ -196,7 +196,7 @@ def units_of(
         (number,) = con.execute("SELECT count(*) FROM t").fetchall()[0]
         return [float(number)] * drafts, Line()
     line, units, rows = Line(), [], np.array(exact_rows(con, unit))
-    rank = loaded(con).foresight.rank_error(loaded(con).question_of(question.sql, OWNER)[0])
+    rank = require_engine(con).foresight.rank_error(require_engine(con).question_of(question.sql, OWNER)[0])
     for answer in answers(con, question, drafts):
         facts = unit_facts(policy, (answer[0], answer[1], 0.0), rank)
         units.append(facts.units)
@@ -208,11 +208,11 @@ def units_of(
 
 
 def of_column(
-    con: duckdb.DuckDBPyConnection, question: PrivateQuestion, column: Column, units: list[float]
+    con: duckdb.DuckDBPyConnection, question: PrivateQuestion, column: CatalogColumn, units: list[float]
 ) -> Iterator[tuple[str, Line]]:
     """Yields how the clamp and the list of a column did."""
     values = exact_values(con, column)
-    rank = loaded(con).foresight.rank_error(loaded(con).question_of(question.sql, OWNER)[0])
+    rank = require_engine(con).foresight.rank_error(require_engine(con).question_of(question.sql, OWNER)[0])
     clamps, lists = Line(), Line()
     for number, answer in zip(units, answers(con, question, len(units)), strict=True):
         shares, known = seen(question, answer, number, rank), values

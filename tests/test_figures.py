@@ -23,7 +23,7 @@ from benchmarks.papers._dyadic import range_sums
 from benchmarks.papers._synthetic_data import table_of
 from benchmarks.papers.sparse_data import METHODS, SKEWED, county_table, histogram
 from benchmarks.papers.sparse_queries import WAYS
-from dpduck.algebra.dyadic import Axis
+from dpduck.algebra.dyadic import DyadicAxis
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -125,7 +125,7 @@ def test_ranges_are_sums_of_their_largest_intervals() -> None:
     """Sums a level at a time are those over the maximal intervals inside a range, whatever intervals are there."""
     rng = np.random.default_rng(3)
     for size in (1, 2, 5, 37, 64, 100):
-        axis = Axis("dyadic", size)
+        axis = DyadicAxis("dyadic", size)
         numbers = np.flatnonzero(rng.random(axis.nodes) < 0.7)
         values = rng.normal(size=len(numbers))
         for length in {1, size // 2 or 1, size}:
@@ -134,7 +134,7 @@ def test_ranges_are_sums_of_their_largest_intervals() -> None:
             assert range_sums(axis, numbers, values, starts, length) == pytest.approx(wanted)
 
 
-def maximal_sum(axis: Axis, numbers: np.ndarray, values: np.ndarray, low: int, high: int) -> float:
+def maximal_sum(axis: DyadicAxis, numbers: np.ndarray, values: np.ndarray, low: int, high: int) -> float:
     """One range, by the definition."""
     recover = import_module("dpduck.mechanisms.summaries.recover")
     levels, nodes = recover.places_of(axis, numbers)

@@ -53,7 +53,7 @@ class Point:
 
 def point(setup: Setup, sparsity: int, queries: int, universe: str) -> Point:
     """Asks the three mechanisms, each over tables and questions of its own seed."""
-    charge = Charge.concentrated(rho_of(EPSILON, Fraction(1, 10**6)))
+    charge = Charge.zcdp(rho_of(EPSILON, Fraction(1, 10**6)))
     sets = [data(universe, sparsity, seed, queries) for seed in range(RUNS[setup.size].repetitions)]
     found = {name: [way(held, charge, sparsity) for held in sets] for name, way in WAYS.items()}
     whole = [error for held in sets if (error := full(held, charge, universe)) is not None]

@@ -30,7 +30,7 @@ from dpduck.kernel.noise.integers import discrete_gaussian, discrete_laplace
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import HadamardFactor
 from dpduck.strategies.choose import plan_workload
-from dpduck.strategies.plan import Plan, padded
+from dpduck.strategies.plan import Plan, code_count
 from dpduck.strategies.recovery.recover import recover
 from dpduck.strategies.variance import direct_sources
 from dpduck.values.accounting import rho_of
@@ -236,7 +236,7 @@ def _table_terms(plan: Plan) -> Iterator[Terms]:
 
 def _fourier_terms(plan: Plan) -> Iterator[Terms]:
     """A cell is a sum of coefficients with signs, divided by the number of codes."""
-    codes = [padded(size) for size in plan.workload.sizes]
+    codes = [code_count(size) for size in plan.workload.sizes]
     variances = {item.query.attributes: noise_variance(plan.noise, item.parameter) for item in plan.measurements}
     for marginal in plan.workload.marginals:
         supports = [chosen for order in range(len(marginal) + 1) for chosen in combinations(marginal, order)]

@@ -8,29 +8,29 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, draw_summary, sparse_counts
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.fit import fitted
+from dpduck.mechanisms.summaries.fit import fit_intervals
 from dpduck.mechanisms.summaries.measure import CHECKED, FITTED
-from dpduck.mechanisms.summaries.plan import SummaryDesign, designed, noise_variance
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_parents, with_priorities
+from dpduck.mechanisms.summaries.plan import SummaryDesign, design_method, noise_variance
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_parents, with_priorities
 
 
 @dataclass(frozen=True)
 class Intervals:
     """The dyadic intervals over the cells of a table. occupied: how many have rows. rows: of the table."""
 
-    axis: Axis
+    axis: DyadicAxis
     counts: SparseCounts
     occupied: int
     rows: int
 
     @property
-    def axes(self) -> tuple[Axis]:
+    def axes(self) -> tuple[DyadicAxis]:
         return (self.axis,)
 
     @property
@@ -41,7 +41,7 @@ class Intervals:
         """Returns the design of a summary of all intervals, for a public number of rows."""
         nodes = node_sensitivity(self.axes)
         asked = Summary(method, min(size, self.axis.nodes), expect_rows=self.rows * nodes)
-        return designed(asked, self.axis.nodes, nodes / epsilon, checked=checked)
+        return design_method(asked, self.axis.nodes, nodes / epsilon, checked=checked)
 
     def draw(self, design: SummaryDesign) -> NoisySummary:
         return draw_summary(self.counts, design.plan, operating_system_entropy())
@@ -49,7 +49,7 @@ class Intervals:
 
 def intervals_of(table: NDArray[np.int64]) -> Intervals:
     """Counts the occupied intervals of a table, once for all summaries of it."""
-    axis, places = Axis("dyadic", len(table)), np.flatnonzero(table)
+    axis, places = DyadicAxis("dyadic", len(table)), np.flatnonzero(table)
     exact = ExactCounts((places,), table[places][None, :], (len(table),), (1,))
     counts = sparse_counts(exact, (axis,), MixedRadix((axis.nodes,)))
     occupied = sum(len(np.unique(places >> level)) for level in range(axis.height + 1))
@@ -62,14 +62,14 @@ def summary_of(held: Intervals, design: SummaryDesign, *, consistent: bool) -> E
     if consistent and design.method in CHECKED:
         noisy = with_parents(noisy, held.radix, held.axes)
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
-    found = estimated(kept, design.scale, design.theta, tau, sides=design.sides, whole=design.plan.whole)
+    found = estimate_weights(kept, design.scale, design.theta, tau, sides=design.sides, whole=design.plan.whole)
     if consistent and design.method in FITTED and found.tau == 0:
-        return fitted(found, held.radix, held.axes, noise_variance(design.scale))
+        return fit_intervals(found, held.radix, held.axes, noise_variance(design.scale))
     return found
 
 
 def range_sums(
-    axis: Axis, numbers: NDArray[np.int64], values: NDArray[np.float64], starts: NDArray[np.int64], length: int
+    axis: DyadicAxis, numbers: NDArray[np.int64], values: NDArray[np.float64], starts: NDArray[np.int64], length: int
 ) -> NDArray[np.float64]:
     """Returns for each range the sum over its maximal intervals. numbers, values: of the intervals that are there."""
     dense, offsets = np.zeros(axis.nodes), axis.offsets

@@ -58,7 +58,7 @@ def plan_product(
     """
     norm = norm_of(noise)
     chosen = []
-    bits = min(BITS, LARGEST_NORM_BITS // max(1, sum(workload.reduced()[0].size > 1 for workload in workloads)))
+    bits = min(BITS, LARGEST_NORM_BITS // max(1, sum(workload.merge_values()[0].size > 1 for workload in workloads)))
     with one_thread():
         for workload in workloads:
             problem = RangeProblem(workload, norm, planning_seconds / len(workloads), bits)

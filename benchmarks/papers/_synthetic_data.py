@@ -19,13 +19,13 @@ from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.synthetic.distribution import Distribution
-from dpduck.mechanisms.synthetic.fit import Observation, planned_records
+from dpduck.mechanisms.synthetic.fit import Observation, records_for_plan
 from dpduck.mechanisms.synthetic.measure import MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, synthesise
-from dpduck.mechanisms.synthetic.plan import annealed
+from dpduck.mechanisms.synthetic.plan import plan_aim
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.schedule import Schedule
@@ -84,7 +84,7 @@ def sets_of(table: NDArray[np.int64], order: int) -> tuple[Members, ...]:
 
 def run_mwem(table: NDArray[np.int64], pool: Pool, schedule: Schedule, method: Method) -> Distribution:
     """MWEM with the product's own families, noise and accounting."""
-    mwem_asks = MwemAsks(pool, schedule, Scan(NO_ROWS, 1))
+    mwem_asks = MwemAsks(pool, schedule, AskScan(NO_ROWS, 1))
     door = Door(mwem_asks.asks, lambda job: exact(table), ENTROPY)
     return synthesise(pool, schedule, method, mwem_asks.through(door)).distribution
 
@@ -93,18 +93,18 @@ def run_annealed(
     counts: ExactCounts, sets: tuple[Members, ...], pure: bool, amount: Fraction, expected: int | None
 ) -> Distribution:
     """Annealed rounds over a workload of marginals, as `auto` has them where no table holds all columns."""
-    plan = annealed(counts._sizes, sets, pure, amount, 1, expected)
+    plan = plan_aim(counts._sizes, sets, pure, amount, 1, expected)
     if plan.pool is None or plan.schedule is None:
         raise SystemExit("rounds without a plan")
-    asks = MwemAsks(plan.pool, plan.schedule, Scan(NO_ROWS, 1), by_total=True)
+    asks = MwemAsks(plan.pool, plan.schedule, AskScan(NO_ROWS, 1), by_total=True)
     oracle = asks.through(Door(asks.asks, lambda job: counts, ENTROPY))
     parameter = plan.schedule.parameter(plan.schedule.total_price)
-    records = planned_records(oracle.total(parameter), plan.schedule.variance(parameter), expected)
-    plan = annealed(counts._sizes, sets, pure, amount, 1, records)
+    records = records_for_plan(oracle.total(parameter), plan.schedule.variance(parameter), expected)
+    plan = plan_aim(counts._sizes, sets, pure, amount, 1, records)
     if plan.pool is None or plan.schedule is None or plan.method is None:
         raise SystemExit("rounds without a plan")
     method = replace(plan.method, expected=expected)
-    return synthesise(plan.pool, plan.schedule, method, oracle.replanned(plan)).distribution
+    return synthesise(plan.pool, plan.schedule, method, oracle.replan(plan)).distribution
 
 
 def measured_tables(
@@ -127,7 +127,7 @@ def planned_tables(
 def measured_by(table: NDArray[np.int64], plan: Plan) -> list[Observation]:
     """The noisy answers of a plan."""
     marginals = plan.workload.marginals
-    asks = [Ask(Scan(NO_ROWS, 1), Table(query), noise) for query, noise in noisy_queries(plan)]
+    asks = [Ask(AskScan(NO_ROWS, 1), Table(query), noise) for query, noise in noisy_queries(plan)]
     answers = recover(plan, [answer for (answer,) in asks[0].query.draw_together(exact(table), asks, ENTROPY)])
     return [
         Observation(members, np.asarray(answer, np.float64), variance)

@@ -43,13 +43,13 @@ from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
 from dpduck.mechanisms.synthetic.fit import Observation
-from dpduck.mechanisms.synthetic.multiplicative import replayed
+from dpduck.mechanisms.synthetic.multiplicative import replay
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.pool import Pool, parities
 from dpduck.mechanisms.synthetic.schedule import (
     Schedule,
+    error_after_rounds,
     mean_absolute,
-    predicted_error,
     queries_rounds,
     rounds_of,
     surviving,
@@ -81,8 +81,8 @@ def passed_over(table: Table, observations: list[Observation], passes: int) -> D
     """The uniform distribution after so many passes of updates."""
     start = uniform(table.shape, dense=True)
     component = start.components[0]
-    weights = replayed(component.members, component.table, observations, float(table.sum()), passes)
-    return start.replaced(0, weights)
+    weights = replay(component.members, component.table, observations, float(table.sum()), passes)
+    return start.with_table(0, weights)
 
 
 def single_queries(table: Table, order: int) -> Pool:
@@ -188,7 +188,7 @@ def auto_says_so(table: Table) -> bool:
         mean_absolute(True, v) * prod(table.shape[a] for a in s) for s, v in zip(sets, plan.variances, strict=True)
     ]
     coefficients = float(np.mean([surviving(one / 40_000) for one in noise]))
-    mwem = predicted_error(Schedule(True, Fraction(1), 1, 16, Fraction(1, 4)), [(2, 2)] * len(sets), 16, 20_000)
+    mwem = error_after_rounds(Schedule(True, Fraction(1), 1, 16, Fraction(1, 4)), [(2, 2)] * len(sets), 16, 20_000)
     return gate(coefficients < mwem, f"auto: predicted error of Barak {coefficients:.4f} < MWEM's {mwem:.4f}")
 
 

@@ -34,9 +34,9 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.fit import fitted
-from dpduck.mechanisms.summaries.plan import designed, noise_variance
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_parents, with_priorities
+from dpduck.mechanisms.summaries.fit import fit_intervals
+from dpduck.mechanisms.summaries.plan import design_method, noise_variance
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_parents, with_priorities
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)
@@ -72,10 +72,10 @@ def drawn(
 ) -> EstimatedSummary:
     """One summary by the shortcut. theta: of a filter, where the size is not to choose it."""
     cells = counts.radix.cells
-    design = designed(Summary(method, size, theta, expect_rows=rows), cells, 1 / epsilon)
+    design = design_method(Summary(method, size, theta, expect_rows=rows), cells, 1 / epsilon)
     noisy = draw_summary(counts, design.plan, operating_system_entropy())
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
-    return estimated(kept, design.scale, design.theta, tau, sides=design.sides, whole=design.plan.whole)
+    return estimate_weights(kept, design.scale, design.theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
 def summarised(
@@ -159,8 +159,8 @@ def dyadic_errors(
     for number in range(repetitions):
         noisy = held.draw(design)
         checked = with_parents(noisy, held.radix, held.axes)
-        plain = estimated(checked, design.scale, design.theta, 0.0)
-        agreeing = fitted(plain, held.radix, held.axes, noise_variance(design.scale))
+        plain = estimate_weights(checked, design.scale, design.theta, 0.0)
+        agreeing = fit_intervals(plain, held.radix, held.axes, noise_variance(design.scale))
         asked = [rng.integers(0, len(table) - length + 1, RANGES) for length in lengths]
         kinds = ((noisy, noisy.counts), (checked, checked.counts), (checked, agreeing.weights))
         for kind, (chosen, counts) in enumerate(kinds):

@@ -33,13 +33,13 @@ from dpduck.algebra.hashing import evaluate
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_gaussian
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.histograms import EveryKey, LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.kernel.queries.projections import Projection
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, plan_projection
-from dpduck.mechanisms.sparse.session import Declared, Hypothesis, plan_session
+from dpduck.mechanisms.sparse.session import Hypothesis, SparseWorkload, plan_session
 from dpduck.values.accounting import rho_of
 from dpduck.values.privacy import Charge
 from tests.algebra.sign_oracle import elements_of, signs
@@ -83,7 +83,7 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
     moment = float(held.exact.astype(float) @ held.exact)
     plan = plan_projection(charge, 1, sparsity, len(held.queries), Fraction(1, 20), moment, ROWS)
     query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
-    coefficients, values = query.draw(held.counts, Ask(Scan(NO_ROWS, 1), query, noise), ENTROPY, None)
+    coefficients, values = query.draw(held.counts, Ask(AskScan(NO_ROWS, 1), query, noise), ENTROPY, None)
     matrix = np.moveaxis(signs(evaluate(coefficients, held.digests.high)), 1, 2).reshape(-1, KEYS)[: plan.rows]
     estimates = (matrix.T.astype(float) @ values / plan.rows)[held.queries].sum(axis=1)
     stated = max(plan.error(sparsity, moment, float(answer)) for answer in truth(held))
@@ -94,7 +94,7 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error and what is stated."""
     parameter = 1 / (2 * charge.rho)
     noise = Noise(NoiseKind.GAUSSIAN, parameter)
-    ask = Ask(Scan(NO_ROWS, 1), EveryKey(), noise)
+    ask = Ask(AskScan(NO_ROWS, 1), EveryKey(), noise)
     made = LazyHistogram.from_bytes(ask.query.draw(held.counts, ask, ENTROPY, None))
     values = made.values(held.digests, noise)[held.queries].sum(axis=1)
     stated = sqrt(float(parameter) * 2 * sparsity * log(2 * len(held.queries) / BETA))
@@ -103,8 +103,8 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
 
 def session(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error of answers that carry a statement, and the statement."""
-    plan = plan_session(charge, 1, Declared(sparsity, len(held.queries), BETA, 20, None), float(TOTAL))
-    ask = plan.law.gate_ask(Scan(NO_ROWS, 1))
+    plan = plan_session(charge, 1, SparseWorkload(sparsity, len(held.queries), BETA, 20, None), float(TOTAL))
+    ask = plan.law.gate_ask(AskScan(NO_ROWS, 1))
     gate = SessionGate(plan.law, ask.query.draw(held.counts, ask, ENTROPY, None), held.counts, ENTROPY)
     hypothesis, used, errors = Hypothesis(plan.total, plan.slots, {}, 1.0), 0, [0.0]
     chosen = held.queries.reshape(-1)
@@ -152,7 +152,7 @@ class Tally:
 
     def setting(self, epsilon: float, sparsity: int, universe: str, repeats: int) -> None:
         """Runs one setting and prints its line."""
-        charge = Charge.concentrated(rho_of(Fraction(epsilon), Fraction(1, 10**6)))
+        charge = Charge.zcdp(rho_of(Fraction(epsilon), Fraction(1, 10**6)))
         sets = [data(universe, sparsity, seed) for seed in range(repeats)]
         self.runs += repeats
         shown = []
@@ -238,7 +238,7 @@ def decoding() -> bool:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["DPDUCK_STATE_DIR"] = str(Path(folder) / "state")
             found = through_sql(held, rho, Path(folder))
-        lazy, _ = histogram(held, Charge.concentrated(rho), DECODED_SPARSITY)
+        lazy, _ = histogram(held, Charge.zcdp(rho), DECODED_SPARSITY)
         simulated.append(simulated_gain(held, rho, repeat))
         gains.append(found.plain / found.decoded)
         ratios.append(found.decoded / lazy)

@@ -25,7 +25,7 @@ from benchmarks.peers._wide_tables import Wide, followed
 from benchmarks.peers.synthetic_wide import counts_of, distance, gate, independent, price_of
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, needed_cells
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit
 from dpduck.mechanisms.synthetic.plan import is_quiet
 from dpduck.strategies.choose import plan_workload
 
@@ -70,7 +70,7 @@ def main() -> int:
         table, epsilon = made(random), str(random.choice(EPSILONS))
         order = int(random.choice((2, 3))) if len(table.sizes) > 3 else 2
         sets = tuple(combinations(range(len(table.sizes)), order))
-        if prod(table.sizes) <= MOST_CELLS and needed_cells(table.sizes, sets) <= LARGEST_TABLE:
+        if prod(table.sizes) <= MOST_CELLS and cells_for_fit(table.sizes, sets) <= LARGEST_TABLE:
             found.append(errors(table, order, epsilon))
     cube, rounds, taken, alone = (float(np.mean([one[place] for one in found])) for place in range(4))
     times = [exp(sum(log(one[place] / min(one[:2])) for one in found) / len(found)) for place in range(3)]

@@ -82,7 +82,7 @@ def annealed_search(objective: ViewObjective, seconds: float, seed: int, largest
     random, best, limit = np.random.default_rng(seed), np.inf, WorkLimit(seconds)
     attributes = len(objective.lattice.attributes)
     number = 0
-    while not limit.passed:
+    while not limit.is_over:
         number += 1
         views = random.random((int(random.integers(20, 90)), attributes)) < random.uniform(0.3, 0.6)
         views = np.concatenate([views, np.ones((1, attributes), dtype=bool)])

@@ -31,8 +31,8 @@ from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.keys.plan import smallest_excess
-from dpduck.mechanisms.summaries.plan import designed
-from dpduck.mechanisms.summaries.recover import estimated, with_priorities
+from dpduck.mechanisms.summaries.plan import design_method
+from dpduck.mechanisms.summaries.recover import estimate_weights, with_priorities
 
 DOMAIN, KEYS, LARGEST = 10**9, 100_000, 200
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
@@ -61,10 +61,10 @@ def looked_up(keys: np.ndarray, values: np.ndarray) -> Answers:
 
 def summary(method: str, keys: np.ndarray, counts: np.ndarray) -> tuple[Answers, int]:
     exact = SparseCounts(MixedRadix((DOMAIN,)), keys[None, :], counts)
-    design = designed(Summary(method, 2 * KEYS, expect_rows=int(counts.sum())), DOMAIN, 1 / EPSILON)
+    design = design_method(Summary(method, 2 * KEYS, expect_rows=int(counts.sum())), DOMAIN, 1 / EPSILON)
     noisy = draw_summary(exact, design.plan, operating_system_entropy())
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
-    found = estimated(kept, design.scale, design.theta, tau)
+    found = estimate_weights(kept, design.scale, design.theta, tau)
     return looked_up(found.positions[0], found.weights), len(found.weights)
 
 

@@ -38,8 +38,8 @@ from benchmarks.peers._wide_page import Compared, keep, kept, put
 from benchmarks.peers._wide_tables import MADE, PACKAGED, Wide, made, margin_of, packaged, trips
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import words64
-from dpduck.mechanisms.synthetic.distribution import Component, Distribution, sampled_codes
-from dpduck.mechanisms.synthetic.plan import annealed
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution, sample_codes
+from dpduck.mechanisms.synthetic.plan import plan_aim
 from dpduck.values.accounting import rho_of
 
 MARGINS, AT_ONCE = 300, 10
@@ -109,7 +109,7 @@ def ours(table: Wide, sets: list[Members], epsilon: str, order: int = 3) -> tupl
     """Errors of the distribution and of rows, and processor seconds, counting and drawing included."""
     begun, workload = process_time(), tuple(combinations(range(len(table.sizes)), order))
     found = run_annealed(counts_of(table), workload, False, price_of(epsilon), table.rows)
-    codes = np.array(sampled_codes(found, table.rows, lambda count: words64(ENTROPY, count)))
+    codes = np.array(sample_codes(found, table.rows, lambda count: words64(ENTROPY, count)))
     busy = process_time() - begun
     return distance(table, sets, found.marginals), of_rows(table, sets, codes), busy
 
@@ -126,7 +126,7 @@ def order_of(table: Wide) -> int:
 def guessed(table: Wide, epsilon: str) -> float:
     """What dp_explain tells of the rounds."""
     workload = tuple(combinations(range(len(table.sizes)), order_of(table)))
-    return annealed(table.sizes, workload, False, price_of(epsilon), 1, table.rows).seconds or 0.0
+    return plan_aim(table.sizes, workload, False, price_of(epsilon), 1, table.rows).seconds or 0.0
 
 
 def peer(

@@ -30,10 +30,10 @@ from unittest.mock import patch
 import duckdb
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Column, Own
+from dpduck.kernel.columns.expressions import Own, RelationColumn
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.relations import Grouped, Source, Stored
 from dpduck.kernel.rows import crowds, reader
 from dpduck.kernel.rows.plans import keep_plans_plain
@@ -104,7 +104,7 @@ def domain_of(name: str) -> ValueDomain:
 
 
 def job_of(names: list[str], max_rows: int | None = None) -> CountingJob:
-    keys = tuple(KeyColumn(Own((f"t.{name}",)), domain_of(name)) for name in names)
+    keys = tuple(GroupKey(Own((f"t.{name}",)), domain_of(name)) for name in names)
     attributes = tuple(Attribute((i,), np.arange(key.domain.size), key.domain.size) for i, key in enumerate(keys))
     unit, content = None if max_rows is None else Own(("t.unit",)), tuple(Own((name,)) for name in CONTENT)
     return CountingJob(Source(Grouped("t")), (), unit, max_rows or 1, content, keys, attributes, (Contribution(),))
@@ -112,8 +112,8 @@ def job_of(names: list[str], max_rows: int | None = None) -> CountingJob:
 
 def stored_job(table: str) -> CountingJob:
     """A count by one column over a table as a policy names it, four rows of each unit."""
-    unit, numbers = Column("t", "unit", "BIGINT"), [Column("t", name, "UTINYINT") for name in NUMBERS]
-    source, key = Source(Stored(f'"counting"."main"."{table}"', "t")), KeyColumn(numbers[0], domain_of("u0"))
+    unit, numbers = RelationColumn("t", "unit", "BIGINT"), [RelationColumn("t", name, "UTINYINT") for name in NUMBERS]
+    source, key = Source(Stored(f'"counting"."main"."{table}"', "t")), GroupKey(numbers[0], domain_of("u0"))
     attribute = Attribute((0,), np.arange(SIZES[0]), SIZES[0])
     return CountingJob(source, (), unit, 4, (unit, *numbers), (key,), (attribute,), (Contribution(),))
 

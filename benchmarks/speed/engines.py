@@ -34,7 +34,7 @@ from typing import Any
 import duckdb
 
 import dpduck
-from dpduck.engines.spark import connected
+from dpduck.engines.spark import open_session
 from tests.support.engine_servers import Server, sail_server, spark_connect
 
 ROWS = 100_000_000
@@ -97,7 +97,7 @@ def put(server: Server, place: Path) -> str:
 def measure(run: Run) -> None:
     """Prints the seconds of a statement, the best of some after one that is not timed, and the peak of this process."""
     if run.native:
-        session = connected(run.where)
+        session = open_session(run.where)
         times = timed(lambda _: session.sql(NATIVE.format(run.table)).toArrow())
     else:
         with dpduck.connect() as con:

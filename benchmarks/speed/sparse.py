@@ -33,8 +33,8 @@ from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.plan import designed
-from dpduck.mechanisms.summaries.recover import estimated, with_priorities
+from dpduck.mechanisms.summaries.plan import design_method
+from dpduck.mechanisms.summaries.recover import estimate_weights, with_priorities
 
 DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 ROUNDS = 5
@@ -59,10 +59,10 @@ def sparse_table(cells: tuple[int, ...], occupied: int, rng: np.random.Generator
 
 def summary_of(table: SparseCounts, method: str, size: int, scale: Fraction = Fraction(10)):
     """One summary from its design to its estimates."""
-    design = designed(Summary(method, size), table.radix.cells, scale)
+    design = design_method(Summary(method, size), table.radix.cells, scale)
     noisy = draw_summary(table, design.plan, operating_system_entropy())
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
-    return estimated(kept, design.scale, design.theta, tau)
+    return estimate_weights(kept, design.scale, design.theta, tau)
 
 
 def gate(passed: bool, text: str) -> bool:
@@ -94,7 +94,7 @@ def density_gate(rng: np.random.Generator) -> bool:
     """The laborious way: the noisy table of the full geometric mechanism, then the same filter."""
     cells, rows = DENSITY_CELLS, DENSITY_CELLS // 1000
     table = sparse_table((cells,), rows, rng)
-    design = designed(Summary("filter_priority", rows), cells, Fraction(10))
+    design = design_method(Summary("filter_priority", rows), cells, Fraction(10))
 
     def laborious() -> None:
         noisy = draw_summary(table, replace(design.plan, whole=True), operating_system_entropy())

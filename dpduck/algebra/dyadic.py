@@ -19,7 +19,7 @@ from dpduck.values.arrays import IntegerArray
 
 
 @dataclass(frozen=True)
-class Axis:
+class DyadicAxis:
     """Nodes of one ordered attribute. shape: 'dyadic' or 'haar'. size: number of labels.
 
     >>> Axis("dyadic", 5).nodes, Axis("haar", 5).nodes, Axis("haar", 5).height
@@ -67,6 +67,6 @@ class Axis:
         return numbers, 1 - 2 * ((wide >> (level - 1)) & 1) if self.shape == "haar" else None
 
 
-def node_sensitivity(axes: Iterable[Axis | None]) -> int:
+def node_sensitivity(axes: Iterable[DyadicAxis | None]) -> int:
     """Returns the L1 sensitivity: the number of nodes that one row changes by 1 or -1. None: an axis without nodes."""
     return prod(1 if axis is None else axis.per_row for axis in axes)

@@ -44,10 +44,10 @@ def multiply(left: Words, right: Words) -> Words:
     middle = left_high * right_low + left_low * right_high
     total = left_high * right_high * np.uint64(2) + (middle >> np.uint64(30))
     total += ((middle & np.uint64((1 << 30) - 1)) << half) + left_low * right_low
-    return reduced(total)
+    return reduce_mod(total)
 
 
-def reduced(values: Words) -> Words:
+def reduce_mod(values: Words) -> Words:
     """Reduces values below 2^64 modulo 2^61 - 1."""
     folded = (values & np.uint64(PRIME)) + (values >> np.uint64(61))
     result: Words = np.where(folded >= PRIME, folded - np.uint64(PRIME), folded)
@@ -78,8 +78,8 @@ def evaluate(coefficients: Words, elements: Words) -> Words:
         for i in range(last, first):
             total_of_place += left[i] @ right[first + last - i]
         sums.append(total_of_place.astype(np.uint64))
-    total = sums[0] + _shifted(sums[1], 21) + _shifted(sums[2], 42) + sums[3] * np.uint64(4) + _shifted(sums[4], 23)
-    return reduced(total)
+    total = sums[0] + _shift(sums[1], 21) + _shift(sums[2], 42) + sums[3] * np.uint64(4) + _shift(sums[4], 23)
+    return reduce_mod(total)
 
 
 def limbs(values: Words) -> list[NDArray[np.float64]]:
@@ -88,7 +88,7 @@ def limbs(values: Words) -> list[NDArray[np.float64]]:
     return [((values >> np.uint64(LIMB * place)) & low).astype(np.float64) for place in range(3)]
 
 
-def _shifted(values: Words, bits: int) -> Words:
+def _shift(values: Words, bits: int) -> Words:
     """Computes values * 2^bits modulo 2^61 - 1, not quite reduced: below 2^61 + 2^49."""
     keep = np.uint64(61 - bits)
     low = (np.uint64(1) << keep) - np.uint64(1)

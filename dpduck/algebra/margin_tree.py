@@ -166,7 +166,7 @@ class MarginTree:
             return self._binary.flat(table)
         return np.concatenate([marginal.reshape(-1) for marginal in self.margins(table).values()])
 
-    def lifted(self, tables: Mapping[Members, FloatArray]) -> FloatArray:
+    def lift(self, tables: Mapping[Members, FloatArray]) -> FloatArray:
         """Computes the adjoint: the sum of the wanted marginals' tables, each repeated over its missing attributes."""
         sums: dict[Members, FloatArray] = {attributes: tables[attributes] for attributes in self.wanted}
         own: set[Members] = set()  # sums that are not the caller's arrays and may be added to in place

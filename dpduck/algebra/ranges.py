@@ -112,7 +112,7 @@ class RangeWorkload:
         inside = (self.starts[:, None] <= values) & (values < self.stops[:, None])
         return inside.astype(np.int64)
 
-    def reduced(self) -> tuple[RangeWorkload, IndexArray]:
+    def merge_values(self) -> tuple[RangeWorkload, IndexArray]:
         """Returns the same queries over buckets that no query splits, and the buckets' increasing boundaries.
 
         Bucket k is [boundaries[k], boundaries[k+1]). No query has values before the first or after the last boundary.

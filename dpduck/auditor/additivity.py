@@ -24,19 +24,19 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpduck.auditor.neighbours import loaded, roomy
-from dpduck.auditor.runs import Planned, planned
+from dpduck.auditor.neighbours import require_engine, roomy
+from dpduck.auditor.runs import AuditPlan, plan_statement
 from dpduck.engine.connection import connect
 from dpduck.engine.functions import OWNER
 from dpduck.engine.twins import twin_database
-from dpduck.kernel.door import Bill, opened
+from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.tables import Table, Total
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.catalog import Catalog
 from dpduck.values.arrays import IntegerArray
@@ -139,7 +139,7 @@ def lay_out(twin: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
 
 def policies_of(twin: duckdb.DuckDBPyConnection) -> Policies:
     """Returns the policies of a database, each under its table."""
-    return {policy.table: policy for policy in loaded(twin).about.policies.policies()}
+    return {policy.table: policy for policy in require_engine(twin).about.policies.policies()}
 
 
 def create_anew(twin: duckdb.DuckDBPyConnection, table: TableName, rows: str) -> None:
@@ -177,7 +177,7 @@ def _laid_sql(
         f"SELECT *, list_position([{units}], unit_of_row) AS place, row_number() OVER (PARTITION BY unit_of_row) AS "
         f"number FROM ({units_sql(private, table)}) QUALIFY number <= {ROWS_OF_UNIT} AND place IS NOT NULL"
     )
-    fixed, listed = _fixed_columns(twin, private, table), []
+    fixed, listed = _key_columns(twin, private, table), []
     for column in columns_of(twin, table):
         name = quote_identifier(column.name)
         first = f"first_value({name}) OVER (PARTITION BY unit_of_row ORDER BY number)"
@@ -187,19 +187,19 @@ def _laid_sql(
     return f"SELECT {', '.join(listed)} FROM ({rows}) ORDER BY place, number"
 
 
-def _fixed_columns(twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
+def _key_columns(twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
     """Returns the columns that identify a row's unit, that other tables refer to, or that are unique."""
     references = [policy.unit.reference for policy in private.values()]
     parents = [link.parent_column for link in references if link is not None and TableName(link.parent) == table]
-    engine = loaded(twin)
+    engine = require_engine(twin)
     with engine.connections.cursor() as cursor:
         unique = [name for key in Catalog(cursor, engine.about.policies).unique_keys(table) for name in key]
     return set(map(fold, [*parents, *unique, *private[table].unit.own_columns]))
 
 
-def columns_of(twin: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[Column]:
+def columns_of(twin: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[CatalogColumn]:
     """Returns the columns of a table."""
-    engine = loaded(twin)
+    engine = require_engine(twin)
     with engine.connections.cursor() as cursor:
         return Catalog(cursor, engine.about.policies).columns(table)
 
@@ -234,20 +234,20 @@ def _give_rows(twin: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str],
 class _Plan:
     """A statement and its asks, with negligible noise. slack: the largest error that one answer may have."""
 
-    planned: Planned
+    planned: AuditPlan
     asks: tuple[Ask[Any], ...]
     slack: int
 
 
 def _plans(twin: duckdb.DuckDBPyConnection, text: str) -> list[_Plan]:
     """Plans a statement. Returns nothing if it is refused, or asks for nothing that adds up."""
-    results: list[Planned] = []
+    results: list[AuditPlan] = []
     with suppress(DpduckError, duckdb.Error):
-        results.append(planned(twin, text))
+        results.append(plan_statement(twin, text))
     return [plan for each in results for plan in _nearly_exact(each)]
 
 
-def _nearly_exact(statement: Planned) -> list[_Plan]:
+def _nearly_exact(statement: AuditPlan) -> list[_Plan]:
     """Plans the asks for tables of numbers. A scan without such an ask is asked for its number of rows.
 
     Asks for selected keys are left out, because the set of published keys does not add up.
@@ -293,13 +293,13 @@ def _affordable(plans: Sequence[_Plan], times: int) -> list[_Plan]:
 
 def _answers(twin: duckdb.DuckDBPyConnection, plans: Sequence[_Plan], workers: Workers) -> Iterator[IntegerArray]:
     """Yields the door's answers to each plan, over the present rows of the tables."""
-    engine = loaded(twin)
+    engine = require_engine(twin)
     for plan in plans:
         rows, cost = plan.planned.plan.request.rows, price(plan.asks)
         periods = None if rows.periods is None else rows.periods.periods
         charge, name = Charge(cost.epsilon, cost.rho, cost.delta), plan.planned.mechanism.name
         bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, plan.planned.text, name, None, periods)
-        with opened(
+        with open_door(
             plan.asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
             no_step, workers,
         ) as door:  # fmt: skip
@@ -347,7 +347,7 @@ def condition_statements(twin: duckdb.DuckDBPyConnection, price_text: str) -> li
     return [f"SELECT {clause} count(*) AS n {text}" for text in texts]
 
 
-def _conditions(twin: duckdb.DuckDBPyConnection, table: TableName, column: Column) -> list[str]:
+def _conditions(twin: duckdb.DuckDBPyConnection, table: TableName, column: CatalogColumn) -> list[str]:
     """Returns conditions on a column. They compare it with its most frequent values among the made-up rows."""
     name = quote_identifier(column.name)
     if column.type_name == "BOOLEAN":

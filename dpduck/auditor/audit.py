@@ -17,9 +17,9 @@ import duckdb
 from dpduck.auditor.additivity import condition_statements, sums
 from dpduck.auditor.bounds import Bound, Claim, bounds
 from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, ODD, SPREAD, Neighbours, neighbours
-from dpduck.auditor.runs import Planned, Seen, asked, measured, planned, table_of
-from dpduck.auditor.statements import Case, Search, own_statements
-from dpduck.auditor.statements import asked as what_can_be_asked
+from dpduck.auditor.runs import AuditPlan, Seen, measure_runs, plan_statement, query_releases, table_of
+from dpduck.auditor.statements import Case, StatementSearch, own_statements
+from dpduck.auditor.statements import list_parts as what_can_be_asked
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.errors import DpduckError
 
@@ -108,7 +108,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """Finding about one statement on one pair of neighbours.
 
     refused: the reason why nobody gets an answer. told: a difference between the neighbours beside the answers.
@@ -130,7 +130,7 @@ class Finding:
 
 def audit(
     source: duckdb.DuckDBPyConnection, given: Sequence[str], settings: Settings, tell: Tell = lambda line: None
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Yields the findings about the given statements, or else about own ones of every mechanism, and from a search.
 
     source: a connection that dpduck is loaded on. Its policies and public tables are read, and no private row.
@@ -147,9 +147,9 @@ def audit(
                 tell(f"{number} of {len(cases)}: {case.mechanism or 'statement'}, {kind} unit")
                 yield audit_case(pairs[kind], case, f"{kind[0]}{number}_", settings, workers)
         tell("exact counts of all units, and of each alone")
-        yield from added_up(source, [case.text for case in cases if not case.then], "" if given else tables[0].price)
+        yield from check_sums(source, [case.text for case in cases if not case.then], "" if given else tables[0].price)
         if settings.search > 0:
-            yield from _searched(pairs, Search(tables, settings.seed), settings, workers, tell)
+            yield from _run_search(pairs, StatementSearch(tables, settings.seed), settings, workers, tell)
 
 
 def _kinds(case: Case) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ ADDITIVITY, ALONE = "additivity", "alone"
 NOT_THE_SUM = "exact counts of all units together, which are not the sum of those of each alone"
 
 
-def added_up(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[Finding]:
+def check_sums(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[AuditFinding]:
     """Yields statements with exact counts that differ from the sum of the counts of each unit alone.
 
     If there is no such statement, it yields the number of compared statements.
@@ -177,9 +177,11 @@ def added_up(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str
     result = sums(source, statements)
     seconds = time.monotonic() - began
     for text in result.broken:
-        yield Finding(ADDITIVITY, ALONE, text, told=NOT_THE_SUM, seconds=seconds)
+        yield AuditFinding(ADDITIVITY, ALONE, text, told=NOT_THE_SUM, seconds=seconds)
     if not result.broken:
-        yield Finding(ADDITIVITY, ALONE, f"{result.statements} statements: all units, and each alone", seconds=seconds)
+        yield AuditFinding(
+            ADDITIVITY, ALONE, f"{result.statements} statements: all units, and each alone", seconds=seconds
+        )
 
 
 def with_tag(text: str) -> str:
@@ -190,30 +192,33 @@ def with_tag(text: str) -> str:
     return f"{head}{options}refresh = '{{tag}}', {rest}"
 
 
-def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, workers: Workers) -> Finding:
+def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, workers: Workers) -> AuditFinding:
     """Compares one statement on both neighbours: first the outcomes of dp(), then the answers of many runs."""
     began = time.monotonic()
     first, second = outcomes(pair, case.text.replace("{tag}", word))
 
-    def finding(results: Sequence[Bound] = (), refused: str = "", told: str = "") -> Finding:
+    def finding(results: Sequence[Bound] = (), refused: str = "", told: str = "") -> AuditFinding:
         passed = time.monotonic() - began
-        return Finding(case.mechanism, pair.kind, case.text, tuple(results), refused, told, passed)
+        return AuditFinding(case.mechanism, pair.kind, case.text, tuple(results), refused, told, passed)
 
     differs = difference(first, second)
     if differs is not None:
         return finding(told=differs)
     if first.kind != ANSWERED:
         return finding(refused=first.text, told=FAILED if first.kind == FAILED else "")
-    plans = [planned(connection, case.text) for connection in pair.both]
+    plans = [plan_statement(connection, case.text) for connection in pair.both]
     claim = plans[0].claim
-    if _undercharged(first, claim):
+    if _is_below_price(first, claim):
         return finding(told="a charge below the price")
-    runs = [measured(plan, workers) if not case.then else asked(plan, case.before, case.then, word) for plan in plans]
+    runs = [
+        measure_runs(plan, workers) if not case.then else query_releases(plan, case.before, case.then, word)
+        for plan in plans
+    ]
     seconds = settings.seconds * (SLOWER if case.then else 1)
     return finding(_bounds(runs, claim, seconds, settings.runs, settings))
 
 
-def _undercharged(outcome: Outcome, claim: Claim) -> bool:
+def _is_below_price(outcome: Outcome, claim: Claim) -> bool:
     """Tells whether the ledger was charged less than the plan's price."""
     _, epsilon, rho, delta, _ = outcome.price
     paid = [float(str(amount)) for amount in (epsilon, rho, delta)]
@@ -230,9 +235,9 @@ def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: 
     return bounds(table_of(seen), claim, settings.error)
 
 
-def _searched(
-    pairs: dict[str, Neighbours], search: Search, settings: Settings, workers: Workers, tell: Tell
-) -> Iterator[Finding]:
+def _run_search(
+    pairs: dict[str, Neighbours], search: StatementSearch, settings: Settings, workers: Workers, tell: Tell
+) -> Iterator[AuditFinding]:
     """Yields the findings of a search. Each statement is compared on two pairs of neighbours, and measured on one."""
     end, number = settings.clock() + settings.search, 0
     while settings.clock() < end:
@@ -245,22 +250,22 @@ def _searched(
             first, second = outcomes(pairs[kind], text.replace("{tag}", word))
             leak, answered = difference(first, second) or "", first.kind == ANSWERED
             if leak or first.kind == FAILED:
-                yield Finding("search", kind, text, told=leak or FAILED, seconds=time.monotonic() - began)
+                yield AuditFinding("search", kind, text, told=leak or FAILED, seconds=time.monotonic() - began)
                 break
         search.note(parts, answered)
         if answered:
             yield _shortly(pairs[(CROWDED, SPREAD)[number % 2]], case, settings, workers)
         else:
-            yield Finding("search", ODD, text, refused=first.text, seconds=time.monotonic() - began)
+            yield AuditFinding("search", ODD, text, refused=first.text, seconds=time.monotonic() - began)
 
 
-def _shortly(pair: Neighbours, case: Case, settings: Settings, workers: Workers) -> Finding:
+def _shortly(pair: Neighbours, case: Case, settings: Settings, workers: Workers) -> AuditFinding:
     """Measures a statement of the search. A plain leak about a unit shows in a few hundred runs."""
     began = time.monotonic()
     try:
-        plans: list[Planned] = [planned(connection, case.text) for connection in pair.both]
-        runs = [measured(plan, workers) for plan in plans]
+        plans: list[AuditPlan] = [plan_statement(connection, case.text) for connection in pair.both]
+        runs = [measure_runs(plan, workers) for plan in plans]
         results = tuple(_bounds(runs, plans[0].claim, SEARCHED_SECONDS, SEARCHED_RUNS, settings))
     except DpduckError as error:
-        return Finding("search", pair.kind, case.text, told=str(error), seconds=time.monotonic() - began)
-    return Finding("search", pair.kind, case.text, results, seconds=time.monotonic() - began)
+        return AuditFinding("search", pair.kind, case.text, told=str(error), seconds=time.monotonic() - began)
+    return AuditFinding("search", pair.kind, case.text, results, seconds=time.monotonic() - began)

@@ -18,7 +18,7 @@ from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
 from dpduck.engine.twins import twin_database
 from dpduck.kernel.ledger.secrets import BOUNDING_KEY
-from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Clamp, Policy
 from dpduck.language.text.names import TableName
 from dpduck.mechanisms.rehearsal import awkward_values
 from dpduck.owner.policy_text import key_sql
@@ -54,19 +54,19 @@ class Neighbours:
     policies: tuple[Policy, ...]
     kind: str
 
-    def columns(self, policy: Policy) -> tuple[Column, ...]:
+    def columns(self, policy: Policy) -> tuple[CatalogColumn, ...]:
         """Returns the columns of a policy's table."""
         return catalog_columns(self.both[0], policy.table)
 
 
-def catalog_columns(connection: duckdb.DuckDBPyConnection, table: TableName) -> tuple[Column, ...]:
+def catalog_columns(connection: duckdb.DuckDBPyConnection, table: TableName) -> tuple[CatalogColumn, ...]:
     """Returns the columns of a table of a database that dpduck is loaded on."""
-    engine = loaded(connection)
+    engine = require_engine(connection)
     with engine.connections.cursor() as cursor:
         return Catalog(cursor, engine.about.policies).columns(table)
 
 
-def loaded(connection: duckdb.DuckDBPyConnection) -> Engine:
+def require_engine(connection: duckdb.DuckDBPyConnection) -> Engine:
     """Returns the engine of a connection that dpduck is loaded on."""
     engine = engine_of(connection)
     if engine is None:
@@ -92,7 +92,7 @@ def _roomy(match: re.Match[str]) -> str:
 @contextmanager
 def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterator[Neighbours]:
     """Makes two databases in memory with stores of their own, from the policies of a third database."""
-    most = max((policy.unit.max_rows for policy in loaded(source).about.policies.policies()), default=1)
+    most = max((policy.unit.max_rows for policy in require_engine(source).about.policies.policies()), default=1)
     rows = max(UNITS, min(UNITS * most, MOST_ROWS))
     with ExitStack() as stack:
         both = stack.enter_context(connect()), stack.enter_context(connect())
@@ -101,8 +101,8 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
             for _ in twin_database(source, twin, rows, roomy):
                 pass
         # a secret of each database decides which rows of a unit count: neighbours have the same secret
-        loaded(both[1]).ledger.secrets.put(BOUNDING_KEY, loaded(both[0]).ledger.bounding_key)
-        policies = tuple(loaded(both[0]).about.policies.policies())
+        require_engine(both[1]).ledger.secrets.put(BOUNDING_KEY, require_engine(both[0]).ledger.bounding_key)
+        policies = tuple(require_engine(both[0]).about.policies.policies())
         if not policies:
             raise Refusal("no table has a privacy policy", accepted="dpduck policy draft DATABASE TABLE")
         pair = Neighbours(both, policies, kind)
@@ -113,7 +113,7 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
         yield pair
 
 
-def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[Column]) -> None:
+def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[CatalogColumn]) -> None:
     """Gives texts without a domain to 1, 2, 3 .. units, so that some texts are near any threshold of selected keys."""
     unit = policy.unit
     owner = ", ".join(map(quote_identifier, unit.columns or ((unit.column,) if unit.column else ()))) or "rowid"
@@ -126,7 +126,7 @@ def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns:
             )
 
 
-def is_open_text(column: Column, policy: Policy) -> bool:
+def is_open_text(column: CatalogColumn, policy: Policy) -> bool:
     """Tells whether a column has texts without a domain, and is no column of the privacy unit."""
     hidden = set(map(fold, policy.unit.own_columns))
     return column.type_name == "VARCHAR" and policy.domain(column.name) is None and fold(column.name) not in hidden
@@ -135,7 +135,7 @@ def is_open_text(column: Column, policy: Policy) -> bool:
 def _add_unit(pair: Neighbours, policy: Policy) -> None:
     """Inserts the rows of one more unit into a table of the second database."""
     connection, columns = pair.both[1], pair.columns(policy)
-    engine = loaded(connection)
+    engine = require_engine(connection)
     with engine.connections.cursor() as cursor:
         keys = Catalog(cursor, engine.about.policies).unique_keys(policy.table)
     unique = {fold(key[0]) for key in keys if len(key) == 1}
@@ -188,7 +188,7 @@ def within(policy: Policy) -> str:
     return ".".join(quote_identifier(part) for part in policy.table.parts[1:])
 
 
-def _value(column: Column, policy: Policy, kind: str, place: int) -> str:
+def _value(column: CatalogColumn, policy: Policy, kind: str, place: int) -> str:
     """Returns SQL of a value of the added unit, for its row n. The default is the value of a made-up row."""
     name, clamp = f"known.{quote_identifier(column.name)}", policy.clamp(column.name)
     period = policy.unit.period

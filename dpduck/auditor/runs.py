@@ -14,24 +14,24 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpduck.algebra.hashing import Words, project, reduced
+from dpduck.algebra.hashing import Words, project, reduce_mod
 from dpduck.auditor.bounds import Claim
-from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, loaded
+from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, require_engine
 from dpduck.engine.functions import OWNER
-from dpduck.kernel.door import Bill, charged, opened
-from dpduck.kernel.ledger.secrets import no_step, required
+from dpduck.kernel.door import Bill, compute_charge, open_door
+from dpduck.kernel.ledger.secrets import no_step, require_secret
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.histograms import LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyDigests
 from dpduck.kernel.queries.keys import PublishedKeys
 from dpduck.kernel.queries.later import Within
-from dpduck.kernel.queries.sketches import Sketch, SketchHashes, hashed
+from dpduck.kernel.queries.sketches import Sketch, SketchHashes, hash_cells
 from dpduck.kernel.queries.summaries import NoisySummary
 from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.mechanism import Mechanism, Tools
 from dpduck.mechanisms.registry import mechanism_of
-from dpduck.mechanisms.sparse.questions import listed_questions
+from dpduck.mechanisms.sparse.questions import read_key_list
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import HistogramProposal, secret_name
 from dpduck.mechanisms.summaries.measure import SketchProposal
@@ -51,7 +51,7 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True)
-class Planned:
+class AuditPlan:
     """Statement with its plan on one database. claim: the charge for one release."""
 
     connection: duckdb.DuckDBPyConnection
@@ -63,33 +63,33 @@ class Planned:
     claim: Claim
 
 
-def planned(connection: duckdb.DuckDBPyConnection, text: str) -> Planned:
+def plan_statement(connection: duckdb.DuckDBPyConnection, text: str) -> AuditPlan:
     """Plans a statement in the same way as dp()."""
-    question, _ = loaded(connection).question_of(text.replace("{tag}", "planned"), OWNER)
+    question, _ = require_engine(connection).question_of(text.replace("{tag}", "planned"), OWNER)
     mechanism = mechanism_of(question)
     plan = mechanism.plan(question)
     asks, cost = mechanism.asks(plan), plan.request.price
-    charge = charged(cost.charge, asks, cost.least_rho)
+    charge = compute_charge(cost.charge, asks, cost.least_rho)
     epsilon = None if charge.epsilon is None else float(charge.epsilon)
-    return Planned(
+    return AuditPlan(
         connection, mechanism, plan, asks, question, text, Claim(epsilon, float(charge.rho), float(charge.delta))
     )
 
 
-def measured(query: Planned, workers: Workers) -> Iterator[Seen]:
+def measure_runs(query: AuditPlan, workers: Workers) -> Iterator[Seen]:
     """Yields the output of each run, forever."""
-    engine, seeing = loaded(query.connection), _seeing(query)
+    engine, seeing = require_engine(query.connection), _seeing(query)
     tools = Tools(Sandbox(), engine.ledger.secrets, no_step)
     adaptive = any(isinstance(ask.query, Within) for ask in query.asks) or query.mechanism.name == "synthetic table"
     times = 1 if adaptive else BATCH
-    plan = query.plan if adaptive else repeated(query.plan, times, {})
+    plan = query.plan if adaptive else repeat_asks(query.plan, times, {})
     asks = query.mechanism.asks(plan)
     rows, cost = plan.request.rows, price(asks)
     periods = None if rows.periods is None else rows.periods.periods
     charge = Charge(cost.epsilon, cost.rho, cost.delta)
     bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, query.text, query.mechanism.name, None, periods)
     while True:
-        with opened(
+        with open_door(
             asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
             no_step, workers,
         ) as door:  # fmt: skip
@@ -97,7 +97,7 @@ def measured(query: Planned, workers: Workers) -> Iterator[Seen]:
                 yield seeing(plan, query.mechanism.measure(plan, door, tools), tools)
 
 
-def asked(query: Planned, before: str, then: str, word: str) -> Iterator[Seen]:
+def query_releases(query: AuditPlan, before: str, then: str, word: str) -> Iterator[Seen]:
     """Yields the rows of a query after each release by dp(), forever. word: the start of each release's tag."""
     number = 0
     while True:
@@ -124,7 +124,7 @@ def _rows(rows: Sequence[tuple[object, ...]]) -> Seen:
     return [], named
 
 
-def repeated(part: Any, times: int, memo: dict[int, Any]) -> Any:
+def repeat_asks(part: Any, times: int, memo: dict[int, Any]) -> Any:
     """Returns a plan with each ask declared `times` as often. A part without asks stays the same object."""
     if id(part) in memo:
         return memo[id(part)]
@@ -132,12 +132,12 @@ def repeated(part: Any, times: int, memo: dict[int, Any]) -> Any:
     if isinstance(part, Ask):
         result = replace(part, times=part.times * times)
     elif isinstance(part, tuple | list):
-        inner = [repeated(item, times, memo) for item in part]
+        inner = [repeat_asks(item, times, memo) for item in part]
         if any(new is not old for new, old in zip(inner, part, strict=True)):
             result = type(part)(inner)
     elif is_dataclass(part) and not isinstance(part, type):
         old = {item.name: getattr(part, item.name) for item in fields(part) if item.init}
-        new = {name: repeated(value, times, memo) for name, value in old.items()}
+        new = {name: repeat_asks(value, times, memo) for name, value in old.items()}
         if any(new[name] is not old[name] for name in old):
             result = replace(part, **new)
     memo[id(part)] = result
@@ -176,16 +176,16 @@ def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, F
 Seeing = Callable[[Any, Any, Tools], Seen]
 
 
-def _seeing(query: Planned) -> Seeing:
+def _seeing(query: AuditPlan) -> Seeing:
     """Returns a reader of a mechanism's numbers. If hashes are fresh each time, it reads the cells that they hide."""
     if query.mechanism.name == "sketch":
-        return _sketched
+        return _read_sketch
     if query.mechanism.name == "projection" and isinstance(query.question, SparseRequest):
         key, others = _digest(query, query.question), _others(query, query.question)
-        return lambda plan, noisy, tools: _projected(noisy, key, others)
+        return lambda plan, noisy, tools: _read_projection(noisy, key, others)
     if query.mechanism.name == "histogram" and isinstance(query.question, SparseRequest):
         key = _digest(query, query.question)
-        return lambda plan, noisy, tools: _counted(plan, key, tools)
+        return lambda plan, noisy, tools: _read_histogram(plan, key, tools)
     return lambda plan, noisy, tools: flat(noisy)
 
 
@@ -219,7 +219,7 @@ def flat(noisy: object) -> Seen:
     return numbers, named
 
 
-def _sketched(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: Tools) -> Seen:
+def _read_sketch(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: Tools) -> Seen:
     """Reads the cells off every row of a sketch, up to the first 64 cells."""
     hashes, table = noisy
     query = plan.ask.query
@@ -228,27 +228,27 @@ def _sketched(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: Tool
     codes = np.unravel_index(np.arange(min(int(np.prod(sizes)), 64)), sizes)
     estimates: list[float] = []
     for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
-        places = hashed(of_bucket, numbers, codes) % hashes.width
-        signs = 1 - 2 * (hashed(of_sign, numbers, codes) & 1)
+        places = hash_cells(of_bucket, numbers, codes) % hashes.width
+        signs = 1 - 2 * (hash_cells(of_sign, numbers, codes) & 1)
         estimates += (row[places] * signs).astype(np.float64).tolist()
     return estimates, {}
 
 
-def _digest(query: Planned, sparse: SparseRequest) -> KeyDigests:
+def _digest(query: AuditPlan, sparse: SparseRequest) -> KeyDigests:
     """Returns the digest of the added unit's key in the first column (see neighbours)."""
-    policies = {policy.table: policy for policy in loaded(query.connection).about.policies.policies()}
+    policies = {policy.table: policy for policy in require_engine(query.connection).about.policies.policies()}
     column, table = sparse.keys[0].name, ".".join(map(quote_identifier, sparse.table.parts))
     text = UNIQUE_TEXT
     if policies[sparse.table].domain(column) is not None:
         name = quote_identifier(column)
         text = query.connection.execute(f"SELECT CAST(min({name}) AS VARCHAR) FROM {table}").fetchall()[0][0]
     with Sandbox() as box, box.cursor() as cursor:
-        return listed_questions(cursor, sparse.keys[:1], [text], None).digests
+        return read_key_list(cursor, sparse.keys[:1], [text], None).digests
 
 
-def _others(query: Planned, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
+def _others(query: AuditPlan, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
     """Counts the rows of all other units for each key of a text column. An attacker may know these counts."""
-    policies = {policy.table: policy for policy in loaded(query.connection).about.policies.policies()}
+    policies = {policy.table: policy for policy in require_engine(query.connection).about.policies.policies()}
     unit_column, table = policies[sparse.table].unit.column, ".".join(map(quote_identifier, sparse.table.parts))
     columns = {column.name: column.type_name for column in catalog_columns(query.connection, sparse.table)}
     if not unit_column or sparse.keys[0].type_name != "VARCHAR":
@@ -260,15 +260,15 @@ def _others(query: Planned, sparse: SparseRequest) -> tuple[Words, IntegerArray]
     return np.asarray(rows["high"], np.uint64), np.asarray(rows["n"], np.int64)
 
 
-def _projected(noisy: tuple[Words, IntegerArray], key: KeyDigests, others: tuple[Words, IntegerArray]) -> Seen:
+def _read_projection(noisy: tuple[Words, IntegerArray], key: KeyDigests, others: tuple[Words, IntegerArray]) -> Seen:
     """Reads the key's count off a projection, after the counts of all other units are subtracted."""
     coefficients, table = noisy
-    rest = table - project(coefficients, reduced(others[0]), others[1], len(table))
-    signs = project(coefficients, reduced(key.high), np.ones(1, np.int64), len(table))
+    rest = table - project(coefficients, reduce_mod(others[0]), others[1], len(table))
+    signs = project(coefficients, reduce_mod(key.high), np.ones(1, np.int64), len(table))
     return [float(signs @ rest) / len(table), float(np.abs(rest).sum())], {}
 
 
-def _counted(plan: HistogramProposal, key: KeyDigests, tools: Tools) -> Seen:
+def _read_histogram(plan: HistogramProposal, key: KeyDigests, tools: Tools) -> Seen:
     """Asks a histogram for the key's count."""
-    state = LazyHistogram.from_bytes(required(tools.secrets, secret_name(plan.plan.digest())))
+    state = LazyHistogram.from_bytes(require_secret(tools.secrets, secret_name(plan.plan.digest())))
     return [float(state.values(key, plan.ask.law)[0])], {}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dpduck.auditor.neighbours import UNIQUE_TEXT, Neighbours, is_open_text
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.values.domain import RangeDomain
 from dpduck.values.privacy import PrivacyUnit
 from dpduck.values.quoting import fold, quote_identifier
@@ -37,7 +37,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Asked:
+class StatementParts:
     """Parts of statements over a table: keys by size, columns with a CLAMP, texts without a domain, the unit column."""
 
     table: str
@@ -55,12 +55,12 @@ class Asked:
         return f"({self.price}{more}, refresh = '{{tag}}')"
 
 
-def asked(pair: Neighbours, epsilon: str) -> list[Asked]:
+def list_parts(pair: Neighbours, epsilon: str) -> list[StatementParts]:
     """Lists the parts of statements over each table. epsilon: the price of each, as rho if a budget has no epsilon."""
-    return [_asked(policy, pair.columns(policy), epsilon) for policy in pair.policies]
+    return [_parts_of(policy, pair.columns(policy), epsilon) for policy in pair.policies]
 
 
-def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
+def _parts_of(policy: Policy, columns: Sequence[CatalogColumn], epsilon: str) -> StatementParts:
     unit, period = policy.unit, policy.unit.period
     hidden = set(map(fold, unit.own_columns))
     open_columns = [column for column in columns if fold(column.name) not in hidden]
@@ -77,7 +77,7 @@ def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
         where = f" WHERE {name} >= '{domain.edges[0]}' AND {name} < '{domain.upper}'"
     budget = policy.budget
     price = f"epsilon = {epsilon}" if budget.pure or budget.epsilon is not None else f"rho = {epsilon}"
-    return Asked(
+    return StatementParts(
         ".".join(map(quote_identifier, policy.table.parts[1:])),
         tuple(map(quote_identifier, small)),
         tuple(quote_identifier(clamp.column) for clamp in policy.clamps),
@@ -97,7 +97,7 @@ def _unit_text(unit: PrivacyUnit) -> str | None:
     return f"({listed})" if len(names) > 1 else listed or None
 
 
-def own_statements(scope: Asked) -> Iterator[Case]:
+def own_statements(scope: StatementParts) -> Iterator[Case]:
     """Yields statements of every mechanism that the policy allows."""
     whole, options = f"FROM {scope.table}{scope.where}", scope.options()
     first = scope.keys[0] if scope.keys else None
@@ -143,7 +143,7 @@ def own_statements(scope: Asked) -> Iterator[Case]:
         )
 
 
-def _summaries(one: Asked, key: str) -> Iterator[Case]:
+def _summaries(one: StatementParts, key: str) -> Iterator[Case]:
     """Yields summaries of counts by a key, and one summary of sums."""
     for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
         clause = one.options(f", summary = {method}")
@@ -154,7 +154,7 @@ def _summaries(one: Asked, key: str) -> Iterator[Case]:
         yield Case("summary", f"{SELECT} {clause} {key}, sum({value}) AS n FROM {one.table}{one.where} GROUP BY {key}")
 
 
-def _sparse_statements(scope: Asked, key: str) -> Iterator[Case]:
+def _sparse_statements(scope: StatementParts, key: str) -> Iterator[Case]:
     """Yields projections, histograms and sessions over a key, and a session together with its answers."""
     options = f"OPTIONS ({scope.price}, sparsity = 1, queries = 10"
     over = f"ON {scope.table} ({key}){scope.where}"
@@ -170,10 +170,10 @@ def _sparse_statements(scope: Asked, key: str) -> Iterator[Case]:
 
 
 @dataclass
-class Search:
+class StatementSearch:
     """Search that composes statements from the parts that were tried least so far. seed: the source of all choices."""
 
-    tables: list[Asked]
+    tables: list[StatementParts]
     seed: str
     accepted: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
@@ -218,13 +218,13 @@ class Search:
         """Counts the tries of a part, three times over if there were two or more and none was accepted."""
         return self.tried[part] * (1 if self.accepted[part] or self.tried[part] < 2 else 3)
 
-    def _keys(self, scope: Asked) -> tuple[list[str], str]:
+    def _keys(self, scope: StatementParts) -> tuple[list[str], str]:
         number = self._chance("number of keys", 1 + min(3, len(scope.keys)))
         start = self._chance("first key", max(len(scope.keys), 1))
         keys = [scope.keys[(start + place) % len(scope.keys)] for place in range(number)]
         return keys, f"keys {scope.table} {number}"
 
-    def _aggregate(self, scope: Asked) -> tuple[str, str]:
+    def _aggregate(self, scope: StatementParts) -> tuple[str, str]:
         return self._pick(f"aggregate {scope.table}", _aggregates(scope))
 
     def _grouping(self, keys: Sequence[str]) -> tuple[str, str]:
@@ -245,7 +245,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def _aggregates(scope: Asked) -> list[str]:
+def _aggregates(scope: StatementParts) -> list[str]:
     texts = ["count(*)", "count(*) FILTER (WHERE 1 = 1)"]
     for value in scope.clamped:
         texts += [f"{name}({value})" for name in ("sum", "avg", "min", "max", "median", "var_pop", "stddev", "count")]
@@ -265,7 +265,7 @@ def _aggregates(scope: Asked) -> list[str]:
     return [*texts, "count(*, contribution_bounds_per_group => (0, 2))"]
 
 
-def _conditions(scope: Asked) -> list[str]:
+def _conditions(scope: StatementParts) -> list[str]:
     texts = ["", "1 = 1"]
     for key in scope.keys:
         texts += [f"{key} IS NOT NULL", f"{key} IS DISTINCT FROM {key}", f"coalesce({key} = {key}, FALSE)"]

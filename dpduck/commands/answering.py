@@ -13,8 +13,8 @@ import click
 import duckdb
 
 from dpduck.commands import one_line_errors
-from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, moment, print_findings, printed
-from dpduck.engine.connection import connect, opened_for_lists
+from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, moment, print_box, print_findings, print_relation
+from dpduck.engine.connection import connect, open_for_lists
 from dpduck.engine.functions import OWNER
 from dpduck.engine.functions import answer as answer_sql
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
@@ -45,7 +45,7 @@ ANSWER = "dpduck_answer"
 
 
 @dataclass(frozen=True)
-class Reading:
+class FunctionReading:
     """SELECT over one dp function and over nothing else. call: the function with its arguments, as SQL.
 
     arguments: the arguments of the call. over: the SELECT over the function's answer, which has the name ANSWER there.
@@ -71,7 +71,7 @@ class Reading:
         return answer.query(ANSWER, self.over)
 
 
-Ask = Callable[[str, str | Reading | None], duckdb.DuckDBPyRelation]
+Ask = Callable[[str, str | FunctionReading | None], duckdb.DuckDBPyRelation]
 
 
 @contextmanager
@@ -96,15 +96,15 @@ def answers(database: Path, store: Path | None, *, lists: bool = False) -> Itera
         if owner is not None:
             con = stack.enter_context(duckdb.connect())
         elif lists:
-            con, started = stack.enter_context(opened_for_lists(database, store))
+            con, started = stack.enter_context(open_for_lists(database, store))
         else:
             con = stack.enter_context(connect(database, store))
 
-        def ask(function: str, argument: str | Reading | None) -> duckdb.DuckDBPyRelation:
+        def ask(function: str, argument: str | FunctionReading | None) -> duckdb.DuckDBPyRelation:
             con.execute(f"DROP TABLE IF EXISTS {place}")
-            written = argument.call if isinstance(argument, Reading) else ""
+            written = argument.call if isinstance(argument, FunctionReading) else ""
             if owner is not None:
-                text = argument.argument if isinstance(argument, Reading) else argument
+                text = argument.argument if isinstance(argument, FunctionReading) else argument
                 owner.put(con, place, MACROS[function][1], text)
             elif started is not None:
                 con.execute(f"CREATE TEMP TABLE answer AS {answer_sql(started, OWNER, MACROS[function][1], None)}")
@@ -122,14 +122,14 @@ def answer(
 ) -> None:
     """Prints the owner's answer of a dp function. narrow: the columns of a box."""
     with answers(database, store, lists=function in LISTS) as ask:
-        printed(ask(function, argument), shape, narrow)
+        print_relation(ask(function, argument), shape, narrow)
 
 
 def run_statement(database: Path, store: Path | None, text: str, shape: str) -> None:
     """Runs a statement of dp(), and prints its answer."""
     with answers(database, store) as ask:
         answered = ask("dp", text)
-        printed(answered, shape)
+        print_relation(answered, shape)
         if not answered.limit(1).fetchall():
             _say_threshold(ask, text)
 
@@ -146,7 +146,7 @@ def explain_in_words(database: Path, store: Path | None, statement: str) -> None
     with answers(database, store) as ask:
         rows = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
         with suppress(duckdb.Error, Refusal):  # a statement without aggregates has no such table
-            boxed(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
+            print_box(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
         for strategy, price, seconds, note in rows:
             said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
             for name, text in said.items():
@@ -164,14 +164,14 @@ def check_table(database: Path, store: Path | None, table: str, statement: str |
     """Prints the findings of dp_check: for a box one below the other, with the effects of bounds in a table."""
     arguments = quote_text(table) if statement is None else f"{quote_text(table)}, {quote_text(statement)}"
     with answers(database, store) as ask:
-        findings = ask("dp_check", Reading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))
+        findings = ask("dp_check", FunctionReading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))
         if shape != "box":
-            printed(findings, shape)
+            print_relation(findings, shape)
         elif statement is None:
             print_findings(findings)
         else:
             print_findings(findings.filter("bound IS NULL"))
-            boxed(findings.filter("bound IS NOT NULL").project(BOUNDS))
+            print_box(findings.filter("bound IS NOT NULL").project(BOUNDS))
 
 
 def show_view(database: Path, store: Path | None, view: str, shape: str) -> None:
@@ -183,4 +183,4 @@ def show_view(database: Path, store: Path | None, view: str, shape: str) -> None
         if view.lower() not in [name.lower() for name, _ in names]:
             views = ", ".join([name for name, kind in names if kind == "view"][:MOST_NAMED]) or "none yet"
             raise Refusal(f"there is no private view {view[:80]!r}", accepted=f"a name of dpduck releases: {views}")
-        printed(con.sql(f"FROM {place}.main.{quote_identifier(view)}"), shape)
+        print_relation(con.sql(f"FROM {place}.main.{quote_identifier(view)}"), shape)

@@ -34,21 +34,21 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
     STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
     """
     from dpduck.commands.answering import answers, run_statement  # noqa: PLC0415
-    from dpduck.commands.printing import printed  # noqa: PLC0415
+    from dpduck.commands.printing import print_relation  # noqa: PLC0415
     from dpduck.commands.reading import is_of_views, reading  # noqa: PLC0415
     from dpduck.engine.connection import connect  # noqa: PLC0415
 
     text = sys.stdin.read().removeprefix(BYTE_ORDER_MARK) if statement == "-" else statement
     if is_of_views(text):
         with one_line_errors(), connect(database, store) as con:
-            printed(con.sql(text), shape)
+            print_relation(con.sql(text), shape)
         return
     read = reading(text)
     if read is None:
         run_statement(database, store, text, shape)
         return
     with answers(database, store) as ask:
-        printed(read.shown(ask(read.function, read)), shape)
+        print_relation(read.shown(ask(read.function, read)), shape)
 
 
 @QUESTIONS.command(context_settings=COMMENTED)
@@ -151,7 +151,7 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
     DATABASE has its store beside it; the store itself is taken, too.
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
-    from dpduck.commands.printing import counted  # noqa: PLC0415
+    from dpduck.commands.printing import views_in_words  # noqa: PLC0415
     from dpduck.publish.publish import publish  # noqa: PLC0415
     from dpduck.store.store_files import store_files  # noqa: PLC0415
 
@@ -160,7 +160,7 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
     with one_line_errors(), closing_owner(store_files(None, store)) as owner:
         source = store if owner is None else owner.store()
         published = publish(source, target, schema=schema, with_ledger=with_ledger, views=views)
-        click.echo(f"{counted(len(published.views))} in {published.target}: {', '.join(published.views)}")
+        click.echo(f"{views_in_words(len(published.views))} in {published.target}: {', '.join(published.views)}")
 
 
 @QUESTIONS.command()
@@ -215,14 +215,14 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
     From then on they are about the rows of this moment, until ALTER PRIVACY POLICY ON .. NEW EPOCH, or UNPREPARE.
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
-    from dpduck.commands.preparing import prepared_tables, preparing  # noqa: PLC0415
+    from dpduck.commands.preparing import prepare_tables, preparing  # noqa: PLC0415
     from dpduck.engine.macros import MACROS  # noqa: PLC0415
     from dpduck.language.text.names import in_sql  # noqa: PLC0415
     from dpduck.store.store_files import store_files  # noqa: PLC0415
 
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
         if owner is None:
-            for line in prepared_tables(database, store, tables):
+            for line in prepare_tables(database, store, tables):
                 click.echo(line)
             return
         listed = owner.call(MACROS["dp_policies"][1], None).table.column(0).to_pylist()

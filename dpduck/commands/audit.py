@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from dpduck.auditor.audit import ADDITIVITY, ERROR, Finding, Settings, audit
+from dpduck.auditor.audit import ADDITIVITY, ERROR, AuditFinding, Settings, audit
 from dpduck.commands import one_line_errors
 from dpduck.engine.connection import connect
 
@@ -30,7 +30,7 @@ EXPLAINED = (
 )
 
 
-def lines(finding: Finding) -> Iterator[str]:
+def lines(finding: AuditFinding) -> Iterator[str]:
     """Yields the lines of the finding about one statement."""
     name = f"{finding.mechanism or 'statement':<16}{finding.kind:<8} "
     if finding.mechanism == ADDITIVITY and not finding.told:
@@ -39,25 +39,25 @@ def lines(finding: Finding) -> Iterator[str]:
     if finding.told:
         yield f"{name}{'':<44}  TELLS"
         what = "what does not add up" if finding.mechanism == ADDITIVITY else "what differs between neighbours"
-        yield from wrapped(f"{what}: {finding.told}")
+        yield from wrap_text(f"{what}: {finding.told}")
     elif finding.refused:
         yield f"{name}{'':<44}  refused"
-        yield from wrapped(finding.refused)
+        yield from wrap_text(finding.refused)
     for place, bound in enumerate(finding.bounds):
         loss = f"{bound.found:9.3g}" if isfinite(bound.found) else f"{'nothing':>9}"
         verdict = "TELLS" if bound.broken else "holds"
         figures = f"{bound.measure:<7} {bound.charged:9.3g} {bound.seen:9.3g} {loss} {bound.runs:7}"
         yield f"{name if place == 0 else ' ' * 25}{figures}  {verdict}"
     if finding.mechanism != "search" or finding.broken:
-        yield from wrapped(finding.statement)
+        yield from wrap_text(finding.statement)
 
 
-def wrapped(text: str) -> list[str]:
+def wrap_text(text: str) -> list[str]:
     """Breaks a text into indented lines."""
     return textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def as_json(finding: Finding) -> str:
+def as_json(finding: AuditFinding) -> str:
     """Returns one line with the whole finding about a statement."""
     fields = {**asdict(finding), "broken": finding.broken}
     for bound in fields["bounds"]:
@@ -65,7 +65,7 @@ def as_json(finding: Finding) -> str:
     return json.dumps(fields)
 
 
-def summary(findings: Sequence[Finding], seed: str, passed: float) -> str:
+def summary(findings: Sequence[AuditFinding], seed: str, passed: float) -> str:
     """Returns the last lines: the number of statements, and the number of statements that tell too much."""
     broken = [finding for finding in findings if finding.broken]
     refused = sum(bool(finding.refused) for finding in findings)
@@ -80,7 +80,7 @@ def summary(findings: Sequence[Finding], seed: str, passed: float) -> str:
 
 def print_audit(database: Path, store: Path | None, statements: Sequence[str], settings: Settings, shape: str) -> bool:
     """Audits statements and prints the findings. Returns whether an answer tells more than it was charged for."""
-    began, findings = time.monotonic(), list[Finding]()
+    began, findings = time.monotonic(), list[AuditFinding]()
     with one_line_errors(), connect(database, store) as source:
         if shape == "text":
             click.echo(HEADER)
@@ -93,7 +93,7 @@ def print_audit(database: Path, store: Path | None, statements: Sequence[str], s
     _progress("")
     if shape == "text":
         click.echo(summary(findings, settings.seed, time.monotonic() - began))
-        click.echo("\n".join(wrapped(EXPLAINED)))
+        click.echo("\n".join(wrap_text(EXPLAINED)))
     return any(result.broken for result in findings)
 
 

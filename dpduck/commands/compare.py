@@ -16,7 +16,7 @@ import click
 from dpduck.commands import one_line_errors
 from dpduck.engine.connection import connect
 from dpduck.publish.pictures import spec_of, svg
-from dpduck.publish.report import framed, replace_page, require_pictures, require_place, table_html
+from dpduck.publish.report import frame_page, replace_page, require_pictures, require_place, table_html
 from dpduck.server.owner import require_not_served
 from dpduck.store.check import Distance
 from dpduck.store.store_files import store_files
@@ -65,7 +65,7 @@ def page_of(table: str, margins: Sequence[Distance]) -> str:
         f"</section><section><h2>The farthest {len(listed)} of {len(margins)} marginals</h2>"
         f"{table_html(columns, listed, 'Marginals')}</section>"
     )
-    return framed(title, MADE, body)
+    return frame_page(title, MADE, body)
 
 
 def heat_map(margins: Sequence[Distance]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ BEFORE = {
 """Share of the whole time that passes before each step: measured once, to estimate the remaining time."""
 
 
-def prepared_tables(
+def prepare_tables(
     database: Path, store: Path | None, tables: Sequence[str], *, read_only: bool = False
 ) -> Iterator[str]:
     """Prepares the named tables, or else all with a policy, as of one moment. Yields the outcomes."""

@@ -72,12 +72,12 @@ def _print_box(rows: Sequence[tuple[object, ...]]) -> None:
     """Prints principals as DuckDB prints a table. Only this output needs DuckDB."""
     import duckdb  # noqa: PLC0415
 
-    from dpduck.commands.printing import boxed  # noqa: PLC0415
+    from dpduck.commands.printing import print_box  # noqa: PLC0415
 
     with duckdb.connect() as con:
         con.execute("CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR)")
         con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?)", rows)
-        boxed(con.sql("FROM principals"))
+        print_box(con.sql("FROM principals"))
 
 
 @principal.command()

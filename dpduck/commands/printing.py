@@ -58,7 +58,7 @@ SHORT_STATEMENT = (
 """SQL of the beginning of a statement on one line, without comment lines."""
 
 
-def counted(views: int) -> str:
+def views_in_words(views: int) -> str:
     """Returns a number with its noun, as in "3 private views"."""
     return f"{views} private view{'' if views == 1 else 's'}"
 
@@ -68,13 +68,13 @@ def moment(column: str) -> str:
     return f"strftime({column}, '%Y-%m-%d %H:%M') AS {column}"
 
 
-def printed(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = ()) -> None:
+def print_relation(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = ()) -> None:
     """Prints rows.
 
     narrow: SQL of the columns of a box, in place of all. Columns with the usual value in every row are left out.
     """
     if shape == "box":
-        boxed(_telling(relation.project(", ".join(narrow))) if narrow else relation)
+        print_box(_telling(relation.project(", ".join(narrow))) if narrow else relation)
         return
     columns = relation.columns
     print_rows(columns, relation.fetchall(), shape)
@@ -88,10 +88,10 @@ def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape
         _print_json(columns, rows)
 
 
-def boxed(relation: duckdb.DuckDBPyRelation) -> None:
+def print_box(relation: duckdb.DuckDBPyRelation) -> None:
     """Prints a box as wide as the terminal. If not all columns fit, few rows are printed one below the other."""
     shown = relation.project(
-        ", ".join(_shown(*column) for column in zip(relation.columns, relation.types, strict=True))
+        ", ".join(_column_sql(*column) for column in zip(relation.columns, relation.types, strict=True))
     )
     box, room = StringIO(), width()
     with redirect_stdout(box):
@@ -132,7 +132,7 @@ def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -
             click.echo(f"{name:>{room}}: " + f"\n{indent}".join([*lines, *others]))
 
 
-def _shown(name: str, type_name: object) -> str:
+def _column_sql(name: str, type_name: object) -> str:
     """Returns SQL of a column. A number with fractions has DIGITS digits at most."""
     column = quote_identifier(name)
     if not sql_type(str(type_name)).is_float:

@@ -6,12 +6,12 @@ from sqlglot import exp, parse, parse_one
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import traverse_scope
 
-from dpduck.commands.answering import ANSWER, Reading
+from dpduck.commands.answering import ANSWER, FunctionReading
 from dpduck.engine.macros import MACROS
 from dpduck.server.syntax import in_selects, is_ours
 
 
-def reading(text: str) -> Reading | None:
+def reading(text: str) -> FunctionReading | None:
     """Returns the Reading of a text that selects from one dp function, or None for any other text or statement of dp().
 
     >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
@@ -31,7 +31,7 @@ def reading(text: str) -> Reading | None:
     arguments = ", ".join(argument.sql("duckdb") for argument in called.expressions)
     function = called.name.lower()
     tables[0].set("this", exp.to_identifier(ANSWER))
-    return Reading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
+    return FunctionReading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
 
 
 def is_of_views(text: str) -> bool:

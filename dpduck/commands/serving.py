@@ -132,9 +132,9 @@ def _most_memory() -> int:
 
 def _prepare(database: Path, store: Path | None) -> None:
     """Prepares the tables that are not prepared. Only this needs the engine in this process."""
-    from dpduck.commands.preparing import prepared_tables  # noqa: PLC0415
+    from dpduck.commands.preparing import prepare_tables  # noqa: PLC0415
 
-    for line in prepared_tables(database, store, (), read_only=True):
+    for line in prepare_tables(database, store, (), read_only=True):
         click.echo(line)
 
 

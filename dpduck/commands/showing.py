@@ -97,10 +97,10 @@ def report(
 
     The page fetches nothing and runs nothing: it can be mailed, printed, or put on any server.
     """
-    from dpduck.commands.printing import counted  # noqa: PLC0415
+    from dpduck.commands.printing import views_in_words  # noqa: PLC0415
     from dpduck.engine.connection import connect  # noqa: PLC0415
     from dpduck.publish.postgres import open_store  # noqa: PLC0415
-    from dpduck.publish.report import Facts, write_report  # noqa: PLC0415
+    from dpduck.publish.report import ReportFacts, write_report  # noqa: PLC0415
     from dpduck.server.owner import require_not_served  # noqa: PLC0415
 
     with one_line_errors():
@@ -114,9 +114,9 @@ def report(
                 for function in ("dp_policies", "dp_budget", "dp_ledger")
             )
         with open_store(files.store) as released:
-            facts = Facts(policies, budgets, ledger)
+            facts = ReportFacts(policies, budgets, ledger)
             named = title or database.stem
             shown = write_report(
                 released, facts, target, title=named, about=about, with_ledger=with_ledger, views=views
             )
-        click.echo(f"{counted(shown)} in {target}")
+        click.echo(f"{views_in_words(shown)} in {target}")

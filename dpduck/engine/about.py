@@ -10,29 +10,29 @@ from sqlglot import exp
 
 from dpduck.engines.tables import EngineTables
 from dpduck.language.rows.facts import Policy
-from dpduck.language.rows.relation import Reading, relation_of
+from dpduck.language.rows.relation import RowReading, relation_of
 from dpduck.language.rows.sql import compile_rows
 from dpduck.language.rows.tree import of_relation
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic
-from dpduck.language.text.dialect import TokenReader, bounded_tokens
+from dpduck.language.text.dialect import TokenReader, tokenize_statement
 from dpduck.language.text.names import TableName
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.certificate import certificate_sql
 from dpduck.mechanisms.synthetic.request import analyse_synthetic
 from dpduck.owner.draft import draft_lines, open_columns
-from dpduck.owner.policies import owned_table
+from dpduck.owner.policies import resolve_owner_table
 from dpduck.owner.policy_text import MOST_ROWS, domain_text, twin_sql
-from dpduck.owner.private_draft import AskPrivately, questions, required_price
-from dpduck.owner.suggestions import Answered, suggested
+from dpduck.owner.private_draft import AskPrivately, questions, read_price
+from dpduck.owner.suggestions import Answered, suggest
 from dpduck.store.attaching import STORE_NAME
 from dpduck.store.catalog import Catalog
-from dpduck.store.check import check_columns, check_table, coded, distances
+from dpduck.store.check import check_columns, check_table, code_rows, distances
 from dpduck.store.cursors import Caller, OpenCursor, require_owner
 from dpduck.store.policies import PolicyStore
 from dpduck.store.prepared import PreparedTables
 from dpduck.store.releases import ReleaseStore
-from dpduck.store.tables import Value, check, compared, rows_sql
+from dpduck.store.tables import Value, check, comparison, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
@@ -49,13 +49,13 @@ MOST_PARTS, _QUOTES = 3, frozenset("'\"")
 """Most parts of a name (database.schema.table), and the characters that a name can have only in quotes."""
 
 
-def named_table(text: str) -> TableName:
+def read_table_name(text: str) -> TableName:
     """Reads a table name. It is written as in SQL, or without quotes even if it has blanks.
 
     >>> named_table('"a b".c').parts, named_table("a b.c").parts
     (('a b', 'c'), ('a b', 'c'))
     """
-    reader = TokenReader(text, bounded_tokens(text))
+    reader = TokenReader(text, tokenize_statement(text))
     try:
         name = reader.table_name()
         reader.expect_end()
@@ -80,7 +80,7 @@ class AboutTables:
     def check(self, text: str, caller: Caller) -> str:
         """Returns SQL with exact facts about a table, for its owner alone. A table needs a policy only in an engine."""
         require_owner(caller)
-        written = named_table(text)
+        written = read_table_name(text)
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies)
             table = catalog.resolve(written)
@@ -96,7 +96,7 @@ class AboutTables:
                         accepted="a CREATE PRIVACY POLICY first",
                     )
                 return check(check_columns(reads, table, catalog.columns(table)))
-            relation = relation_of(table, policy, Reading(catalog, {}))
+            relation = relation_of(table, policy, RowReading(catalog, {}))
             there = self.engines.has(table)
             rows, unit = (self.engines.prepared if there else self.prepared).rows(table), relation.unit
             period = relation.number
@@ -110,7 +110,7 @@ class AboutTables:
         A WHERE runs here, so it must be the owner's. Others' conditions run in a process that holds nothing else.
         """
         require_owner(caller)
-        name = named_table(text).table
+        name = read_table_name(text).table
         view = self.releases.view(name)
         statement = None if view is None else parse_statement(view.statement)
         if view is None or not isinstance(statement, CreateSynthetic):
@@ -128,9 +128,9 @@ class AboutTables:
                     accepted="a CREATE PRIVATE TABLE of the owner's FROM one stored table",
                 )
             written.args["from_"].this.replace(exp.to_table(table.sql, dialect="duckdb"))
-            data = coded(cursor, request.base.question, written.sql("duckdb"))
-            rows = coded(cursor, request.base.question, f"FROM {self.releases.table_sql(name)}")
-        return compared(distances(request.base.question, data, rows))
+            data = code_rows(cursor, request.base.question, written.sql("duckdb"))
+            rows = code_rows(cursor, request.base.question, f"FROM {self.releases.table_sql(name)}")
+        return comparison(distances(request.base.question, data, rows))
 
     def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
         """Returns SQL with the draft of a policy, line by line, from the schema alone, or with noisy facts for a price.
@@ -145,10 +145,10 @@ class AboutTables:
         public, home = self.policies.public_tables(), self.policies.home
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies)
-            table = owned_table(catalog, named_table(name))
+            table = resolve_owner_table(catalog, read_table_name(name))
             given = None
             if price is not None:
-                epsilon, policy = required_price(price), catalog.policy(table)
+                epsilon, policy = read_price(price), catalog.policy(table)
                 if policy is None:
                     raise Refusal(
                         f"{table} has no privacy policy yet, and so no budget that a private draft could be charged to",
@@ -164,7 +164,7 @@ class AboutTables:
                 left = [(one, null) for one, null in columns if not _unit(policy, one.name)]
                 asked = questions(policy, [one for one, _ in left], epsilon, home)
                 answers = [Answered(one, *got) for one, got in zip(asked, ask([one.sql for one in asked]), strict=True)]
-                given = suggested(policy, answers, left, f"epsilon = {float(epsilon):g}", home)
+                given = suggest(policy, answers, left, f"epsilon = {float(epsilon):g}", home)
             lines = draft_lines(cursor, table, catalog, public, home, given)
         return rows_sql([("draft", "VARCHAR")], [[line] for line in lines])
 
@@ -173,7 +173,7 @@ class AboutTables:
         name, rows = json.loads(argument)
         if not isinstance(name, str) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
             raise Refusal("these are no arguments of dp_twin", accepted=f"dp_twin('a_table', 1 to {MOST_ROWS} rows)")
-        written = named_table(name)
+        written = read_table_name(name)
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies, None, caller)
             table = catalog.resolve(written)
@@ -198,7 +198,7 @@ class AboutTables:
                 rows = [row for table in self._askable(catalog, caller) for row in _columns(table, catalog)]
                 rows += [row for name in views.values() for row in _of_view(name, catalog)]
             else:
-                rows = self._of_one(named_table(text), views, catalog)
+                rows = self._of_one(read_table_name(text), views, catalog)
         return rows_sql(COLUMNS, rows)
 
     def _of_one(self, written: TableName, views: dict[str, str], catalog: Catalog) -> list[list[Value]]:

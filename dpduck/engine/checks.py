@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpduck.engine.about import named_table
+from dpduck.engine.about import read_table_name
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.counting.unit_facts import UnitFacts, facts_of_units
+from dpduck.kernel.counting.unit_facts import UnitContributions, facts_of_units
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.places.engine import EnginePlace
-from dpduck.kernel.places.place import Place
+from dpduck.kernel.places.place import RowPlace
 from dpduck.kernel.rows import reader
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import Rows
-from dpduck.language.select.request import Request
+from dpduck.language.rows.facts import RequestRows
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.norms.check import findings_sql, statement_check
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller, OpenCursor, require_owner
@@ -32,10 +32,10 @@ class StatementChecks:
     open_cursor: OpenCursor
     policies: PolicyStore
     ledger: Ledger
-    place_of: Callable[[Rows], Place]
+    place_of: Callable[[RequestRows], RowPlace]
     workers: Workers
 
-    def check(self, name: str, question: object, request: Request, caller: Caller) -> str:
+    def check(self, name: str, question: object, request: SelectRequest, caller: Caller) -> str:
         """Returns SQL with the part of a statement's answers that each bound leaves out, and the error at each bound.
 
         name: a table that the statement reads. request: the request for the question's rows. It may have been read
@@ -46,7 +46,7 @@ class StatementChecks:
         with Sandbox() as box, self.open_cursor() as cursor:
             reader.begin(cursor)
             catalog = Catalog(cursor, self.policies, box)
-            if catalog.resolve(named_table(name)) not in request.asked_tables:
+            if catalog.resolve(read_table_name(name)) not in request.asked_tables:
                 read = ", ".join(table.table for table in request.asked_tables)
                 raise Refusal(f"the statement does not read {name!r}", accepted=f"one of its tables: {read}")
             catalog.require_unchanged(rows)
@@ -56,7 +56,7 @@ class StatementChecks:
                 raise Refusal("dp_check of a statement does not look into an engine's tables", accepted=accepted)
             with place.opened(cursor, self.workers) as (second, over):
 
-                def facts_of(job: CountingJob) -> UnitFacts:
+                def facts_of(job: CountingJob) -> UnitContributions:
                     return facts_of_units(second, over(job), self.ledger.bounding_key, self.workers)
 
                 return findings_sql(check, facts_of)

@@ -12,14 +12,14 @@ from typing import Any
 import duckdb
 
 from dpduck.engine.progress import progress_here, with_notes
-from dpduck.engine.registered import are_kept, require_free_names, serve, started_of
+from dpduck.engine.registered import are_kept, find_database, require_free_names, serve
 from dpduck.engine.started import Started, complete_store
 from dpduck.kernel.ledger.copies import state_directory
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.store.attaching import STORE_NAME, attach_store, database_file, detach_store, require_no_store
-from dpduck.store.cursors import Connections, OpenCursor
+from dpduck.store.cursors import DatabaseConnections, OpenCursor
 from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal, StoreError
 
@@ -40,9 +40,9 @@ def load(
         installed = are_kept(connection)
         if not installed:
             require_free_names(connection)
-        started = started_of(connection)
+        started = find_database(connection)
         if started is None:
-            started = _begun(connection, files, steps)
+            started = _start(connection, files, steps)
         else:
             started.connections.add(connection)
         serve(connection, started, kept=installed)
@@ -52,13 +52,13 @@ def load(
 
 
 @contextmanager
-def opened_for_lists(
+def open_for_lists(
     database: str | Path, store: str | Path | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Started]]:
     """Opens a database without dp's functions, for lists that need none. DuckDB imports numpy for any function."""
     with duckdb.connect(str(database)) as connection:
         with _with_store(connection, store) as files:
-            started = _begun(connection, files, no_step)
+            started = _start(connection, files, no_step)
         yield connection, started
 
 
@@ -78,8 +78,8 @@ def _with_store(connection: duckdb.DuckDBPyConnection, store: str | Path | None)
             raise
 
 
-def _begun(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> Started:
-    connections = Connections()
+def _start(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> Started:
+    connections = DatabaseConnections()
     connections.add(connection)
     progress = progress_here() if steps is no_step else None  # a caller that receives the steps shows them itself
     steps = with_notes(progress, steps)
@@ -118,14 +118,14 @@ def attach_spark(
     """
     from dpduck.engine.functions import engine_of  # noqa: PLC0415
     from dpduck.engines.listener import require_listener  # noqa: PLC0415
-    from dpduck.engines.spark import SparkEngine, connected  # noqa: PLC0415
+    from dpduck.engines.spark import SparkEngine, open_session  # noqa: PLC0415
 
     loaded = engine_of(connection)
     if loaded is None:
         raise Refusal("dpduck is not loaded on this connection", accepted="dpduck.load(con) first")
     if isinstance(engine, str):
         require_listener(engine)
-    session = connected(engine) if isinstance(engine, str) else engine
+    session = open_session(engine) if isinstance(engine, str) else engine
     return loaded.engines.attach(name, SparkEngine(session), tables, buckets)
 
 

@@ -14,17 +14,17 @@ from dpduck.engine.foresight import Foresight
 from dpduck.engine.known import cells_sql
 from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.engine.late import Late
-from dpduck.engine.reuse import explained_sql, nothing_sql, reuse_digest
+from dpduck.engine.reuse import explain_sql, nothing_sql, reuse_digest
 from dpduck.engine.started import Started
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.places.live import LIVE_PLACE
-from dpduck.kernel.places.place import Place
+from dpduck.kernel.places.place import RowPlace
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import Rows
+from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.analyse import Analysis, analyse
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import (
     AskStatement,
     CreateSparse,
@@ -51,7 +51,7 @@ from dpduck.store.measured import MeasuredStore
 from dpduck.store.prepared import PreparedTables
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
-from dpduck.store.terms import Terms, as_answered
+from dpduck.store.terms import PolicyTerms, as_answered
 from dpduck.store.twin_files import TwinFiles
 from dpduck.store.views import PrivateViews
 from dpduck.values.errors import Refusal
@@ -83,7 +83,7 @@ class Analysed:
     statement: AskStatement
     analysis: Analysis
     facts: Facts
-    terms: Terms | None
+    terms: PolicyTerms | None
 
 
 class Engine:
@@ -116,7 +116,7 @@ class Engine:
             self._place_of, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
-        self._views = PrivateViews(self._releases, store, self._policies.declared)
+        self._views = PrivateViews(self._releases, store, self._policies.all_tables)
         self.foresight = Foresight(self._policies, ledger, steps, progress)
         self._from_known = KnownStatements(
             connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
@@ -191,7 +191,7 @@ class Engine:
         """Returns the ledger of the store."""
         return self._ledger
 
-    def _place_of(self, rows: Rows) -> Place:
+    def _place_of(self, rows: RequestRows) -> RowPlace:
         """Returns the place that counts a request's rows: an engine, the prepared tables, or the live tables."""
         return self.engines.place(rows) or self._prepared.place(rows) or LIVE_PLACE
 
@@ -242,15 +242,17 @@ class Engine:
                 earlier = self._analysed.get((text, caller)) if "reuse" in text.lower() else None
                 catalog = Catalog(cursor, self._policies, box, caller, terms=None if earlier is None else earlier.terms)
                 reuse = self._from_known.reuse(text, caller, catalog, cursor)
-                if reuse is not None and isinstance(question, Request):
+                if reuse is not None and isinstance(question, SelectRequest):
                     chosen = reuse.chosen(request)
-        return self.foresight.explained(question) if chosen is None else explained_sql(chosen, self.foresight.explained)
+        return self.foresight.explained(question) if chosen is None else explain_sql(chosen, self.foresight.explained)
 
     def errors(self, text: str, caller: Caller) -> str:
         """Writes SQL with the predicted errors of each aggregate. It spends nothing and opens no private row."""
         return self.foresight.errors(self.question_of(text, caller)[0])
 
-    def question_of(self, text: str, caller: Caller) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
+    def question_of(
+        self, text: str, caller: Caller
+    ) -> tuple[SyntheticRequest | SparseRequest | SelectRequest, SelectRequest]:
         """Returns a priced statement's question and the request for its rows. Refuses tables closed to the caller."""
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
@@ -258,13 +260,13 @@ class Engine:
 
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease | StreamStatement, text: str, caller: Caller
-    ) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
+    ) -> tuple[SyntheticRequest | SparseRequest | SelectRequest, SelectRequest]:
         """Reads the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
         if isinstance(statement, CreateSparse):
-            sparse = self.sparse.analysed(statement, caller)
+            sparse = self.sparse.analyse_statement(statement, caller)
             return sparse, sparse.request
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
@@ -324,17 +326,17 @@ class Engine:
 
     def plan(self, text: str, caller: Caller) -> str:
         """Returns SQL with the prices of statements, one after the other and in total. Nothing is charged."""
-        from dpduck.mechanisms.batch import planned  # noqa: PLC0415
+        from dpduck.mechanisms.batch import plan_batch  # noqa: PLC0415
 
         with self._open_cursor() as cursor:
             question_of = partial(self.question_of, caller=caller)
-            return planned(text, question_of, self._releases, self._ledger, caller, cursor)
+            return plan_batch(text, question_of, self._releases, self._ledger, caller, cursor)
 
-    def combined(self, text: str, caller: Caller) -> str:
+    def combine_cells(self, text: str, caller: Caller) -> str:
         """Returns SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
-        from dpduck.mechanisms.cubes.combine import combined  # noqa: PLC0415
+        from dpduck.mechanisms.cubes.combine import combine_cells  # noqa: PLC0415
 
-        return combined(self._releases, text, caller)
+        return combine_cells(self._releases, text, caller)
 
     def ask(self, argument: str, caller: Caller) -> str:
         """Returns SQL with the answers of a private histogram or session."""
@@ -352,7 +354,7 @@ class Engine:
         If a statement was paid for when options had other defaults, it is still the same statement.
         earlier: the statement's last analysis, which holds while the public facts stay the same.
         """
-        read = self._read(statement, text, box, caller, earlier)
+        read = self._analyse_under_terms(statement, text, box, caller, earlier)
         rows = read.analysis.request.rows
         if rows.cell_key and not self._prepared.has_key(rows):  # its rows are older than the key or its record
             bare = replace(read.analysis.request, rows=replace(rows, cell_key=()))
@@ -362,22 +364,22 @@ class Engine:
             return read
         return replace(read, analysis=replace(read.analysis, request=before))
 
-    def _is_paid(self, request: Request) -> bool:
+    def _is_paid(self, request: SelectRequest) -> bool:
         """Tells whether a request was ever charged for, even if it failed or was not answered."""
         asked = self._releases.asked(request.digest())
         return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
 
-    def _read(
+    def _analyse_under_terms(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, earlier: Analysed | None
     ) -> Analysed:
-        with self._open_cursor() as cursor, self._policies.shadows.looked_for(cursor, self._open_cursor) as looked:
+        with self._open_cursor() as cursor, self._policies.shadows.search_names(cursor, self._open_cursor) as looked:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, looked)
             if earlier is not None and catalog.holds(earlier.facts):
                 return earlier
             now, finished = Catalog(cursor, self._policies, box, caller, looked), list[Analysed]()
 
-            def read(terms: Terms | None) -> Analysed:
+            def analyse_under(terms: PolicyTerms | None) -> Analysed:
                 catalog = now if terms is None else Catalog(cursor, self._policies, box, caller, looked, terms)
                 fresh = statement if terms is None and earlier is None else parse_ask(text)
                 analysis = analyse(fresh, catalog, own_options())
@@ -386,7 +388,9 @@ class Engine:
                 finished.append(Analysed(fresh, analysis, now.known, terms))
                 return finished[-1]
 
-            analysed: Analysed = as_answered(read, partial(self._is_answered, caller=caller), self._policies.earlier)
+            analysed: Analysed = as_answered(
+                analyse_under, partial(self._is_answered, caller=caller), self._policies.earlier
+            )
             whole = finished[0].terms is None  # a refused reading lacks some facts
             if whole and len(text) <= LONGEST_KEPT and sum(analysed.analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((text, caller), analysed)
@@ -406,7 +410,7 @@ class Engine:
             caller.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
             if analysis.reuse:
-                pay, shown = self._release, self._shown
+                pay, shown = self._release, self._outer_sql
                 return self._from_known.reused(statement, text, caller, analysis, box, pay, shown, read.terms)
             columns = (GROUPING_LEVEL,) if statement.view is not None and analysis.levels else ()
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest, columns):
@@ -415,7 +419,7 @@ class Engine:
             kept_by = caller if statement.view is None else caller.with_room_for_a_view()
             release = self._release(analysis.request, analysis.request, digest, kept_by, text, analysis, box)
             self._require_outer(release, analysis, box)
-        select_sql = analysis.outer.over(self._released_sql(release, analysis))
+        select_sql = analysis.outer.over(self._release_sql(release, analysis))
         if statement.view is None:
             return select_sql
         errors = errors_of(analysis, release)
@@ -436,14 +440,14 @@ class Engine:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
 
-            def read(terms: Terms | None) -> SyntheticRequest:
+            def analyse_synthetic_under(terms: PolicyTerms | None) -> SyntheticRequest:
                 fresh = statement if terms is None else replace(statement, query=statement.query.copy())
                 return analyse_synthetic(fresh, Catalog(cursor, self._policies, None, caller, terms=terms))
 
             def is_answered(request: SyntheticRequest) -> bool:
                 return self._releases.by_digest(request.digest()) is not None
 
-            return as_answered(read, is_answered, self._policies.earlier)
+            return as_answered(analyse_synthetic_under, is_answered, self._policies.earlier)
 
     def _synthetic(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
         request = self._synthetic_request(statement, caller)
@@ -459,7 +463,7 @@ class Engine:
     def _release(
         self,
         question: object,
-        request: Request,
+        request: SelectRequest,
         digest: str,
         caller: Caller,
         text: str,
@@ -509,11 +513,11 @@ class Engine:
             self._bound.clear()
         self._bound.add((release.name, analysis.outer.sql, analysis.confidence))
 
-    def _shown(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> str:
+    def _outer_sql(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> str:
         self._require_outer(release, analysis, box)
-        return analysis.outer.over(self._released_sql(release, analysis))
+        return analysis.outer.over(self._release_sql(release, analysis))
 
-    def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
+    def _release_sql(self, release: StoredRelease, analysis: Analysis) -> str:
         """Writes SQL of the released table, with half-widths of intervals at the requested confidence."""
         table = self._copies.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request

@@ -7,10 +7,10 @@ from typing import Any
 
 from dpduck.engine.progress import Progress
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.mechanism import Mechanism
-from dpduck.mechanisms.prices import drowned, errors_listing, priced, worst_of
-from dpduck.mechanisms.registry import explained
+from dpduck.mechanisms.prices import add_price, errors_listing, noise_warning, worst_of
+from dpduck.mechanisms.registry import explain_question
 from dpduck.mechanisms.release import Steps
 from dpduck.store.policies import PolicyStore
 from dpduck.values.errors import Refusal
@@ -27,26 +27,29 @@ class Foresight:
 
     def explained(self, question: Any) -> str:
         """Returns SQL with the comparison of strategies, the price of the chosen strategy, and advice."""
-        explanation = explained(question)
+        explanation = explain_question(question)
         if explanation.request is None:
             return explanation.sql
-        budget, expected = self.ledger.budget(explanation.request.rows.unit_key), self._expected(explanation.request)
+        budget, expected = self.ledger.budget(explanation.request.rows.unit_key), self._expect_rows(explanation.request)
         worst = worst_of(explanation.errors(expected))
-        words = (drowned(_counted(explanation.request), worst, expected), explanation.advice(budget, expected))
-        own = expected if worst is None and isinstance(question, Request) and _counted(question) else None
-        return priced(explanation.sql, explanation.request, explanation.asks, budget, worst, words, own)
+        words = (
+            noise_warning(_has_only_counts(explanation.request), worst, expected),
+            explanation.advice(budget, expected),
+        )
+        own = expected if worst is None and isinstance(question, SelectRequest) and _has_only_counts(question) else None
+        return add_price(explanation.sql, explanation.request, explanation.asks, budget, worst, words, own)
 
     def errors(self, question: Any) -> str:
         """Returns SQL with a row of errors for each aggregate."""
-        explanation = explained(question)
-        lines = [] if explanation.request is None else explanation.errors(self._expected(explanation.request))
+        explanation = explain_question(question)
+        lines = [] if explanation.request is None else explanation.errors(self._expect_rows(explanation.request))
         if not lines:
             raise Refusal("this statement has no errors by aggregate", accepted="dp_explain of it")
         return errors_listing(lines)
 
     def rank_error(self, question: Any) -> float | None:
         """Returns the standard error of the rank of a statement's first quantile. None if it has no quantile."""
-        ranks = [line.rank for line in explained(question).errors(None) if line.rank is not None]
+        ranks = [line.rank for line in explain_question(question).errors(None) if line.rank is not None]
         return ranks[0] if ranks else None
 
     def expect(self, seconds: float | None, *, counted: bool = True) -> None:
@@ -57,21 +60,21 @@ class Foresight:
     def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
         """Announces the expected time before a charge, and warns, for example of answers that the noise will drown."""
         self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
-        expected = self._expected(plan.request)
+        expected = self._expect_rows(plan.request)
         words = ["" if mechanism.warn is None else mechanism.warn(plan, expected)]
-        if mechanism.errors is not None and expected is not None and _counted(plan.request):
-            words.append(drowned(True, worst_of(mechanism.errors(plan, expected)), expected))
+        if mechanism.errors is not None and expected is not None and _has_only_counts(plan.request):
+            words.append(noise_warning(True, worst_of(mechanism.errors(plan, expected)), expected))
         for word in filter(None, words):
             if self.progress is not None:
                 self.progress.say(word)
             self.steps(word)
 
-    def _expected(self, request: Request) -> int | None:
+    def _expect_rows(self, request: SelectRequest) -> int | None:
         """Returns EXPECT ROWS of the policy, if there is one."""
         policy = self.policies.now().policies.get(request.rows.table.sql)
         return None if policy is None else policy.expect_rows
 
 
-def _counted(request: Request) -> bool:
+def _has_only_counts(request: SelectRequest) -> bool:
     """Tells whether all aggregates are counts."""
     return all(aggregate.function == "count" for aggregate in request.question.aggregates)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from dpduck.engine.macros import UNEXPECTED, raising_sql
-from dpduck.engine.registered import started_of
+from dpduck.engine.registered import find_database
 from dpduck.engine.started import Started
 from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.values.errors import BudgetRefusal, DpduckError, InternalError, Interrupted, StoreError
@@ -34,10 +34,10 @@ UNWRITTEN = (
 
 def draft(engine: Engine, argument: str, caller: Caller) -> str:
     """Returns SQL with the draft of a policy, line by line."""
-    return engine.about.draft(argument, caller, partial(_asked, engine, caller))
+    return engine.about.draft(argument, caller, partial(_answer_statements, engine, caller))
 
 
-def _asked(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tuple[Rows, float | None]]:
+def _answer_statements(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tuple[Rows, float | None]]:
     """Answers all statements, each with the rank error of its first quantile. If the budget has no room for all, it
     refuses, and nothing is charged.
     """
@@ -58,7 +58,7 @@ def _asked(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tu
 def answer(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
     """Returns SQL for one call. An error becomes SQL that raises its one line when it is bound, in every client."""
     try:
-        return called(engine, caller, action, argument).sql
+        return run_call(engine, caller, action, argument).sql
     except (DpduckError, Interrupted) as error:
         return raising_sql(str(error))
     except KeyboardInterrupt:
@@ -66,19 +66,19 @@ def answer(engine: Engine | Started, caller: Caller, action: str, argument: str 
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallResult:
     """Result of one call. entry: the ledger entry that paid for its release. None if it needed no entry."""
 
     sql: str
     entry: int | None
 
 
-def called(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> Answer:
+def run_call(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> CallResult:
     """Carries out a call. Each failure is a DpduckError with the ledger entry, since other errors could quote data."""
     entries: list[int] = []
     caller = replace(caller, charged=entries.append)
     try:
-        sql = _carried_out(engine, caller, action, argument)
+        sql = _dispatch(engine, caller, action, argument)
     except (duckdb.IOException, duckdb.TransactionException):
         failure: DpduckError = StoreError(UNWRITTEN)
     except DpduckError as error:
@@ -88,12 +88,12 @@ def called(engine: Engine | Started, caller: Caller, action: str, argument: str 
             raise KeyboardInterrupt from None
         failure = InternalError(UNEXPECTED)
     else:
-        return Answer(sql, entries[-1] if entries else None)
+        return CallResult(sql, entries[-1] if entries else None)
     failure.entry = entries[-1] if entries else None
     raise failure
 
 
-def _carried_out(started: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
+def _dispatch(started: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
     """Returns SQL for one call. The engine is built when a call first needs it."""
     if action == "budget":
         return started.listings.budget(caller)
@@ -114,7 +114,7 @@ def _carried_out(started: Engine | Started, caller: Caller, action: str, argumen
         case "difference":
             return engine.streams.difference(text)
         case "list_streams":
-            return engine.streams.listed(caller)
+            return engine.streams.list_streams(caller)
         case "list_sessions":
             return engine.sparse.list_sessions(caller)
         case "list_policies":
@@ -131,13 +131,13 @@ def _carried_out(started: Engine | Started, caller: Caller, action: str, argumen
         "plan": engine.plan,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
-        "stderr_of": engine.combined,
-        "ratio_of": engine.combined,
+        "stderr_of": engine.combine_cells,
+        "ratio_of": engine.combine_cells,
     }
     return with_argument[action](text, caller)
 
 
 def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:
     """Returns the engine of this connection's database. None if dpduck is not loaded on it."""
-    started = started_of(connection)
+    started = find_database(connection)
     return None if started is None else started.whole()

@@ -13,15 +13,15 @@ import pyarrow as pa
 from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.cells import variances_column
 from dpduck.language.select.known import KnownQuestion
-from dpduck.language.select.request import Price, Request
+from dpduck.language.select.request import Price, SelectRequest
 from dpduck.language.text.names import KNOWN_FROM, high_column, low_column
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
-from dpduck.mechanisms.cubes.plan import CubePlan, planned
-from dpduck.mechanisms.known.answer import Answer, answers_of
+from dpduck.mechanisms.cubes.plan import CubePlan, plan_cube
+from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
 from dpduck.mechanisms.known.axes import cells_of
-from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
+from dpduck.mechanisms.released_rows import AnswerColumn, release_columns, release_rows
 from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers
-from dpduck.store.measured import Kept, Measured, MeasuredStore
+from dpduck.store.measured import Measured, MeasuredStore, MeasurementRecord
 from dpduck.store.releases import KNOWN, ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.accounting import rho_of_pure
@@ -43,7 +43,7 @@ def known_table(
     box: Sandbox,
     text: str,
     moment: str,
-) -> tuple[str, list[Answer]]:
+) -> tuple[str, list[KnownAnswer]]:
     """Returns SQL with a known answer, and the answers to its aggregates. If no release determines an aggregate, it
     refuses with a statement that would pay for it.
 
@@ -51,9 +51,7 @@ def known_table(
     """
     request = question.analysis.request
     caller.require_tables(request.asked_tables)
-    cells = sum(
-        prod(request.question.released_sizes[key] for key in chosen) for chosen in request.question.grouping_sets
-    )
+    cells = sum(prod(request.question.answer_sizes[key] for key in chosen) for chosen in request.question.grouping_sets)
     if cells > MOST_CELLS:
         raise Refusal(f"the answer would have {cells} cells", accepted=f"at most {MOST_CELLS}: fewer columns")
     releases = measured.of(request.rows.table.sql, None if caller.owner else caller.name)
@@ -66,7 +64,7 @@ def known_table(
     return question.analysis.outer.over(copies.put(columns, rows)), known_answers
 
 
-def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseStore) -> StoredRelease:
+def resting_on(view: StoredRelease, answers: Sequence[KnownAnswer], store: ReleaseStore) -> StoredRelease:
     """Returns a stored table that rests on all releases behind some answers, with their joint guarantee."""
     names = dict.fromkeys(name for source in answers for name in source.releases)
     releases = [source for source in map(store.named, names) if source is not None]
@@ -80,11 +78,11 @@ def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseSto
         delta=sum((source.delta for source in releases), Fraction(0)),
         ledger_id=max(source.ledger_id for source in releases),
         laws=(),
-        scope=f"from {_said(answers)}",
+        scope=f"from {_describe_sources(answers)}",
     )
 
 
-def require_rows_of_view(view: StoredRelease, answers: Sequence[Answer]) -> None:
+def require_rows_of_view(view: StoredRelease, answers: Sequence[KnownAnswer]) -> None:
     """Refuses answers about other rows than the view's. Newer rows under its name must answer the same question."""
     other = _other_rows(answers)
     if other:
@@ -94,8 +92,8 @@ def require_rows_of_view(view: StoredRelease, answers: Sequence[Answer]) -> None
         )
 
 
-def refreshed(
-    view: StoredRelease, question: KnownQuestion, answers: Sequence[Answer], store: ReleaseStore
+def refresh_view(
+    view: StoredRelease, question: KnownQuestion, answers: Sequence[KnownAnswer], store: ReleaseStore
 ) -> StoredRelease:
     """Returns a view with newer rows, with the releases behind the rows and their joint guarantee."""
     record = resting_on(view, answers, store)
@@ -118,7 +116,7 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
     results = cells_of(measured, question)
     whole = [False] * len(results)
     answers = [AnswerColumn(result.estimates, np.full(len(result.estimates), result.stderr)) for result in results]
-    columns, rows = list(released_columns(alone, whole)), released_rows(alone, answers, whole, Sandbox())
+    columns, rows = list(release_columns(alone, whole)), release_rows(alone, answers, whole, Sandbox())
     for number, result in enumerate(results):
         said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([result.variances]))
         columns.append((variances_column(number), "VARCHAR"))
@@ -127,17 +125,19 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
     return f"SELECT {shown} FROM {copies.put(columns, rows)}"
 
 
-def _table(request: Request, answers: Sequence[Answer], box: Sandbox) -> tuple[list[tuple[str, str]], pa.Table]:
+def _table(
+    request: SelectRequest, answers: Sequence[KnownAnswer], box: Sandbox
+) -> tuple[list[tuple[str, str]], pa.Table]:
     """Returns the columns and rows of a released table, with ends of intervals and the releases behind the answers."""
     whole = [False] * len(answers)
-    columns = [(name, kind) for name, kind in released_columns(request, whole) if kind != "DOUBLE[]"]
-    rows = released_rows(request, [AnswerColumn(_plain(item.estimates), item.stderrs) for item in answers], whole, box)
+    columns = [(name, kind) for name, kind in release_columns(request, whole) if kind != "DOUBLE[]"]
+    rows = release_rows(request, [AnswerColumn(_plain(item.estimates), item.stderrs) for item in answers], whole, box)
     for number, item in enumerate(answers):
         for name, ends in ((low_column(number), item.low), (high_column(number), item.high)):
             columns.append((name, "DOUBLE"))
             rows = rows.append_column(name, pa.array(ends, from_pandas=True))
     columns.append((KNOWN_FROM, "VARCHAR"))
-    said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([_said(answers)]))
+    said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([_describe_sources(answers)]))
     return columns, rows.append_column(KNOWN_FROM, said)
 
 
@@ -147,7 +147,7 @@ def _plain(estimates: FloatArray) -> FloatArray:
     return np.round(estimates, max(0, 12 - ceil(log10(largest)))) if largest < LARGEST_ROUNDED else estimates
 
 
-def _said(answers: Sequence[Answer]) -> str:
+def _describe_sources(answers: Sequence[KnownAnswer]) -> str:
     """Describes the releases behind answers, and the rows that the answers leave out."""
     names = list(dict.fromkeys(name for answer in answers for name in answer.releases))
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
@@ -159,7 +159,7 @@ def _said(answers: Sequence[Answer]) -> str:
     return "; ".join(parts)
 
 
-def _other_rows(answers: Sequence[Answer]) -> list[str]:
+def _other_rows(answers: Sequence[KnownAnswer]) -> list[str]:
     """Describes the question's rows that the answers leave out, and how MAX ROWS was applied to other rows, if so."""
     lines = []
     left = sorted(set().union(*(answer.left_out for answer in answers)))
@@ -170,22 +170,24 @@ def _other_rows(answers: Sequence[Answer]) -> list[str]:
     return [*lines, *dict.fromkeys(answer.bounded for answer in answers if answer.bounded)]
 
 
-def _unknown(request: Request, number: int, releases: Sequence[Kept], text: str) -> Refusal:
+def _unknown(request: SelectRequest, number: int, releases: Sequence[MeasurementRecord], text: str) -> Refusal:
     """Returns the refusal of an aggregate that is not known, with a statement that would determine it."""
     aggregate = request.question.aggregates[number]
     what = f"no release that you may read determines {aggregate.text[:60]}"
     if not releases:
         what = "nothing was measured of this table that you may read, apart from releases with a norm or with groups"
     try:
-        plan = planned(request)
+        plan = plan_cube(request)
     except Refusal as refused:
         return Refusal(
             what, accepted=f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..): {refused.accepted or refused.what}"
         )
-    return Refusal(what, accepted=f"FROM dp($$ {paying(text, priced(plan.request.price))} $$), {_error(plan, number)}")
+    return Refusal(
+        what, accepted=f"FROM dp($$ {paying(text, price_option(plan.request.price))} $$), {_error(plan, number)}"
+    )
 
 
-def priced(price: Price) -> str:
+def price_option(price: Price) -> str:
     """Writes a price as an option of a statement."""
     charge, epsilon, delta = price.charge, price.stated_epsilon, price.stated_delta
     if epsilon is not None:

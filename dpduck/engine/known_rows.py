@@ -16,16 +16,16 @@ from itertools import combinations
 
 import numpy as np
 
-from dpduck.engine.known import paying, priced, resting_on
+from dpduck.engine.known import paying, price_option, resting_on
 from dpduck.language.select.known import KnownArguments, KnownQuestion
 from dpduck.language.text.names import TableName
-from dpduck.mechanisms.known.answer import Answer
+from dpduck.mechanisms.known.answer import KnownAnswer
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.recover import KnownMargins
-from dpduck.store.measured import Kept
+from dpduck.store.measured import MeasurementRecord
 from dpduck.store.releases import ReleaseStore
-from dpduck.strategies.recovery.margins import closed, independent_precisions
+from dpduck.strategies.recovery.margins import close_under_intersection, independent_precisions
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 
@@ -41,11 +41,11 @@ LEAST_VARIANCE = 1 / 12
 
 Members = tuple[int, ...]
 Ask = Callable[[KnownArguments], KnownQuestion]
-AnswersOf = Callable[[KnownQuestion, Same | None], Sequence[Answer | None]]
+AnswersOf = Callable[[KnownQuestion, Same | None], Sequence[KnownAnswer | None]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Column:
+class _MarginColumn:
     """A requested column. question: asks for its counts. sql: its name in releases."""
 
     name: str
@@ -56,7 +56,7 @@ class _Column:
 def known_margins(
     table: TableName,
     names: Sequence[str],
-    measured: Callable[[KnownQuestion], Sequence[Kept]],
+    measured: Callable[[KnownQuestion], Sequence[MeasurementRecord]],
     ask: Ask,
     answers_of: AnswersOf,
     store: ReleaseStore,
@@ -70,7 +70,7 @@ def known_margins(
     if len({fold(name) for name in names}) < len(names) or len(names) > MOST_COLUMNS:
         raise Refusal("a column is named twice, or there are too many", accepted=f"at most {MOST_COLUMNS} columns")
     columns = [_column(table, name, ask) for name in names]
-    answers: dict[Members, Answer] = {}
+    answers: dict[Members, KnownAnswer] = {}
     candidates = _candidates(columns, measured(columns[0].question))
     left, tried = set(candidates), set[Members]()
     while left and len(tried) < MOST_TRIED:
@@ -89,16 +89,17 @@ def known_margins(
         counts = f"SELECT {quote_identifier(missing[0])}, count(*) AS n FROM {table.sql} GROUP BY ALL"
         raise Refusal(
             f"no release that you may read determines the counts of {missing[0][:60]!r}",
-            accepted=f"a release of them first: {paying(counts, priced(columns[0].question.analysis.request.price))}",
+            accepted=f"a release of them first: "
+            f"{paying(counts, price_option(columns[0].question.analysis.request.price))}",
         )
 
-    def margin(members: Members, same: Same) -> Answer | None:
+    def margin(members: Members, same: Same) -> KnownAnswer | None:
         return _answer(table, [columns[place] for place in members], ask, answers_of, same)
 
     return _together(columns, _with_margins(answers, candidates, margin), store)
 
 
-def _column(table: TableName, name: str, ask: Ask) -> _Column:
+def _column(table: TableName, name: str, ask: Ask) -> _MarginColumn:
     try:
         question = ask(_counts(table, [name]))
     except Refusal as refused:  # without its position, which is in a statement that nobody wrote
@@ -106,7 +107,7 @@ def _column(table: TableName, name: str, ask: Ask) -> _Column:
     sources = question.analysis.request.question.sources
     if len(sources) != 1:
         raise Refusal(f"{name[:60]!r} is no declared column", accepted="columns with a DOMAIN")
-    return _Column(name, question, sources[0].sql)
+    return _MarginColumn(name, question, sources[0].sql)
 
 
 def _counts(table: TableName, names: Sequence[str]) -> KnownArguments:
@@ -116,15 +117,15 @@ def _counts(table: TableName, names: Sequence[str]) -> KnownArguments:
     return KnownArguments(text if names else f"SELECT count(*) AS n FROM {table.sql}", Fraction(19, 20), None)
 
 
-def _candidates(columns: Sequence[_Column], releases: Sequence[Kept]) -> set[Members]:
+def _candidates(columns: Sequence[_MarginColumn], releases: Sequence[MeasurementRecord]) -> set[Members]:
     """Returns the sets of these columns that queries of releases ask for together, and each column by itself."""
     places = {column.sql: place for place, column in enumerate(columns)}
     return {(place,) for place in places.values()} | {
-        members for release in releases for members in _asked(release, places) if members
+        members for release in releases for members in _query_columns(release, places) if members
     }
 
 
-def _asked(release: Kept, places: dict[str, int]) -> Iterator[Members]:
+def _query_columns(release: MeasurementRecord, places: dict[str, int]) -> Iterator[Members]:
     measured = release.measured
     for group in measured.queries:
         for query in group:
@@ -133,8 +134,8 @@ def _asked(release: Kept, places: dict[str, int]) -> Iterator[Members]:
 
 
 def _answer(
-    table: TableName, columns: Sequence[_Column], ask: Ask, answers_of: AnswersOf, same: Same | None
-) -> Answer | None:
+    table: TableName, columns: Sequence[_MarginColumn], ask: Ask, answers_of: AnswersOf, same: Same | None
+) -> KnownAnswer | None:
     """Returns the known counts by some columns. same: other tables' rows, if the counts must be about them."""
     cells = np.prod([float(len(column.question.analysis.request.question.keys[0].labels)) for column in columns])
     if cells > MOST_CELLS:
@@ -144,18 +145,18 @@ def _answer(
 
 
 def _with_margins(
-    largest: dict[Members, Answer], asked: set[Members], margin: Callable[[Members, Same], Answer | None]
-) -> list[tuple[Members, Answer, float]]:
+    largest: dict[Members, KnownAnswer], asked: set[Members], margin: Callable[[Members, Same], KnownAnswer | None]
+) -> list[tuple[Members, KnownAnswer, float]]:
     """Returns the largest tables and their margins, each with the precision that it adds to larger tables.
 
     Tables that add no precision are left out. A table's margins are about the same rows as the table. Tables about
     other rows come with their own margins.
     """
-    results: list[tuple[Members, Answer, float]] = []
+    results: list[tuple[Members, KnownAnswer, float]] = []
     for same in dict.fromkeys(answer.same for answer in largest.values()):
         answers = {members: answer for members, answer in largest.items() if answer.same == same}
         inside = {group for group in asked if any(set(group) < set(members) for members in answers)}
-        for members in sorted(closed(inside.union(answers), MOST_MARGINS) or ()):
+        for members in sorted(close_under_intersection(inside.union(answers), MOST_MARGINS) or ()):
             answer = answers.get(members) or margin(members, same)
             if answer is not None:
                 answers[members] = answer
@@ -167,7 +168,7 @@ def _with_margins(
 
 
 def _together(
-    columns: Sequence[_Column], tables: Sequence[tuple[Members, Answer, float]], store: ReleaseStore
+    columns: Sequence[_MarginColumn], tables: Sequence[tuple[Members, KnownAnswer, float]], store: ReleaseStore
 ) -> KnownMargins:
     """Returns the margins with all releases behind them. Refuses margins about rows of several moments."""
     answers = [answer for _, answer, _ in tables]

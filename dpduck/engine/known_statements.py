@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from dpduck.engine.known import known_table, refreshed, require_rows_of_view, resting_on
-from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
-from dpduck.kernel.places.place import Place
-from dpduck.language.rows.facts import Rows
+from dpduck.engine.known import known_table, refresh_view, require_rows_of_view, resting_on
+from dpduck.engine.reuse import Reuse, combine_answers, nothing_sql, reuse_digest
+from dpduck.kernel.places.place import RowPlace
+from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.known import (
     KnownArguments,
@@ -22,23 +22,23 @@ from dpduck.language.select.known import (
     analyse_refreshed,
     known_arguments,
 )
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
-from dpduck.mechanisms.known.answer import Answer, answers_of
+from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.registry import own_options
 from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog, Facts
 from dpduck.store.cursors import Caller, OpenCursor, ReleaseCopies, SandboxAnswers
-from dpduck.store.measured import Kept, MeasuredStore, rows_digest
+from dpduck.store.measured import MeasuredStore, MeasurementRecord, rows_digest
 from dpduck.store.policies import PolicyStore
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
-from dpduck.store.terms import Terms, as_answered
+from dpduck.store.terms import PolicyTerms, as_answered
 from dpduck.store.views import PrivateViews
 from dpduck.values.errors import InternalError, Refusal
 
@@ -64,7 +64,7 @@ class KnownStatements:
     def __init__(
         self, open_cursor: OpenCursor, policies: PolicyStore, releases: ReleaseStore, measured: MeasuredStore,
         copies: ReleaseCopies, views: PrivateViews, answered: SandboxAnswers, analysed: SandboxAnswers,
-        place_of: Callable[[Rows], Place],
+        place_of: Callable[[RequestRows], RowPlace],
     ) -> None:  # fmt: skip
         """Takes the parts of an engine that it needs. place_of: returns the place where rows are counted."""
         self._open_cursor, self._policies, self._releases, self._measured = open_cursor, policies, releases, measured
@@ -101,18 +101,18 @@ class KnownStatements:
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
 
-            def read(terms: Terms | None) -> KnownQuestion:
+            def analyse_under(terms: PolicyTerms | None) -> KnownQuestion:
                 fresh = ask if terms is None else parse_ask(view.statement)
                 catalog = Catalog(cursor, self._policies, box, caller, terms=terms)
                 return analyse_refreshed(fresh, catalog, own_options())
 
-            question = self._read_before(as_answered(read, lambda _: True, self._policies.earlier))
+            question = self._read_before(as_answered(analyse_under, lambda _: True, self._policies.earlier))
             moment = self._moment(question.analysis.request.rows, cursor)
             sql, answers = known_table(
                 question, self._measured, caller, self._copies, self._known, box, ask.text, moment
             )
         require_rows_of_view(view, answers)
-        return self._views.renew(refreshed(view, question, answers, self._releases), caller, sql)
+        return self._views.renew(refresh_view(view, question, answers, self._releases), caller, sql)
 
     def margins(self, statement: SampleRelease, caller: Caller) -> KnownMargins:
         """Returns the known margins of a private table's columns, which rows are fitted to. This is free of charge."""
@@ -122,19 +122,19 @@ class KnownStatements:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self._policies, box, caller)
 
-            def kept(question: KnownQuestion) -> list[Kept]:
+            def releases_of(question: KnownQuestion) -> list[MeasurementRecord]:
                 caller.require_tables(question.analysis.request.asked_tables)
                 table = question.analysis.request.rows.table.sql
                 return self._measured.of(table, None if caller.owner else caller.name)
 
-            def answers(question: KnownQuestion, same: Same | None) -> list[Answer | None]:
+            def answers(question: KnownQuestion, same: Same | None) -> list[KnownAnswer | None]:
                 moment = self._moment(question.analysis.request.rows, cursor)
-                return answers_of(question, kept(question), self._known, moment, same=same)
+                return answers_of(question, releases_of(question), self._known, moment, same=same)
 
             def ask(arguments: KnownArguments) -> KnownQuestion:
                 return self._read_before(analyse_known(arguments, catalog))
 
-            return known_margins(statement.source, statement.columns, kept, ask, answers, self._releases)
+            return known_margins(statement.source, statement.columns, releases_of, ask, answers, self._releases)
 
     def _read_before(self, question: KnownQuestion) -> KnownQuestion:
         """Returns a question with the readings that other questions made of the same rows."""
@@ -146,7 +146,7 @@ class KnownStatements:
             self._readings.put(name, readings)
         return replace(question, readings=readings)
 
-    def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
+    def _moment(self, rows: RequestRows, cursor: duckdb.DuckDBPyConnection) -> str:
         """Names the moment of the rows that would be counted now. It is "" if they may change, or cannot be counted."""
         try:
             place = self._place_of(rows)
@@ -177,7 +177,7 @@ class KnownStatements:
         box: Sandbox,
         pay: Callable[..., StoredRelease],
         shown: Callable[[StoredRelease, Analysis, Sandbox], str],
-        terms: Terms | None = None,
+        terms: PolicyTerms | None = None,
     ) -> str:
         """Answers a statement with reuse = TRUE, by its stored answer, or from its own release and all earlier ones.
 
@@ -199,7 +199,7 @@ class KnownStatements:
             release = self._releases.by_digest(reuse_digest(analysis.request, caller))
             if release is None:
 
-                def paid(request: Request) -> StoredRelease:  # without the analyst's SQL around it
+                def paid(request: SelectRequest) -> StoredRelease:  # without the analyst's SQL around it
                     return pay(request, request, request.digest(), caller.with_room_for_a_view(), text)
 
                 release = self._combine(reuse, caller, analysis, box, paid)
@@ -218,12 +218,12 @@ class KnownStatements:
         caller: Caller,
         analysis: Analysis,
         box: Sandbox,
-        release_of: Callable[[Request], StoredRelease],
+        release_of: Callable[[SelectRequest], StoredRelease],
     ) -> StoredRelease:
         """Pays for a release, and stores the caller's answer from all releases that are known by then."""
         reuse.require_one_moment()
         release = release_of(reuse.chosen(analysis.request).request)
-        answers, columns, rows = reused(reuse, release, self._measured.one(release.name), box)
+        answers, columns, rows = combine_answers(reuse, release, self._measured.one(release.name), box)
         digest = reuse_digest(analysis.request, caller)
         name = f"{release.name}_{int(digest[:12], 16)}"
         record = replace(resting_on(release, answers, self._releases), name=name, digest=digest, principal=caller.name,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.store import tables
-from dpduck.store.cursors import Caller, Connections
+from dpduck.store.cursors import Caller, DatabaseConnections
 from dpduck.store.policies import PolicyStore
 
 
-def policies_of(connections: Connections, store: str, ledger: Ledger) -> PolicyStore:
+def policies_of(connections: DatabaseConnections, store: str, ledger: Ledger) -> PolicyStore:
     """Returns the policies of a store, with the budgets that its ledger has in force."""
     return PolicyStore(connections.cursor, store, ledger.budgets, connections.home)
 

@@ -63,7 +63,7 @@ def raising_sql(message: str) -> str:
     return f"FROM query(error({quote_text(message)}))"
 
 
-def shipped_texts() -> list[str]:
+def read_macro_files() -> list[str]:
     """Reads the files of sql/macros, which lie beside the modules in a wheel, and beside the package in a checkout."""
     installed = files("dpduck").joinpath("sql/macros")
     folder = installed if installed.is_dir() else Path(__file__).parents[2] / "sql" / "macros"
@@ -71,14 +71,16 @@ def shipped_texts() -> list[str]:
     return [path.read_text(encoding="utf-8") for path in paths]
 
 
-def shipped_names() -> list[str]:
+def list_macro_names() -> list[str]:
     """Returns the names of the shipped macros."""
-    return [name for text in shipped_texts() for name in re.findall(rf"{MARK} (\w+)\(", text)]
+    return [name for text in read_macro_files() for name in re.findall(rf"{MARK} (\w+)\(", text)]
 
 
-def shipped_kinds() -> list[tuple[str, str]]:
+def list_macro_kinds() -> list[tuple[str, str]]:
     """Returns the names of the shipped macros, each with "TABLE " for a table macro, else with ""."""
-    macros = [pair for text in shipped_texts() for pair in re.findall(rf"{MARK} (\w+)\([^)]*\) AS\s+(TABLE\b)?", text)]
+    macros = [
+        pair for text in read_macro_files() for pair in re.findall(rf"{MARK} (\w+)\([^)]*\) AS\s+(TABLE\b)?", text)
+    ]
     return [(name, "TABLE " if table else "") for name, table in macros]
 
 
@@ -98,7 +100,7 @@ def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str)
     row = connection.execute("SELECT current_database(), current_schema()").fetchone()
     connection.execute(f"USE {quote_identifier(database)}")
     try:
-        for text in (macros_sql(), *shipped_texts()):
+        for text in (macros_sql(), *read_macro_files()):
             connection.execute(text)
     finally:
         if row is not None:

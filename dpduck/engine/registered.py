@@ -17,10 +17,10 @@ from dpduck.engine.macros import (
     MACROS,
     MARK,
     SEVERAL_ARGUMENTS,
+    list_macro_kinds,
+    list_macro_names,
     raising_sql,
-    shipped_kinds,
-    shipped_names,
-    shipped_texts,
+    read_macro_files,
 )
 from dpduck.engine.started import Started
 from dpduck.store.attaching import STORE_NAME
@@ -52,7 +52,7 @@ _KEPT: list[Callable[[str, str | None], str | None]] = []
 
 def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store: str) -> None:
     """Creates these macros in the current database. A released table without a database's name is the store's."""
-    for text in shipped_texts():
+    for text in read_macro_files():
         connection.execute(text.replace(MARK, f"CREATE OR REPLACE {temporary}MACRO"))
     connection.execute(
         f"CREATE OR REPLACE {temporary}MACRO dp_released(name) AS "
@@ -62,12 +62,12 @@ def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store
 
 def _foreign_shipped(macros: set[tuple[str, str]], store: str) -> str | None:
     """Returns the name of the first macro that has a shipped name and another body. macros: names and bodies."""
-    names = shipped_names()
+    names = list_macro_names()
     macros = {(name, body) for name, body in macros if name in names}
     if not macros:
         return None
     with duckdb.connect() as fresh:
-        for text in shipped_texts():  # as if a user had run these files before dpduck was ever loaded
+        for text in read_macro_files():  # as if a user had run these files before dpduck was ever loaded
             fresh.execute(text)
         ours = _bodies(fresh, names)
         install_shipped(fresh, "", store)
@@ -84,7 +84,7 @@ def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[
     return {(str(name), str(body)) for name, body in rows}
 
 
-def started_of(connection: duckdb.DuckDBPyConnection) -> Started | None:
+def find_database(connection: duckdb.DuckDBPyConnection) -> Started | None:
     """Returns the open parts of this connection's database. None if dpduck was not loaded on it."""
     identity = _identity(connection)
     return None if identity is None else _ENGINES.get(identity)
@@ -169,13 +169,13 @@ def _call(name: str) -> tuple[str, str]:
 @lru_cache(maxsize=1)
 def _version() -> str:
     """Returns a name for this version of all macros, which no other version has."""
-    texts = [*((name, MACROS[name][0], *_call(name)) for name in MACROS), CALLED, STORE_NAME, *shipped_texts()]
+    texts = [*((name, MACROS[name][0], *_call(name)) for name in MACROS), CALLED, STORE_NAME, *read_macro_files()]
     return f"dpduck_{hashlib.sha256(repr(texts).encode()).hexdigest()[:32]}"
 
 
 def are_kept(connection: duckdb.DuckDBPyConnection) -> bool:
     """Tells whether macros of all names are in the current database. It drops them all and rolls the drop back."""
-    dropped = [*(f"DROP MACRO TABLE {name}" for name in MACROS), *map(_drop_sql, shipped_kinds())]
+    dropped = [*(f"DROP MACRO TABLE {name}" for name in MACROS), *map(_drop_sql, list_macro_kinds())]
     return _taken_back(connection, "; ".join(dropped))
 
 
@@ -186,7 +186,10 @@ def _drop_sql(macro: tuple[str, str]) -> str:
 
 def _are_ours(connection: duckdb.DuckDBPyConnection) -> bool:
     """Tells whether every macro is of this version. A bound macro has a column named by its version."""
-    calls = (f"{name}({', '.join('NULL' for _ in _required(parameter))})" for name, (parameter, _) in MACROS.items())
+    calls = (
+        f"{name}({', '.join('NULL' for _ in _mandatory_parameters(parameter))})"
+        for name, (parameter, _) in MACROS.items()
+    )
     listed = ", ".join(f"{call} AS m{number}" for number, call in enumerate(calls))
     columns = ", ".join(f"m{number}.{_version()} AS c{number}" for number in range(len(MACROS)))
     try:
@@ -196,7 +199,7 @@ def _are_ours(connection: duckdb.DuckDBPyConnection) -> bool:
     return True
 
 
-def _required(parameters: str) -> list[str]:
+def _mandatory_parameters(parameters: str) -> list[str]:
     """Returns the parameters that have no default."""
     return [parameter for parameter in parameters.split(", ") if parameter and ":=" not in parameter]
 
@@ -246,7 +249,7 @@ def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:
 
     If dp() is ours, the shipped macros count as ours too, in any version. Each load replaces them with its own.
     """
-    names = [*MACROS, *shipped_names()]
+    names = [*MACROS, *list_macro_names()]
     if _are_new(connection, names):
         return
     bodies = _bodies(connection, names)

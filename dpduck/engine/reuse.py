@@ -16,22 +16,22 @@ from math import ceil
 
 import pyarrow as pa
 
-from dpduck.language.rows.facts import Column
+from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.select.known import KnownQuestion
-from dpduck.language.select.request import Request, Target
+from dpduck.language.select.request import SelectRequest, Target
 from dpduck.language.text.names import highs_column, lows_column
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
-from dpduck.mechanisms.cubes.plan import amount_of, planned, require_within
-from dpduck.mechanisms.known.answer import Answer, answers_of
-from dpduck.mechanisms.known.given import Given, given_known, priced_at
+from dpduck.mechanisms.cubes.plan import amount_of, plan_cube, require_within
+from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
+from dpduck.mechanisms.known.given import MarginalGap, given_known, request_at_price
 from dpduck.mechanisms.known.tables import PLANNED
-from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
+from dpduck.mechanisms.released_rows import AnswerColumn, release_columns, release_rows
 from dpduck.store.cursors import Caller, SandboxAnswers
-from dpduck.store.measured import Kept
+from dpduck.store.measured import MeasurementRecord
 from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import Sandbox
-from dpduck.strategies.budgets import raised, rounded_up
+from dpduck.strategies.budgets import raise_price, round_up
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_text
 
@@ -50,7 +50,7 @@ UNLIMITED = 10**6
 NOT_KEPT = "what this statement measures is not kept, or cannot be combined"
 WITHOUT = "the same statement without reuse"
 
-At = Callable[[Fraction], Request | None]
+At = Callable[[Fraction], SelectRequest | None]
 """Function from a price to the request at that price."""
 
 
@@ -73,8 +73,8 @@ class Chosen:
     measured request with all earlier releases.
     """
 
-    request: Request
-    written: Request
+    request: SelectRequest
+    written: SelectRequest
     alone: float
     together: float
 
@@ -88,9 +88,9 @@ class Reuse:
     """
 
     question: KnownQuestion
-    kept: Sequence[Kept]
+    kept: Sequence[MeasurementRecord]
     moment: str
-    common: Sequence[Kept]
+    common: Sequence[MeasurementRecord]
 
     def require_one_moment(self) -> None:
         """Refuses rows that may change between two releases, since such releases are not combined."""
@@ -100,7 +100,7 @@ class Reuse:
                 accepted=f"ALTER PRIVACY POLICY .. PREPARE, a database that is opened for reading, or {WITHOUT}",
             )
 
-    def chosen(self, request: Request) -> Chosen:
+    def chosen(self, request: SelectRequest) -> Chosen:
         """Chooses the request to measure beside earlier releases: the least error at a price, or the least price for a
         target. Everything that could fail after the charge fails here.
         """
@@ -111,16 +111,16 @@ class Reuse:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         return Chosen(measured, written, alone.worst, together.worst)
 
-    def _foreseen(self, request: Request, releases: Sequence[Kept]) -> Foreseen | None:
+    def _foreseen(self, request: SelectRequest, releases: Sequence[MeasurementRecord]) -> Foreseen | None:
         """Returns the errors of a request's measurements together with other releases. None if they do not determine
         the answer.
         """
         blank = blank_measured(propose_cube(request))
         if blank is None:
             return None
-        return self._errors([*releases, Kept(PLANNED, "", self.moment, blank)], PLANNED)
+        return self._errors([*releases, MeasurementRecord(PLANNED, "", self.moment, blank)], PLANNED)
 
-    def _errors(self, releases: Sequence[Kept], about: str = "") -> Foreseen | None:
+    def _errors(self, releases: Sequence[MeasurementRecord], about: str = "") -> Foreseen | None:
         answers = answers_of(self.question, releases, SandboxAnswers(4), self.moment, about)
         results = [answer for answer in answers if answer is not None]
         if len(results) < len(answers):
@@ -129,13 +129,13 @@ class Reuse:
         total = sum(answer.spread for answer in results)
         return Foreseen(worst, total, tuple((answer.left_out, answer.bounded, answer.alone) for answer in results))
 
-    def _at_price(self, request: Request) -> tuple[Request, Request]:
+    def _at_price(self, request: SelectRequest) -> tuple[SelectRequest, SelectRequest]:
         """Returns the request, and the request to measure: marginals in its place if they help more."""
         written = self._foreseen(request, self.common)
         if written is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         amount = amount_of(request)
-        given = self._given(request, amount, self.common)
+        given = self._plan_marginals(request, amount, self.common)
         other = None if given is None else given.at(amount)
         errors = None if other is None else self._foreseen(other, self.common)
         if given is None or other is None or errors is None or errors.about != written.about:
@@ -143,11 +143,11 @@ class Reuse:
         most = written.total * float(1 + ALIKE if given.finer else 1 - ALIKE)
         return request, other if errors.total <= most else request
 
-    def _at_target(self, request: Request, target: Target) -> tuple[Request, Request]:
+    def _at_target(self, request: SelectRequest, target: Target) -> tuple[SelectRequest, SelectRequest]:
         """Returns the request at the least price that reaches its target, and the request to measure."""
         unlimited = replace(request.price, target=replace(target, limit=target.limit * UNLIMITED))
-        whole = amount_of(planned(replace(request, price=unlimited)).request)
-        written = partial(priced_at, request)
+        whole = amount_of(plan_cube(replace(request, price=unlimited)).request)
+        written = partial(request_at_price, request)
         first = self._foreseen(written(whole / STEPS), self.kept)
         if first is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
@@ -173,8 +173,8 @@ class Reuse:
         return written(amount), written(amount) if other is None else other
 
     def _ahead(
-        self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
-    ) -> tuple[Request, Fraction] | None:
+        self, request: SelectRequest, target: Target, whole: Fraction, about: tuple[object, ...]
+    ) -> tuple[SelectRequest, Fraction] | None:
         """Returns marginals that divide the answer's variance by the factor that is paid ahead, and their price.
         None if nothing is paid ahead, or if the price limit allows no such marginals.
         """
@@ -184,20 +184,22 @@ class Reuse:
         chosen = None if given is None or amount > target.limit else given.at(amount)
         return None if chosen is None else (chosen, amount)
 
-    def _given(self, request: Request, amount: Fraction, releases: Sequence[Kept]) -> Given | None:
+    def _plan_marginals(
+        self, request: SelectRequest, amount: Fraction, releases: Sequence[MeasurementRecord]
+    ) -> MarginalGap | None:
         return given_known(self.question, request, releases, SandboxAnswers(4), self.moment, amount)
 
     def _by_formula(
-        self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
-    ) -> tuple[Given | None, Fraction]:
+        self, request: SelectRequest, target: Target, whole: Fraction, about: tuple[object, ...]
+    ) -> tuple[MarginalGap | None, Fraction]:
         """Returns marginals in place of the request, and their price. None and the whole price if they cost more."""
-        given = self._given(request, whole, self.kept)
+        given = self._plan_marginals(request, whole, self.kept)
         if given is None:
             return None, whole
         most = whole * (1 + ALIKE if given.finer else 1 - ALIKE)
-        given = given.evened(float(target.stderr), most)
+        given = given.balance_errors(float(target.stderr), most)
         least = given.least(float(target.stderr), most)
-        amount = most if least is None else rounded_up(least)
+        amount = most if least is None else round_up(least)
         for _ in range(RAISED if least is not None else 0):
             other = given.at(amount)
             errors = None if other is None else self._foreseen(other, self.kept)
@@ -205,7 +207,7 @@ class Reuse:
                 break
             if errors.worst <= float(target.stderr):
                 return given, amount
-            amount = raised(amount, errors.worst / float(target.stderr), given.noise)
+            amount = raise_price(amount, errors.worst / float(target.stderr), given.noise)
         return None, whole
 
     def _precision(self, at: At, amount: Fraction) -> float:
@@ -233,15 +235,15 @@ class Reuse:
         return high
 
 
-def reuse_digest(request: Request, caller: Caller) -> str:
+def reuse_digest(request: SelectRequest, caller: Caller) -> str:
     """Names the stored answer to a request by one caller."""
     facts = ["reuse", request.digest(), caller.owner, caller.name]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def reuse_columns(request: Request) -> tuple[tuple[str, str], ...]:
+def reuse_columns(request: SelectRequest) -> tuple[tuple[str, str], ...]:
     """Returns the columns of the stored answer: the columns of a release, and the ends of all intervals."""
-    plain = [col for col in released_columns(request, [False] * len(request.question.aggregates)) if "[]" not in col[1]]
+    plain = [col for col in release_columns(request, [False] * len(request.question.aggregates)) if "[]" not in col[1]]
     for number in range(len(request.question.aggregates)):
         plain += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
     return tuple(plain)
@@ -250,13 +252,13 @@ def reuse_columns(request: Request) -> tuple[tuple[str, str], ...]:
 def nothing_sql(question: KnownQuestion) -> str:
     """Writes the SQL of the whole statement over an answer without rows."""
     request = question.analysis.request
-    columns = [Column(name, type_name) for name, type_name in reuse_columns(request)]
+    columns = [CatalogColumn(name, type_name) for name, type_name in reuse_columns(request)]
     return empty_release_sql(columns, ((),) * len(request.question.aggregates), question.analysis)
 
 
-def reused(
-    reuse: Reuse, release: StoredRelease, own: Kept | None, box: Sandbox
-) -> tuple[list[Answer], tuple[tuple[str, str], ...], pa.Table]:
+def combine_answers(
+    reuse: Reuse, release: StoredRelease, own: MeasurementRecord | None, box: Sandbox
+) -> tuple[list[KnownAnswer], tuple[tuple[str, str], ...], pa.Table]:
     """Computes the answers about the rows that a release counted, from all known releases. Also returns the columns and
     rows to be stored.
     """
@@ -268,11 +270,11 @@ def reused(
     request = reuse.question.analysis.request
     shown = [AnswerColumn(item.estimates, item.stderrs, *item.ends()) for item in answers]
     columns = reuse_columns(request)
-    rows = released_rows(request, shown, [False] * len(shown), box)
+    rows = release_rows(request, shown, [False] * len(shown), box)
     return answers, columns, rows.select([name for name, _ in columns])
 
 
-def explained_sql(chosen: Chosen, explained: Callable[[Request], str]) -> str:
+def explain_sql(chosen: Chosen, explained: Callable[[SelectRequest], str]) -> str:
     """Writes dp_explain with the largest standard errors of the answers, both without and with earlier releases.
 
     If other marginals are measured than the statement's own, the first row is about these marginals.

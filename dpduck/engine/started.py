@@ -13,7 +13,7 @@ from dpduck.engine.progress import Progress
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps
 from dpduck.store import layout
-from dpduck.store.cursors import Connections
+from dpduck.store.cursors import DatabaseConnections
 
 if TYPE_CHECKING:
     from dpduck.engine.engine import Engine
@@ -28,7 +28,7 @@ class Started:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: DatabaseConnections,
         store: str,
         ledger: Ledger,
         steps: Steps,

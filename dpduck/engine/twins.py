@@ -26,13 +26,13 @@ def twin_database(
     (home,) = source.execute("SELECT current_database()").fetchall()[0]
     public = [row[0] for row in source.execute("SELECT table_name FROM private.dpduck.public_tables").fetchall()]
     for table in public:
-        _copied(source.sql(f"FROM {table}").to_arrow_table(), _within(table, home), target)
+        _copy_table(source.sql(f"FROM {table}").to_arrow_table(), _within(table, home), target)
         target.execute("FROM dp(?)", [f"DECLARE PUBLIC TABLE {_within(table, home)}"]).fetchall()
     listed = source.execute("SELECT table_name, ddl FROM dp_policies()").fetchall()
     waiting = {in_sql(name): ddl for name, ddl in listed}
     for table in waiting:
         rows_of = source.sql("FROM dp_twin($1, $2)", params=[table, rows]).to_arrow_table()
-        _copied(rows_of, _within(table, home), target, source.execute(f"DESCRIBE {table}").fetchall())
+        _copy_table(rows_of, _within(table, home), target, source.execute(f"DESCRIBE {table}").fetchall())
         for column in _keys(source, table):
             target.execute(f"ALTER TABLE {_within(table, home)} ADD PRIMARY KEY ({quote_identifier(column)})")
     for table, ddl in _parents_first(waiting):
@@ -54,7 +54,7 @@ def _within(table: str, home: str) -> str:
     return table.removeprefix(f"{quote_identifier(home)}.")
 
 
-def _copied(
+def _copy_table(
     rows: pa.Table, name: str, target: duckdb.DuckDBPyConnection, columns: Sequence[tuple[str, ...]] = ()
 ) -> None:
     """Creates a table of these rows. columns: names with DuckDB's types, if Arrow's types say less."""
@@ -83,12 +83,12 @@ def _parents_first(waiting: dict[str, str | None]) -> Iterator[tuple[str, str | 
     left = dict(waiting)
     while left:
         names = {table.rpartition(".")[2].strip('"').lower() for table in left}
-        ready = {table: ddl for table, ddl in left.items() if _referred(ddl) not in names} or left
+        ready = {table: ddl for table, ddl in left.items() if _parent_name(ddl) not in names} or left
         yield from ready.items()
         left = {table: ddl for table, ddl in left.items() if table not in ready}
 
 
-def _referred(ddl: str | None) -> str | None:
+def _parent_name(ddl: str | None) -> str | None:
     """Returns the name of the table that a policy's unit refers to."""
     statement = parse_statement(ddl) if ddl else None
     unit = statement.clauses.unit if isinstance(statement, CreatePolicy) else None

@@ -50,7 +50,7 @@ def bundle_task(
             rows = orders.first_rows(order, table, rows.filter(pc.is_valid(rows.column(orders.unit_of(table)))))
         others = part.num_rows - rows.num_rows
         for bucket, bundle in [*orders.bundles(rows)] or [(0, rows.drop_columns(BUCKET))]:
-            named = {column_name(0, place): [_packed(column)] for place, column in enumerate(bundle.columns)}
+            named = {column_name(0, place): [_pack_column(column)] for place, column in enumerate(bundle.columns)}
             yield pa.RecordBatch.from_pydict({BUCKET: [bucket], TABLE: [number], OTHERS: [others], **named})
             others = 0
 
@@ -74,7 +74,7 @@ def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa
             part = rows.filter(pc.equal(own, piece))
             output.setdefault(rows_name(number), []).append(part.num_rows + (others if piece == pieces[0] else 0))
             for place, column in enumerate(part.columns):
-                output.setdefault(column_name(number, place), []).append(_packed(column))
+                output.setdefault(column_name(number, place), []).append(_pack_column(column))
     output |= {BUCKET: [bundles[0][BUCKET]] * len(pieces), PIECE: [f"{bundles[0][BUCKET]}.{item}" for item in pieces]}
     return pa.Table.from_batches(pa.Table.from_pydict(output).to_batches(max_chunksize=1))
 
@@ -85,7 +85,7 @@ def _of_units(order: Order, number: int, bundles: Sequence[Mapping[str, Any]]) -
     If the table has no unit column, each row is a unit.
     """
     table, own = order.tables[number], [item for item in bundles if item[TABLE] == number]
-    columns = [_unpacked(own, column_name(0, place)) for place in range(len(table.columns))]
+    columns = [_unpack_column(own, column_name(0, place)) for place in range(len(table.columns))]
     plain = [item.cast(item.type.value_type) if pa.types.is_dictionary(item.type) else item for item in columns]
     rows = pa.Table.from_arrays(plain, names=[column_name(0, place) for place in range(len(plain))])
     if table.unit is None:
@@ -105,9 +105,11 @@ def answer_packed(
     private = list(enumerate(table for table in order.tables if table.rows is None))
     for piece in chain(chain.from_iterable(batch.to_pylist() for batch in given), [None]):
         if pieces and (piece is None or count >= PART):
-            columns = [[_unpacked(pieces, column_name(n, k)) for k, _ in enumerate(one.columns)] for n, one in private]
+            columns = [
+                [_unpack_column(pieces, column_name(n, k)) for k, _ in enumerate(one.columns)] for n, one in private
+            ]
             rows = [pa.Table.from_arrays(own, names=list(map(str, range(len(own))))) for own in columns]
-            batches = orders.carried_out(order, rows, workers).to_batches(max_chunksize=BATCH)
+            batches = orders.run_order(order, rows, workers).to_batches(max_chunksize=BATCH)
             said: list[bytes | None] = [*map(orders.to_bytes, batches)] or [None]
             names = [" ".join(one[PIECE] for one in pieces), *[""] * (len(said) - 1)]
             yield pa.RecordBatch.from_pydict({PIECE: names, PARTIAL: pa.array(said, pa.binary())})
@@ -116,7 +118,7 @@ def answer_packed(
             pieces, count = [*pieces, piece], count + sum(piece[rows_name(number)] for number, _ in private)
 
 
-def _packed(column: pa.ChunkedArray) -> bytes:
+def _pack_column(column: pa.ChunkedArray) -> bytes:
     """Writes a column as bytes. Texts that repeat are written as numbers of a list of texts."""
     array = column.combine_chunks()
     if pa.types.is_string(array.type) and 2 * pc.count_distinct(array, mode="all").as_py() < len(array):
@@ -124,7 +126,7 @@ def _packed(column: pa.ChunkedArray) -> bytes:
     return orders.to_bytes(pa.record_batch([array], names=[PIECE]), "zstd")
 
 
-def _unpacked(pieces: Sequence[Mapping[str, Any]], name: str) -> pa.ChunkedArray:
+def _unpack_column(pieces: Sequence[Mapping[str, Any]], name: str) -> pa.ChunkedArray:
     """Reads a column from pieces. If any piece has numbers of a list of texts, so has the whole column."""
     chunks = [chunk for piece in pieces for chunk in pa.ipc.open_stream(piece[name]).read_all().column(0).chunks]
     chunks = [chunk for chunk in chunks if len(chunk)]

@@ -14,29 +14,29 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dpduck.engines.spark import Columns, Packed, Place, SparkEngine
+from dpduck.engines.spark import Columns, Packed, SparkEngine, TablePlace
 from dpduck.kernel.contributions import key_integer
 from dpduck.language.rows.facts import Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.cursors import OpenCursor
-from dpduck.store.policies import PolicyStore, named_in_sql
+from dpduck.store.policies import PolicyStore, table_from_sql
 from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier
 
 
 @dataclass(frozen=True)
-class Placed:
+class TablesInEngine:
     """Tables of one engine in their present state. there: the first table's name. buckets: the number of buckets."""
 
     name: str
     engine: SparkEngine
     there: str
-    places: Mapping[str, Place]
+    places: Mapping[str, TablePlace]
     buckets: int
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TablePack:
     """Packed tables of an engine. facts: the unit column and epoch of each table. at: the time of packing, in UTC."""
 
     engine: str
@@ -76,19 +76,19 @@ class PreparedThere:
         open_cursor: OpenCursor,
         store: str,
         policies: PolicyStore,
-        placed: Callable[[Sequence[Policy]], Placed],
+        placed: Callable[[Sequence[Policy]], TablesInEngine],
         engine: Callable[[str], SparkEngine | None],
     ) -> None:
         self._open_cursor, self._policies = open_cursor, policies
         self._table = f"{quote_identifier(store)}.dpduck.engine_packs"
         self._placed, self._engine = placed, engine
-        self._known = list[Prepared]()
+        self._known = list[TablePack]()
 
     def read_records(self) -> None:
         """Reads the list of prepared tables."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
-            self._known = [_read(*json.loads(facts)) for (facts,) in rows]
+            self._known = [_pack_from_json(*json.loads(facts)) for (facts,) in rows]
 
     def at(self) -> dict[str, str]:
         """Returns the time when each table was prepared, by its name in SQL."""
@@ -100,9 +100,9 @@ class PreparedThere:
         engine = None if record is None else self._engine(record.engine)
         if record is None or engine is None or not engine.is_packed(record.packed):
             return None
-        return float(engine.packed_rows(record.packed, table.sql))
+        return float(engine.count_rows(record.packed, table.sql))
 
-    def of(self, private: Sequence[TableName]) -> Prepared | None:
+    def of(self, private: Sequence[TableName]) -> TablePack | None:
         """Returns the packed tables with these tables' rows, if there are any. Refuses tables of several moments."""
         records = [next((record for record in self._known if table.sql in record.tables), None) for table in private]
         if any(record != records[0] for record in records):
@@ -113,7 +113,7 @@ class PreparedThere:
     def prepare(self, policies: Sequence[Policy], bounding_key: bytes, anew: bool = False) -> str:
         """Prepares tables at one moment. Without `anew`, it does so only if one is not prepared as its policy says."""
         if anew or not all(map(self._is_prepared, policies)):
-            self._take(self._written(policies, bounding_key))
+            self._take(self._pack_groups(policies, bounding_key))
         return self._done(policies)
 
     @contextmanager
@@ -121,7 +121,7 @@ class PreparedThere:
         """Prepares tables anew for policies with new units or epochs, in force after the block. Yields the messages."""
         packs = {table: entry for entry in self._known for table in entry.tables}
         changed = [entry for entry in policies if entry.table.sql in packs and not packs[entry.table.sql].is_of(entry)]
-        written, said = self._written(changed, bounding_key) if changed else [], list[str]()
+        written, said = self._pack_groups(changed, bounding_key) if changed else [], list[str]()
         try:
             yield said
         except BaseException:
@@ -157,15 +157,15 @@ class PreparedThere:
         text = (f"{one.table} is prepared: new questions are about its rows of {at[one.table.sql]}" for one in policies)
         return "; ".join(text) + ", until NEW EPOCH or UNPREPARE"
 
-    def _written(self, policies: Sequence[Policy], bounding_key: bytes) -> list[Prepared]:
+    def _pack_groups(self, policies: Sequence[Policy], bounding_key: bytes) -> list[TablePack]:
         """Packs tables, and repacks the packed tables that share their units. No new table is in use yet."""
         units, named = {policy.unit.key for policy in policies}, {entry.table.sql for entry in policies}
-        beside = (self._policies.policy(named_in_sql(name)) for name in self.at() if name not in named)
+        beside = (self._policies.policy(table_from_sql(name)) for name in self.at() if name not in named)
         every = [*policies, *(entry for entry in beside if entry is not None and entry.unit.key in units)]
         shared = ([entry for entry in every if entry.unit.key == unit] for unit in sorted(units))
         return [self._pack(entry, key_integer(bounding_key)) for entry in shared]
 
-    def _pack(self, policies: Sequence[Policy], key: int) -> Prepared:
+    def _pack(self, policies: Sequence[Policy], key: int) -> TablePack:
         """Packs tables that share their units into one table, beside the first table."""
         placed, nonce, packed = self._placed(policies), secrets.token_hex(16), None
         there, at = f"{placed.there.rpartition('.')[0]}.dpduck_packed_{nonce}", datetime.now(UTC)
@@ -180,14 +180,14 @@ class PreparedThere:
                 f"table beside {placed.there}; accepted: a schema in which its session may create tables"
             )
         facts = tuple((placed.places[owned.table.sql].unit, owned.epoch) for owned in policies)
-        return Prepared(placed.name, packed, facts, f"{at:%Y-%m-%d %H:%M:%S}")
+        return TablePack(placed.name, packed, facts, f"{at:%Y-%m-%d %H:%M:%S}")
 
-    def _take(self, written: Sequence[Prepared]) -> None:
+    def _take(self, written: Sequence[TablePack]) -> None:
         """Puts packed tables into use, all at once, and deletes the tables that they replace."""
         replaced = {table for record in written for table in record.tables}
         self._keep([*(record for record in self._known if not replaced & set(record.tables)), *written])
 
-    def _keep(self, prepared: Sequence[Prepared]) -> None:
+    def _keep(self, prepared: Sequence[TablePack]) -> None:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute(f"UPDATE {self._table} SET facts = NULL")
@@ -207,8 +207,8 @@ def unit_column(policy: Policy, columns: Columns) -> str | None:
     return None if policy.unit.column is None else names.get(fold(policy.unit.column))
 
 
-def _read(engine: str, packed: Sequence[Any], facts: Sequence[Sequence[Any]], at: str) -> Prepared:
+def _pack_from_json(engine: str, packed: Sequence[Any], facts: Sequence[Sequence[Any]], at: str) -> TablePack:
     there, identity, mark, pieces, tables = packed
     read = tuple((str(name), tuple((str(column), str(of)) for column, of in columns)) for name, columns in tables)
     place = Packed(str(there), str(identity), str(mark), int(pieces), read)
-    return Prepared(engine, place, tuple((unit, int(epoch)) for unit, epoch in facts), at)
+    return TablePack(engine, place, tuple((unit, int(epoch)) for unit, epoch in facts), at)

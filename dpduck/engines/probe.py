@@ -14,13 +14,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.engines.spark import Place, SparkEngine
+from dpduck.engines.spark import SparkEngine, TablePlace
 from dpduck.engines.task import FAILED
-from dpduck.kernel.places.engine import added
-from dpduck.kernel.places.orders import Order, Sent, carried_out
+from dpduck.kernel.places.engine import add_partials
+from dpduck.kernel.places.orders import Order, Sent, run_order
 from dpduck.kernel.rows.plans import keep_plans_plain, passes_that_are_off
 from dpduck.kernel.worker.answered import Asking
-from dpduck.kernel.worker.workers import Program, Workers, least_room
+from dpduck.kernel.worker.workers import WorkerProgram, Workers, least_room
 from dpduck.values.errors import Refusal
 
 BUCKETS, PARTITIONS, ROWS_OF_ONE = 2, 20, 60
@@ -39,18 +39,18 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
 ACCEPTED = "Spark 4 or Sail, whose workers have this DuckDB, pyarrow and this Python, and may start a process"
 
 
-def probed(engine: SparkEngine, workers: Workers) -> SparkEngine:
+def probe_engine(engine: SparkEngine, workers: Workers) -> SparkEngine:
     """Returns the engine after it has counted correctly. Otherwise a Refusal names the failure."""
     table = Sent(("dpduck_probe", "main", "probe"), COLUMNS)
     crowd = tuple((6, number % 7, 0.5, Decimal("1.00"), "x", None, None, True) for number in range(ROWS_OF_ONE))
     by_column = zip(COLUMNS, zip(*_ROWS, *crowd, strict=True), strict=True)
     rows = pa.table({name: pa.array(values) for (name, _), values in by_column})  # of the types of COLUMNS
     order = _order(table)
-    nothing, expected = (carried_out(order, [part], workers) for part in (rows.slice(0, 0), rows))
-    place = Place("", COLUMNS, "unit")
+    nothing, expected = (run_order(order, [part], workers) for part in (rows.slice(0, 0), rows))
+    place = TablePlace("", COLUMNS, "unit")
     scattered = {table.sql: engine.made_up(rows, PARTITIONS)}
     try:
-        partials = list(engine.carried(scattered, {table.sql: place}, BUCKETS, order))
+        partials = list(engine.carry_frames(scattered, {table.sql: place}, BUCKETS, order))
     except Exception:
         raise Refusal("the engine cannot run a task", accepted=ACCEPTED) from None
     if _sums(nothing, partials) != _sums(nothing, [expected]):
@@ -63,11 +63,11 @@ def _order(table: Sent) -> Order:
     """Returns an order that counts by every column, with at most three rows of a unit, and a flag from a worker."""
     names = [name for name, _ in COLUMNS[1:]]
     listed = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in names)
-    program = Program(
+    program = WorkerProgram(
         "SELECT try(ln(CAST(x AS DOUBLE))) > 2 AS rare FROM dpduck_batch", pa.schema([("rare", pa.bool_())])
     )
     asking = Asking(f"SELECT unit, text AS x, {listed} FROM {table.sql}", ("x",), program, 4)
-    valid = f"SELECT * FROM ({asking.answered_sql}) WHERE unit IS NOT NULL"
+    valid = f"SELECT * FROM ({asking.rows_with_answers}) WHERE unit IS NOT NULL"
     bounded = (
         f"SELECT * FROM ({valid}) QUALIFY row_number() OVER (PARTITION BY unit ORDER BY hash({', '.join(names)})) <= 3"
     )
@@ -78,18 +78,18 @@ def _order(table: Sent) -> Order:
 
 
 def _sums(nothing: pa.Table, partials: list[pa.Table]) -> list[dict[str, Any]]:
-    with duckdb.connect() as connection, added(connection, nothing, partials) as (sql, second):
+    with duckdb.connect() as connection, add_partials(connection, nothing, partials) as (sql, second):
         rows = second.execute(f"SELECT * FROM ({sql}) ORDER BY ALL").to_arrow_table().to_pylist()
     return list(rows)
 
 
-def _require_one_text(engine: SparkEngine, rows: dict[str, Any], table: Sent, place: Place, order: Order) -> None:
+def _require_one_text(engine: SparkEngine, rows: dict[str, Any], table: Sent, place: TablePlace, order: Order) -> None:
     """Refuses an engine that quotes rows when a task fails."""
     failing = replace(
         order, asking=Asking("SELECT 1"), stage_sql="SELECT CAST('dpduck canary' AS BIGINT) AS dpduck_total_0"
     )
     try:
-        list(engine.carried(rows, {table.sql: place}, BUCKETS, failing))
+        list(engine.carry_frames(rows, {table.sql: place}, BUCKETS, failing))
     except Exception as error:
         said = str(error)
     else:

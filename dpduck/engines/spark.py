@@ -38,7 +38,7 @@ ACCEPTED = "a table with rows of its own (MANAGED or EXTERNAL), named as schema.
 
 
 @dataclass(frozen=True)
-class Described:
+class TableDescription:
     """An engine's description of a table. columns: names and DuckDB types. identity: a text that no other table has."""
 
     columns: Columns
@@ -46,7 +46,7 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePlace:
     """A table in an engine. unit: the column with the unit of a row. None if each row is a unit.
 
     every: whether rows without a unit are read as well, for the owner's eyes.
@@ -72,7 +72,7 @@ class Packed:
     tables: tuple[tuple[str, Columns], ...] = field(repr=False)
 
 
-def connected(address: str) -> Any:
+def open_session(address: str) -> Any:
     """Opens a session of a Spark Connect server."""
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):  # as in python -c: pyspark would take this for its doctests, and end the process
@@ -93,7 +93,7 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def described(self, there: str) -> Described:
+    def described(self, there: str) -> TableDescription:
         """Describes a table. Refuses anything but a table with rows of its own, and types that do not travel."""
         if not _NAME.fullmatch(there):
             raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)
@@ -107,7 +107,7 @@ class SparkEngine:
             raise Refusal(f"{there} is a {str(kind.tableType).lower()}, not a table", accepted=ACCEPTED)
         if any(word in name for name in facts for word in _NOT_ALL_ROWS):
             raise Refusal(f"{there} has row filters or masks: its rows depend on who reads", accepted=ACCEPTED)
-        return Described(tuple(_column(there, column) for column in fields), self._identity(there, facts))
+        return TableDescription(tuple(_column(there, column) for column in fields), self._identity(there, facts))
 
     def _identity(self, there: str, facts: dict[str, str]) -> str:
         """Returns a table's identity: Delta's id, Iceberg's uuid, or else the location of its files."""
@@ -130,18 +130,18 @@ class SparkEngine:
     def _rows(self, sql: str) -> list[Any]:
         return list(self._session.sql(sql).collect())
 
-    def carry(self, places: dict[str, Place], buckets: int, order: Order) -> Iterator[pa.Table]:
+    def carry(self, places: dict[str, TablePlace], buckets: int, order: Order) -> Iterator[pa.Table]:
         """Runs an order over tables in one task for each bucket, and yields the tasks' results.
 
         groupBy promises that a bucket's rows are in one call, whatever the engine does. A partitioning is a mere hint.
         """
         frames = {name: self._session.table(place.there) for name, place in places.items()}
-        return self.carried(frames, places, buckets, order)
+        return self.carry_frames(frames, places, buckets, order)
 
-    def pack(self, places: Mapping[str, Place], buckets: int, there: str, mark: str, key: int) -> Packed:
+    def pack(self, places: Mapping[str, TablePlace], buckets: int, there: str, mark: str, key: int) -> Packed:
         """Writes tables as pieces of whole units, into a new table that the engine keeps."""
         sent = [Sent((name,), place.columns, unit=place.unit) for name, place in places.items()]
-        bundles = [self._bundled(sent, number, place, buckets, key) for number, place in enumerate(places.values())]
+        bundles = [self._bundle_rows(sent, number, place, buckets, key) for number, place in enumerate(places.values())]
         columns = [f"{column_name(t, c)} binary" for t, table in enumerate(sent) for c in range(len(table.columns))]
         columns += [f"{BUCKET} bigint", f"{PIECE} string", *(f"{rows_name(t)} bigint" for t in range(len(sent)))]
         grouped = reduce(lambda whole, table: whole.unionByName(table), bundles).groupBy(BUCKET)
@@ -152,9 +152,9 @@ class SparkEngine:
         tables = tuple((name, table.columns) for name, table in places.items())
         return Packed(there, self._identity(there, self._facts(there)), mark, count, tables)
 
-    def _bundled(self, sent: Sequence[Sent], number: int, place: Place, buckets: int, key: int) -> Any:
+    def _bundle_rows(self, sent: Sequence[Sent], number: int, place: TablePlace, buckets: int, key: int) -> Any:
         """Returns the rows of one of several tables as bundles, which go from task to task."""
-        columns = [f"{_quoted(name)} AS {column_name(0, n)}" for n, (name, _) in enumerate(place.columns)]
+        columns = [f"{_quote_name(name)} AS {column_name(0, n)}" for n, (name, _) in enumerate(place.columns)]
         bucket = f"{_bucket(replace(place, every=True), buckets)} AS {BUCKET}"
         rows = self._session.table(place.there).selectExpr(*columns, bucket)
         listed = [f"{column_name(0, n)} binary" for n in range(max(len(table.columns) for table in sent))]
@@ -171,7 +171,7 @@ class SparkEngine:
         except Exception:
             return False
 
-    def packed_rows(self, packed: Packed, table: str) -> int:
+    def count_rows(self, packed: Packed, table: str) -> int:
         """Counts the rows of a table when it was packed, for its owner's eyes."""
         number = [name for name, _ in packed.tables].index(table)
         return int(self._rows(f"SELECT sum({rows_name(number)}) FROM {packed.there}")[0][0] or 0)
@@ -195,7 +195,7 @@ class SparkEngine:
             rows.mapInArrow(task_of(order, "answer_packed", PIECES), f"{PIECE} string, {PARTIAL} binary"),
             list[str](),
         )
-        for pieces, body in self._said(results):
+        for pieces, body in self._fetch_results(results):
             seen += str(pieces).split()
             if body is not None:
                 yield pa.ipc.open_stream(body).read_all()
@@ -207,16 +207,16 @@ class SparkEngine:
         """Returns public rows as a frame that is scattered over partitions."""
         return self._session.createDataFrame(rows).repartition(partitions)
 
-    def carried(
-        self, frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order
+    def carry_frames(
+        self, frames: dict[str, Any], places: dict[str, TablePlace], buckets: int, order: Order
     ) -> Iterator[pa.Table]:
         """Yields the results of an order over the given frames, one frame for each table."""
-        whole = _cut(frames, places, buckets, order)
+        whole = _frame_to_group(frames, places, buckets, order)
         results = whole.groupBy(BUCKET).applyInArrow(task_of(order, "answer_task"), f"{PARTIAL} binary")
-        for (body,) in self._said(results):
+        for (body,) in self._fetch_results(results):
             yield pa.ipc.open_stream(body).read_all()
 
-    def _said(self, results: Any) -> Iterator[Sequence[Any]]:
+    def _fetch_results(self, results: Any) -> Iterator[Sequence[Any]]:
         """Yields results as tasks end. An engine in this process gives all at once: it would run tasks in turn."""
         if ".connect." in type(self._session).__module__:
             yield from results.toLocalIterator()
@@ -225,13 +225,13 @@ class SparkEngine:
                 yield [column[0].as_py() for column in batch.columns]
 
 
-def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order) -> Any:
+def _frame_to_group(frames: dict[str, Any], places: dict[str, TablePlace], buckets: int, order: Order) -> Any:
     """Returns the rows that a job groups: the rows of its tables, or integers computed from parts of the rows."""
     first = order.before or order
     named = [(places[item.sql], item, frames[item.sql]) for item in first.tables if item.rows is None]
     if order.before is None:
-        return _whole([_chosen(number, *item, order) for number, item in enumerate(named)], buckets)
-    rows = _whole([_chosen(number, *item, first) for number, item in enumerate(named)], 1).drop(
+        return _whole([_select_columns(number, *item, order) for number, item in enumerate(named)], buckets)
+    rows = _whole([_select_columns(number, *item, first) for number, item in enumerate(named)], 1).drop(
         BUCKET, *([TABLE] if len(named) == 1 else [])
     )
     if first.crowds is None:
@@ -245,20 +245,20 @@ def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: 
     return rows.mapInArrow(task, f"{BUCKET} bigint, {PARTIAL} binary")
 
 
-def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) -> tuple[Place, Any]:
+def _select_columns(number: int, place: TablePlace, table: Sent, frame: Any, order: Order) -> tuple[TablePlace, Any]:
     """Returns the columns of a table that an order names, by number. Keeps each part's first rows of crowded units."""
     own = table.columns
-    own_rows = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
-    rows = own_rows.selectExpr(*(f"{_quoted(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
+    own_rows = frame if place.unit is None or place.every else frame.where(f"{_quote_name(place.unit)} IS NOT NULL")
+    rows = own_rows.selectExpr(*(f"{_quote_name(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
     columns = tuple((column_name(number, n), of) for n, (_, of) in enumerate(own))
     unit = next((column_name(number, n) for n, (name, _) in enumerate(own) if name == place.unit), None)
     if order.key is not None and unit is not None:
         schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, of in columns)
         rows = rows.mapInArrow(task_of(replace(order, tables=(table,), stages=()), "cut_task"), schema)
-    return Place("", columns, unit, place.every), rows
+    return TablePlace("", columns, unit, place.every), rows
 
 
-def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
+def _whole(named: Sequence[tuple[TablePlace, Any]], buckets: int) -> Any:
     """Returns the rows of all tables as one frame, with all columns, the bucket and the table's number."""
     whole = None
     for number, (place, rows) in enumerate(named):
@@ -272,13 +272,13 @@ def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
     return whole
 
 
-def _bucket(place: Place, buckets: int) -> str:
+def _bucket(place: TablePlace, buckets: int) -> str:
     """Writes the bucket of a row: its unit's bucket, or any bucket if the row is a unit or has no unit."""
-    anywhere = f"pmod(xxhash64({', '.join(_quoted(name) for name, _ in place.columns)}), {buckets})"
+    anywhere = f"pmod(xxhash64({', '.join(_quote_name(name) for name, _ in place.columns)}), {buckets})"
     if place.unit is None:
         return anywhere
     type_name = dict(place.columns)[place.unit]
-    unit = f"CAST({_quoted(place.unit)} AS BIGINT)" if sql_type(type_name).is_integer else _quoted(place.unit)
+    unit = f"CAST({_quote_name(place.unit)} AS BIGINT)" if sql_type(type_name).is_integer else _quote_name(place.unit)
     bucket = f"pmod(xxhash64({unit}), {buckets})"
     return f"CASE WHEN {unit} IS NULL THEN {anywhere} ELSE {bucket} END" if place.every else bucket
 
@@ -300,5 +300,5 @@ def _spark_type(type_name: str) -> str:
     return types.get(type_name, type_name)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

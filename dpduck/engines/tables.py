@@ -10,19 +10,19 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.engines.prepared import Placed, Prepared, PreparedThere, unit_column
-from dpduck.engines.probe import probed
-from dpduck.engines.spark import Columns, Described, Place, SparkEngine
+from dpduck.engines.prepared import PreparedThere, TablePack, TablesInEngine, unit_column
+from dpduck.engines.probe import probe_engine
+from dpduck.engines.spark import Columns, SparkEngine, TableDescription, TablePlace
 from dpduck.kernel.places.engine import EnginePlace, EngineRows, columns_in_engine
 from dpduck.kernel.places.orders import BATCH, Sent
 from dpduck.kernel.places.twin_writer import sent_sql
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.reader import TWINS
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import Column, Policy, Rows
+from dpduck.language.rows.facts import CatalogColumn, Policy, RequestRows
 from dpduck.language.text.names import TableName, require_plain_names
 from dpduck.store.cursors import OpenCursor
-from dpduck.store.policies import PolicyStore, named_in_sql
+from dpduck.store.policies import PolicyStore, table_from_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
@@ -38,7 +38,7 @@ ATTACHED = "dpduck.attach_spark(con, 'sc://host:15002', name={name!r}, tables=[.
 
 
 @dataclass(frozen=True)
-class Recorded:
+class EngineTableRecord:
     """Record of an engine's table in the store. there: its name in the engine."""
 
     table: str
@@ -54,14 +54,14 @@ class EngineTables:
         self._open_cursor, self._policies, self._workers = open_cursor, policies, workers
         self._records = f"{quote_identifier(store)}.dpduck.engine_tables"
         self._engines: dict[str, tuple[SparkEngine, int | None]] = {}
-        self._held: dict[str, Recorded] | None = None
-        self.prepared = PreparedThere(open_cursor, store, policies, self._placed, self._engine)
+        self._held: dict[str, EngineTableRecord] | None = None
+        self.prepared = PreparedThere(open_cursor, store, policies, self._locate_tables, self._engine)
         self.prepared.read_records()
 
     def attach(self, name: str, engine: SparkEngine, tables: Sequence[str], buckets: int | None) -> list[str]:
         """Puts empty twins of an engine's tables into the catalog, as name.schema.table. Returns their names."""
         require_plain_names(name)
-        probed(engine, self._workers)
+        probe_engine(engine, self._workers)
         descriptions = {there: engine.described(there) for there in tables}
         named = {there: TableName((name, *there.split(".")[-2:])) for there in tables}
         if len({table.sql for table in named.values()}) < len(descriptions):
@@ -75,19 +75,19 @@ class EngineTables:
                 raise Refusal(f"{name!r} cannot be attached", accepted="a name that no database has") from None
             cursor.execute(f"CREATE SCHEMA {quote_identifier(name)}.{TWINS}")
             for there, described in descriptions.items():
-                self._put(cursor, named[there], name, there, described)
+                self._record_table(cursor, named[there], name, there, described)
         self._engines[name] = engine, buckets
         self.prepared.clear(name)
         return [str(table) for table in named.values()]
 
-    def _require_same(self, table: TableName, described: Described) -> None:
+    def _require_same(self, table: TableName, described: TableDescription) -> None:
         """Refuses a new table under the name of a table with a policy, since the budget is the old table's."""
-        record = self._recorded().get(table.sql)
+        record = self._read_records().get(table.sql)
         if self._policies.last_revision(table)[0] and (record is None or record.identity != described.identity):
             raise Refusal(f"{table} has a policy, of another table", accepted="another name for this engine")
 
-    def _put(
-        self, cursor: duckdb.DuckDBPyConnection, table: TableName, name: str, there: str, described: Described
+    def _record_table(
+        self, cursor: duckdb.DuckDBPyConnection, table: TableName, name: str, there: str, described: TableDescription
     ) -> None:
         schema = f"{quote_identifier(name)}.{quote_identifier(table.parts[1])}"
         columns = ", ".join(f"{quote_identifier(column)} {type_name}" for column, type_name in described.columns)
@@ -98,20 +98,20 @@ class EngineTables:
         cursor.execute(f"INSERT INTO {self._records} VALUES (?, ?, ?, ?)", row)
         self._held = None
 
-    def _recorded(self) -> dict[str, Recorded]:
+    def _read_records(self) -> dict[str, EngineTableRecord]:
         if self._held is None:
             with self._open_cursor() as cursor:
                 rows = cursor.execute(f"SELECT table_name, engine, there, identity FROM {self._records}").fetchall()
-            self._held = {row[0]: Recorded(*map(str, row)) for row in rows}
+            self._held = {row[0]: EngineTableRecord(*map(str, row)) for row in rows}
         return self._held
 
     def known(self, name: str) -> list[str]:
         """Returns the engine's names of all tables that were ever attached from an engine of this name."""
-        return sorted(record.there for record in self._recorded().values() if record.engine == name)
+        return sorted(record.there for record in self._read_records().values() if record.engine == name)
 
     def has(self, table: TableName) -> bool:
         """Tells whether a table is an engine's, by the store's records or by the attached engines."""
-        return table.parts[0] in self._engines or table.sql in self._recorded()
+        return table.parts[0] in self._engines or table.sql in self._read_records()
 
     def require_here(self, table: TableName, what: str, accepted: str) -> None:
         """Refuses an operation that an engine's tables do not allow. what: the operation, for the message."""
@@ -120,12 +120,12 @@ class EngineTables:
 
     def require_policy(self, table: TableName, unit_type: str | None) -> None:
         """Refuses a second budget for one table, and units with equal values that an engine may group apart."""
-        recorded = self._recorded()
+        recorded = self._read_records()
         own = recorded.get(table.sql)
         if own is None:
             return
         for other in recorded.values():
-            named = named_in_sql(other.table)
+            named = table_from_sql(other.table)
             if other.identity == own.identity and named != table and self._policies.last_revision(named)[0]:
                 raise Refusal(f"{table} is {named}, which has or had a policy", accepted=f"the policy on {named}")
         if unit_type is not None and not sql_type(unit_type).is_engine_unit:
@@ -134,7 +134,7 @@ class EngineTables:
                 accepted="a unit of whole or decimal numbers, texts, dates or BOOLEAN",
             )
 
-    def place(self, rows: Rows) -> EnginePlace | None:
+    def place(self, rows: RequestRows) -> EnginePlace | None:
         """Returns the engine's place that counts a statement's rows. None if all tables of the statement are here."""
         private = list(dict.fromkeys([rows.table, *(item.table for item in rows.reads)]))
         for table, _ in rows.public_digests:  # declared when a DuckDB of this name was attached
@@ -145,21 +145,21 @@ class EngineTables:
         name = self.engine_of(private)
         prepared, public = self.prepared.of(private), [table for table, _ in rows.public_digests]
         moment = "" if prepared is None else prepared.packed.mark
-        return EnginePlace(partial(self._opened, name, private, public, shapes, prepared=prepared), moment)
+        return EnginePlace(partial(self._open_rows, name, private, public, shapes, prepared=prepared), moment)
 
     def columns(
-        self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[Column]
+        self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[CatalogColumn]
     ) -> Callable[[str, Mapping[str, object]], list[Any]]:
         """Returns a function that reads sums (SUMS) over a table's rows by SQL and parameters, for its owner's eyes."""
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((column.name, column.type_name) for column in listed)}
-        rows = self._opened(self.engine_of([table]), [table], [], shapes, cursor, every=True)
+        rows = self._open_rows(self.engine_of([table]), [table], [], shapes, cursor, every=True)
         return partial(columns_in_engine, cursor, rows, self._workers)
 
     def engine_of(self, private: Sequence[TableName]) -> str:
         """Returns the name of the engine that has all these tables. Refuses if there is no such engine."""
-        name, recorded = next(table.parts[0] for table in private if self.has(table)), self._recorded()
+        name, recorded = next(table.parts[0] for table in private if self.has(table)), self._read_records()
         if any(table.parts[0] != name for table in private):
             raise Refusal(
                 f"{', '.join(map(str, private))} are not of one engine", accepted="private tables of one engine"
@@ -168,7 +168,7 @@ class EngineTables:
             raise Refusal(f"the engine {name!r} is not attached", accepted=ATTACHED.format(name=name))
         return name
 
-    def _opened(
+    def _open_rows(
         self,
         name: str,
         private: Sequence[TableName],
@@ -176,7 +176,7 @@ class EngineTables:
         shapes: Mapping[TableName, Columns],
         cursor: duckdb.DuckDBPyConnection,
         every: bool = False,
-        prepared: Prepared | None = None,
+        prepared: TablePack | None = None,
     ) -> EngineRows:
         """Returns an engine's rows for one statement, after a check that its tables are unchanged."""
         (engine, buckets), policies = self._engines[name], list(map(self._policies.required_policy, private))
@@ -192,19 +192,19 @@ class EngineTables:
 
     def _places(
         self, name: str, policies: Sequence[Policy], shapes: Mapping[TableName, Columns], every: bool = False
-    ) -> dict[str, Place]:
+    ) -> dict[str, TablePlace]:
         """Returns the places of tables in their engine, after a check that the tables are unchanged."""
-        recorded, places = self._recorded(), dict[str, Place]()
+        recorded, places = self._read_records(), dict[str, TablePlace]()
         for table, policy in ((entry.table, entry) for entry in policies):
             record, unit = recorded[table.sql], unit_column(policy, shapes[table])
-            if self._engines[name][0].described(record.there) != Described(shapes[table], record.identity):
+            if self._engines[name][0].described(record.there) != TableDescription(shapes[table], record.identity):
                 raise Refusal(f"{table} changed in its engine", accepted=ATTACHED.format(name=name) + " again")
-            places[table.sql] = Place(record.there, shapes[table], unit, every)
+            places[table.sql] = TablePlace(record.there, shapes[table], unit, every)
             self.require_policy(table, None if unit is None else dict(shapes[table])[unit])
         _require_one_type(places.values())
         return places
 
-    def _placed(self, policies: Sequence[Policy]) -> Placed:
+    def _locate_tables(self, policies: Sequence[Policy]) -> TablesInEngine:
         """Returns tables of one engine in their present state, with the columns of their twins."""
         name, shapes = self.engine_of([policy.table for policy in policies]), dict[TableName, Columns]()
         with self._open_cursor() as cursor:
@@ -212,8 +212,8 @@ class EngineTables:
                 rows = cursor.execute(f"DESCRIBE {policy.table.sql}").fetchall()
                 shapes[policy.table] = tuple((str(row[0]), str(row[1])) for row in rows)
         engine, buckets = self._engines[name]
-        there = self._recorded()[policies[0].table.sql].there
-        return Placed(name, engine, there, self._places(name, policies, shapes), buckets or _buckets(policies))
+        there = self._read_records()[policies[0].table.sql].there
+        return TablesInEngine(name, engine, there, self._places(name, policies, shapes), buckets or _buckets(policies))
 
     def _engine(self, name: str) -> SparkEngine | None:
         return self._engines[name][0] if name in self._engines else None
@@ -224,7 +224,7 @@ def _buckets(policies: Sequence[Policy]) -> int:
     return USUAL if not expected else min(MOST, max(FEWEST, -(-expected // ROWS_OF_BUCKET)))
 
 
-def _require_one_type(places: Iterable[Place]) -> None:
+def _require_one_type(places: Iterable[TablePlace]) -> None:
     """Refuses tables with units of types that an engine hashes apart."""
     types = {dict(place.columns)[place.unit] for place in places if place.unit is not None}
     kinds = {"BIGINT" if sql_type(type_name).is_integer else type_name for type_name in types}

@@ -41,7 +41,7 @@ def _loader() -> Callable[[], Any]:
     worker = texts["kernel.worker.worker"]
     versions, failed, tasks = (duckdb.__version__, sys.version_info[:2]), FAILED, TASKS
 
-    def loaded() -> Any:
+    def load_files() -> Any:
         import sys  # noqa: PLC0415
         import threading  # noqa: PLC0415
         import types  # noqa: PLC0415
@@ -64,7 +64,7 @@ def _loader() -> Callable[[], Any]:
                 root.workers = pool((sys.executable, "-I", "-c", worker), tasks)
         return root
 
-    return loaded
+    return load_files
 
 
 def task_of(order: Order, name: str, module: str = ORDERS) -> Callable[[Any], Any]:

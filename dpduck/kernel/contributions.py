@@ -212,7 +212,7 @@ OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
 
 
 @dataclass(frozen=True)
-class Known:
+class BoundingFacts:
     """Facts that rows hold about their units. A unit of prepared rows (places/twin_writer.py) has at most OF_UNIT rows.
 
     once: whether the rows can be read only once. placed: whether only rows outside of a domain are left out. Then ORDER
@@ -237,12 +237,12 @@ class Known:
         """Tells whether rows without a unit need a filter. Elsewhere their NULL in OF_UNIT meets no comparison."""
         return self.crowded or not self.counted
 
-    def regrouped(self) -> Known:
+    def weaken_for_groups(self) -> BoundingFacts:
         """Returns the facts that hold after rows of further groups are left out."""
         return replace(self, once=True, placed=False)
 
 
-NOTHING_KNOWN = Known(once=False, placed=False, counted=False)
+NOTHING_KNOWN = BoundingFacts(once=False, placed=False, counted=False)
 
 
 def unit_hash_sql(unit: str) -> str:
@@ -262,8 +262,12 @@ class Crowds:
     rows_sql: str = ""
 
 
-def bounded_rows_sql(
-    rows_sql: str, outputs: Sequence[str], max_rows: int, facts: Known = NOTHING_KNOWN, crowds: Crowds | None = None
+def bound_rows_sql(
+    rows_sql: str,
+    outputs: Sequence[str],
+    max_rows: int,
+    facts: BoundingFacts = NOTHING_KNOWN,
+    crowds: Crowds | None = None,
 ) -> str:
     """Keeps at most `max_rows` rows of each unit from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
 

@@ -22,13 +22,13 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.counting.unit_cells import UnitCells, drop_unit_cells
 from dpduck.kernel.facts import read_facts
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.kernel.ledger.secrets import required
+from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.places.live import LIVE_PLACE
-from dpduck.kernel.places.place import Over, Place
+from dpduck.kernel.places.place import Over, RowPlace
 from dpduck.kernel.places.rows import LIVE
-from dpduck.kernel.price import Answer, Ask, Scan, price
+from dpduck.kernel.price import Answer, Ask, AskScan, price
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import KeyStream
 from dpduck.kernel.queries.sessions import GateLaw, SessionGate
@@ -36,7 +36,7 @@ from dpduck.kernel.relations import Stored, every_table
 from dpduck.kernel.rows import reader
 from dpduck.kernel.worker.workers import StrictWorkers, Workers
 from dpduck.values.errors import InternalError, Refusal
-from dpduck.values.periods import Periods, charged_key, split_key
+from dpduck.values.periods import Periods, charge_key, split_key
 from dpduck.values.privacy import ZERO, Charge
 
 OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
@@ -65,9 +65,9 @@ class Bill:
     periods: Periods | None = None
 
     @property
-    def charged_key(self) -> str:
+    def ledger_key(self) -> str:
         """Returns the ledger's key for the unit and its periods."""
-        return charged_key(self.unit_key, self.periods)
+        return charge_key(self.unit_key, self.periods)
 
 
 class Door(Hidden):
@@ -100,12 +100,12 @@ class Door(Hidden):
         """Counts the jobs of all declared asks, except asks with a query that is counted later."""
         for ask in self._asks:
             if not ask.query.is_counted_later():
-                self._counted(ask.scan)
+                self._count_scan(ask.scan)
 
     def answer(self, ask: Ask[Answer], chosen: object = None) -> Answer:
         """Draws the noisy answer to an ask. chosen: public choice that is made only now, and is free (Query.draw)."""
         self._use(ask)
-        return ask.query.draw(self._counted(ask.scan), ask, self._entropy, chosen)
+        return ask.query.draw(self._count_scan(ask.scan), ask, self._entropy, chosen)
 
     def tables(self, asks: Sequence[Ask[Answer]]) -> list[Answer]:
         """Draws the answers to many asks of one kind and one scan. Their tables are rolled up together."""
@@ -113,7 +113,7 @@ class Door(Hidden):
             self._use(ask)
             if type(ask.query) is not type(asks[0].query) or ask.scan is not asks[0].scan:
                 raise InternalError("only tables of one scan are answered together")
-        return asks[0].query.draw_together(self._counted(asks[0].scan), asks, self._entropy) if asks else []
+        return asks[0].query.draw_together(self._count_scan(asks[0].scan), asks, self._entropy) if asks else []
 
     def admit(self, member: Ask[Any], family: Ask[None]) -> None:
         """Declares an ask after the charge, within the price of its family."""
@@ -147,7 +147,7 @@ class Door(Hidden):
             raise InternalError("an ask that was not declared, or is used up")
         self._left[id(ask)] -= 1
 
-    def _counted(self, scan: Scan) -> Hidden:
+    def _count_scan(self, scan: AskScan) -> Hidden:
         key = id(scan.job)
         if key not in self._counts:
             self._counts[key] = self._count(scan.job)
@@ -155,7 +155,7 @@ class Door(Hidden):
 
 
 @contextmanager
-def opened(
+def open_door(
     asks: Sequence[Ask[Any]],
     bill: Bill,
     ledger: Ledger,
@@ -166,7 +166,7 @@ def opened(
     workers: Workers,
     paid: int | None = None,
     note: Note | None = None,
-    place: Place = LIVE_PLACE,
+    place: RowPlace = LIVE_PLACE,
 ) -> Iterator[Door]:
     """Runs the steps of a release in order: price, budget, public facts, charge. Yields the Door.
 
@@ -205,7 +205,7 @@ def opened(
             door.close()
 
 
-def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place: Place) -> None:
+def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place: RowPlace) -> None:
     """Refuses bounds by a key that the rows lack. cursor: connection in the transaction that counts."""
     table = job.source.first.table if isinstance(job.source.first, Stored) else ""
     if job.cell_key and not place.has_key(cursor, table, job.cell_key):
@@ -253,7 +253,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
         drop_unit_cells(cursor)
 
 
-def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
+def compute_charge(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
     """Computes the charge for a statement with the price `charge`. A pure statement pays the rho that its asks cost.
 
     least: the least rho to pay, unless `charge` has less. So MIN EPSILON bounds the number of statements about a unit.
@@ -267,7 +267,7 @@ def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], pai
     """Refuses an entry that paid for anything else, or paid less than the asks cost."""
     entry = ledger.entry(paid)
     require_paid(asks, Charge(entry.epsilon, entry.rho, entry.delta))
-    if (entry.unit_key, entry.table_name, entry.mechanism) != (bill.charged_key, bill.table, bill.mechanism):
+    if (entry.unit_key, entry.table_name, entry.mechanism) != (bill.ledger_key, bill.table, bill.mechanism):
         raise InternalError("an entry of another bill; nothing was charged")
 
 
@@ -288,25 +288,25 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
         raise InternalError("the asks cost more than the statement; nothing was charged")
 
 
-def require_periods(scan: Scan, periods: Periods | None) -> None:
+def require_periods(scan: AskScan, periods: Periods | None) -> None:
     """Refuses to count rows of other periods than the charged periods."""
     if periods != scan.job.periods:
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
-def _require_same_cells(scan: Scan) -> None:
+def _require_same_cells(scan: AskScan) -> None:
     """Refuses bounds of cells that differ from the bounds of the job, or that are for cells of other attributes."""
     job = scan.job
     if (scan.most, scan.squared) == (None, None):
         return
     if scan.attributes != len(job.attributes):
         raise InternalError("the asks and the counts disagree about the attributes; nothing was charged")
-    for bounds, claimed in ((job.cell_bounds, scan.most), (job.squared_bounds, scan.squared)):
+    for bounds, claimed in ((job.cell_bounds, scan.most), (job.squares_bounds, scan.squared)):
         if claimed is not None and any(bound != claimed for bound in _by_table(job, bounds, scan)):
             raise InternalError("the asks and the counts disagree about the bound of a cell; nothing was charged")
 
 
-def _require_same_but_norms(scan: Scan, family: Scan) -> None:
+def _require_same_but_norms(scan: AskScan, family: AskScan) -> None:
     """Refuses an ask with another job than its family, or with other bounds than its own job.
 
     Norms and centres may differ, since the job's own bounds follow from them. Without levels, all must have norms.
@@ -323,13 +323,13 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
     _require_same_cells(scan)
 
 
-def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
+def _by_table(job: CountingJob, bounds: Sequence[int], scan: AskScan) -> list[int]:
     """Lists the bound of a scan's one aggregate. For several aggregates it is 0, which is no scan's bound."""
     by_table = [number for number, one in enumerate(job.aggregates) for _ in range(one.tables)]
     return [bounds[one] for one in numbers] if len(numbers := {by_table[table] for table in scan.tables}) < 2 else [0]
 
 
-def job_bounds(scan: Scan) -> list[int]:
+def job_bounds(scan: AskScan) -> list[int]:
     """Bounds the contribution of one unit to the tables of a scan, by the job that will be counted."""
     job = scan.job
     return _by_table(job, job.unit_bounds, scan)
@@ -363,9 +363,9 @@ def counting(
     return count
 
 
-def reopened(
+def open_gate(
     law: GateLaw,
-    scan: Scan,
+    scan: AskScan,
     secret: str,
     entry: int,
     ledger: Ledger,
@@ -373,7 +373,7 @@ def reopened(
     unchanged: Unchanged,
     entropy: Entropy,
     workers: Workers,
-    place: Place = LIVE_PLACE,
+    place: RowPlace = LIVE_PLACE,
 ) -> SessionGate:
     """Returns the gate of a session that was paid for earlier. Its asks must not cost more than the ledger's entry.
 
@@ -383,7 +383,7 @@ def reopened(
     paid = ledger.entry(entry)
     require_paid([law.total_ask(scan), law.gate_ask(scan)], Charge(paid.epsilon, paid.rho, paid.delta))
     require_periods(scan, split_key(paid.unit_key)[1])
-    thresholds = required(ledger.secrets, secret)
+    thresholds = require_secret(ledger.secrets, secret)
     job = scan.job
     if job.digest is None:
         raise InternalError("a session counts by key")

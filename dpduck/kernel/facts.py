@@ -23,7 +23,7 @@ CHANGED = "a policy, a key or a public table changed meanwhile"
 
 
 @dataclass(frozen=True)
-class UnitFacts:
+class PolicyUnit:
     """Privacy unit of a private table. key: its name in the ledger.
 
     columns: columns that hold the unit in each row, () where rows are units or find it by a reference. reference: the
@@ -44,7 +44,7 @@ class TableFacts:
     whether rowid tells its rows apart, and no column hides that: neither one named rowid nor one with a reserved name.
     """
 
-    unit: UnitFacts | None
+    unit: PolicyUnit | None
     types: Mapping[str, str]
     keys: frozenset[str]
     collated: bool
@@ -58,8 +58,8 @@ Facts = Mapping[str, TableFacts]
 
 def read_facts(cursor: duckdb.DuckDBPyConnection, store: str, tables: Iterable[str]) -> Facts:
     """Reads the facts of tables, and of the tables that their references lead to. store: name of the store."""
-    declared = _declared(cursor, store)
-    wanted, units = list(dict.fromkeys(tables)), dict[str, UnitFacts | None]()
+    declared = _read_policies(cursor, store)
+    wanted, units = list(dict.fromkeys(tables)), dict[str, PolicyUnit | None]()
     while wanted:
         table = wanted.pop()
         if table not in declared:
@@ -80,7 +80,7 @@ def is_reserved(name: str) -> bool:
     return name.startswith(RESERVED)
 
 
-def _declared(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, str | None]:
+def _read_policies(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, str | None]:
     """Reads the stored text of each table's policy in force, and None for each public table."""
     dpduck = f"{quote_identifier(store)}.dpduck"
     public = cursor.execute(f"SELECT table_name FROM {dpduck}.public_tables").fetchall()
@@ -88,7 +88,7 @@ def _declared(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, str | 
     return {str(table): None for (table,) in public} | {str(table): str(policy) for table, policy in private}
 
 
-def _unit(definition: str | None) -> UnitFacts | None:
+def _unit(definition: str | None) -> PolicyUnit | None:
     """Reads the unit of a stored policy: key, column, MAX ROWS, an unused entry, PER, and several columns."""
     if definition is None:
         return None
@@ -97,11 +97,11 @@ def _unit(definition: str | None) -> UnitFacts | None:
     columns = tuple(map(str, several)) if isinstance(several, list) else (str(column),) if column else ()
     per = (str(period[0]), str(period[1])) if isinstance(period, list) else None
     if policy.get("reference") is None:
-        return UnitFacts(str(key), columns, None, per)
+        return PolicyUnit(str(key), columns, None, per)
     own, parent, parent_key = policy["reference"]
     if not isinstance(parent, list):
         raise Refusal(CHANGED, accepted="the same statement again")
-    return UnitFacts(
+    return PolicyUnit(
         str(key), (), (str(own), ".".join(quote_identifier(str(part)) for part in parent), str(parent_key)), per
     )
 

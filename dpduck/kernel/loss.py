@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from math import isqrt
 
 from dpduck.kernel.contributions import FULL, UNIT, Contribution
-from dpduck.kernel.counting.contribution_sql import clamped_sql
+from dpduck.kernel.counting.contribution_sql import clamp_sql
 
 BITS = 40
 """Bits of a norm after the shift: enough that rounding changes no weight by much."""
@@ -61,7 +61,7 @@ def light_rows(aggregates: Sequence[Contribution]) -> int:
     return min(isqrt(aggregate.norm) // aggregate.bound for aggregate in aggregates)
 
 
-def weighed_sql(
+def weigh_cells_sql(
     units_sql: str,
     cells: Sequence[str],
     aggregates: Sequence[Contribution],
@@ -81,13 +81,13 @@ def weighed_sql(
     by_unit = f"SELECT {UNIT}, {listed} FROM dpduck_cells GROUP BY {UNIT}"
     light = ""
     if light_sql:
-        whole = [*cells, *(f"CAST({name} AS HUGEINT) * {FULL} AS {name}" for _, name in _counted(aggregates))]
+        whole = [*cells, *(f"CAST({name} AS HUGEINT) * {FULL} AS {name}" for _, name in _sum_columns(aggregates))]
         light = f" UNION ALL SELECT {', '.join(whole)} FROM ({light_sql})"
     weights = f"dpduck_weights AS ({weights_sql(by_unit, aggregates, [UNIT], kind)})"
     rows = f"dpduck_cells JOIN dpduck_weights USING ({UNIT})"
     return (
         f"WITH {first}dpduck_cells AS MATERIALIZED ({units_sql}), {weights} "
-        f"{added_by_weight_sql(rows, cells, aggregates, totals, light)}"
+        f"{add_by_weight_sql(rows, cells, aggregates, totals, light)}"
     )
 
 
@@ -95,23 +95,23 @@ def weights_sql(squares_sql: str, aggregates: Sequence[Contribution], columns: S
     """Writes the weights of each unit. squares_sql: SQL of a row for each unit, with sums of squares and `columns`."""
     numbers = range(len(aggregates))
     roots = [f"{squares_of(place)}, {_root(aggregates[place], place, kind)} AS {_weight(place)}" for place in numbers]
-    weights = [f"{_shared(aggregates, place)} AS {_weight(place)}" for place in numbers]
+    weights = [f"{_least_weight(aggregates, place)} AS {_weight(place)}" for place in numbers]
     inner = f"SELECT {', '.join([*columns, *roots])} FROM ({squares_sql})"
     return f"SELECT {', '.join([*columns, *weights])} FROM ({inner})"
 
 
-def added_by_weight_sql(
+def add_by_weight_sql(
     rows: str, cells: Sequence[str], aggregates: Sequence[Contribution], totals: Sequence[str], more: str = ""
 ) -> str:
     """Writes the sums by cell. rows: text after FROM, with units' columns and weights. more: UNION ALL of more rows."""
-    columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in _counted(aggregates))]
+    columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in _sum_columns(aggregates))]
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     return f"SELECT {', '.join([*cells, *totals])} FROM (SELECT {', '.join(columns)} FROM {rows}{more}){grouping}"
 
 
 def together_sql(units_sql: str, aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> str:
     """Writes the columns of each unit, summed over all of its cells. units_sql: as in weighed_sql."""
-    summed = ", ".join(f"CAST(sum({name}) AS {kind}) AS {name}" for _, name in _counted(aggregates))
+    summed = ", ".join(f"CAST(sum({name}) AS {kind}) AS {name}" for _, name in _sum_columns(aggregates))
     return f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}"
 
 
@@ -125,7 +125,7 @@ def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int
 
     A unit with rows in many cells has a small norm for its rows. So it counts several times: it would lose more rows.
     """
-    added = added_sql(aggregate, 0, kind)
+    added = magnitude_sql(aggregate, 0, kind)
     if kind != "BIGINT":
         added = f"least({added}, {LONGEST})"
     squares, everything = f"least(sum({added} * {added}), {MOST_SQUARES})", f"least(sum({added}), {MOST_ADDED})"
@@ -157,7 +157,7 @@ def _weight(number: int) -> str:
     return f"dpduck_weight_{number}"
 
 
-def _counted(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
+def _sum_columns(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
     """Lists the columns that weights multiply, each with the number of its aggregate."""
     columns = []
     for number, aggregate in enumerate(aggregates):
@@ -178,7 +178,7 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
             columns += [next(sums) for _ in range(1 if aggregate.form == "count" else 3 + aggregate.has_squares)]
             continue
         next(sums)
-        steps = clamped_sql(aggregate, number)
+        steps = clamp_sql(aggregate, number)
         columns += [
             f"CAST(({steps}) IS NOT NULL AS BIGINT) AS dpduck_rows_{number}",
             f"CAST(({steps}) IS NOT NULL AS BIGINT) AS dpduck_valued_{number}",
@@ -187,7 +187,7 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
     return columns
 
 
-def added_sql(aggregate: Contribution, number: int, kind: str) -> str:
+def magnitude_sql(aggregate: Contribution, number: int, kind: str) -> str:
     """Writes the absolute value of a unit's integer, in one cell or over all cells."""
     if aggregate.form == "count":
         return f"CAST(dpduck_rows_{number} AS {kind})"
@@ -206,7 +206,7 @@ def _square(aggregate: Contribution, number: int, kind: str) -> str:
 
     No BIGINT needs the cap: where the cap would apply, the weight is 0 with and without it.
     """
-    added, places = added_sql(aggregate, number, kind), shift(aggregate.norm)
+    added, places = magnitude_sql(aggregate, number, kind), shift(aggregate.norm)
     if places:
         added = f"(({added} + {(1 << places) - 1}) // {1 << places})"
     cut = added if kind == "BIGINT" else f"least({added}, {ceiling(aggregate.norm)})"
@@ -220,18 +220,18 @@ def _root(aggregate: Contribution, number: int, kind: str) -> str:
     return f"CAST(least({FULL}, {root}) AS {kind})"
 
 
-def _shared(aggregates: Sequence[Contribution], number: int) -> str:
+def _least_weight(aggregates: Sequence[Contribution], number: int) -> str:
     """Writes the weight of an aggregate. Aggregates that share one have the smallest, which is within all norms."""
     first = last = number
     while first > 0 and aggregates[first - 1].shared:
         first -= 1
     while aggregates[last].shared:
         last += 1
-    weights = [_corrected(aggregates[place], place) for place in range(first, last + 1)]
+    weights = [_correct_weight(aggregates[place], place) for place in range(first, last + 1)]
     return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
 
 
-def _corrected(aggregate: Contribution, number: int) -> str:
+def _correct_weight(aggregate: Contribution, number: int) -> str:
     """Writes the weight, one less where the root in doubles was too large."""
     weight, most = _weight(number), FULL * FULL * _short(aggregate.norm)
     return f"{weight} - CASE WHEN {weight} * {weight} * {squares_of(number)} > {most} THEN 1 ELSE 0 END"

@@ -40,7 +40,7 @@ class Query(Generic[Answer]):
     certified: ClassVar[tuple[str, ...]] = ()
     """Attributes in the line of a certificate, for a query without norms."""
 
-    def moves(self, scan: Scan) -> Norms | None:
+    def moves(self, scan: AskScan) -> Norms | None:
         """Returns the sensitivity of the exact answers (L1, squared L2, any one number), if that is the whole price."""
         return None
 
@@ -86,7 +86,7 @@ class Query(Generic[Answer]):
 
 
 @dataclass(frozen=True, eq=False)
-class Scan:
+class AskScan:
     """One reading of private rows, and the sensitivity of its counts to one privacy unit.
 
     job: description of the counts. l1: bound of a unit's L1 norm over the tables, and so of its L2 norm. The door
@@ -122,7 +122,7 @@ class Ask(Generic[Answer]):
     noise: None if the query defines all noise itself.
     """
 
-    scan: Scan
+    scan: AskScan
     query: Query[Answer]
     noise: Noise | None = None
     times: int = 1
@@ -160,7 +160,7 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
     for ask in asks:
         norms, times = ask.moves, ask.times
         if ask.noise is None or norms is None:
-            charges.append(_repeated(ask.query.cost(ask), times))
+            charges.append(_multiply_charge(ask.query.cost(ask), times))
         else:
             if min(norms) < 0:
                 raise InternalError("answers that a unit moves by less than nothing")
@@ -190,7 +190,7 @@ def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
     rho = sum((charge.rho for charge in charges), ZERO)
     delta = sum((charge.delta for charge in charges), delta)
     if any(charge.epsilon is None for charge in charges):
-        return Charge.concentrated(rho, delta)
+        return Charge.zcdp(rho, delta)
     epsilon = sum((charge.epsilon or ZERO for charge in charges), ZERO)
     return Charge(epsilon, min(rho, rho_of_pure(epsilon)), delta)
 
@@ -200,6 +200,6 @@ def pure(epsilon: Fraction) -> Charge:
     return Charge(epsilon, rho_of_pure(epsilon))
 
 
-def _repeated(charge: Charge, times: int) -> Charge:
+def _multiply_charge(charge: Charge, times: int) -> Charge:
     epsilon = None if charge.epsilon is None else charge.epsilon * times
     return Charge(epsilon, charge.rho * times, charge.delta * times)

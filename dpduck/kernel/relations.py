@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from dpduck.kernel.columns.arithmetic import Cut
-from dpduck.kernel.columns.expressions import Column, Comparison, Expression
+from dpduck.kernel.columns.expressions import Comparison, Expression, RelationColumn
 from dpduck.kernel.units import Referenced, person_of
 from dpduck.values.quoting import quote_identifier
 
@@ -44,7 +44,7 @@ class Stored:
     numbered: bool = True
     selected: tuple[tuple[str, str], ...] = ()
     distinct: bool = False
-    moment: Column | None = None
+    moment: RelationColumn | None = None
 
     @property
     def sql(self) -> str:
@@ -77,8 +77,8 @@ class Join:
     right: Source
     on: tuple[Expression, ...]
     copies: int = 0
-    keys: tuple[Column, ...] = ()
-    content: tuple[Column, ...] = ()
+    keys: tuple[RelationColumn, ...] = ()
+    content: tuple[RelationColumn, ...] = ()
     first: bool = False
 
 

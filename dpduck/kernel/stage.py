@@ -24,15 +24,15 @@ from dpduck.kernel.contributions import (
     ORDER,
     UNIT,
     UNIT_HASH,
+    BoundingFacts,
     Contribution,
     Crowds,
-    Known,
-    bounded_rows_sql,
+    bound_rows_sql,
     rank_sql,
     unit_hash_sql,
 )
-from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, checked_columns, flag, value
-from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weighed_sql
+from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, clamp_columns, flag, value
+from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weigh_cells_sql
 from dpduck.kernel.places.orders import CROWDED
 from dpduck.values.errors import InternalError
 
@@ -56,7 +56,7 @@ def stage_sql(
     aggregates: Sequence[Contribution],
     max_rows: int | None,
     groups: int | None = None,
-    known: Known = NOTHING_KNOWN,
+    known: BoundingFacts = NOTHING_KNOWN,
     crowds: Crowds | None = None,
     levels: tuple[int, int] | None = None,
     codes: Sequence[str] | None = None,
@@ -78,23 +78,23 @@ def stage_sql(
         _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
     unit = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *known.columns]
-    checked = _checked(rows_sql, cells, aggregates, bounded, known.of_anybody)
+    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, known.of_anybody)
     if max_rows is not None:
         if crowds is not None and crowds.table:
-            crowds = replace(crowds, rows_sql=_checked(crowds.rows_sql, cells, aggregates, bounded, True))
+            crowds = replace(crowds, rows_sql=_check_rows_sql(crowds.rows_sql, cells, aggregates, bounded, True))
         if groups is not None and groups < max_rows and crowds is None:
             checked = _in_groups_sql(checked, list(cells), groups, codes)
-            known = known.regrouped()
+            known = known.weaken_for_groups()
         elif groups is not None and groups < max_rows and crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
         used = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)]
         if weighed and crowds is not None:
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
         if weighed and not (known.counted or selecting) and light_rows(aggregates) > 0:
-            return _counted_first_sql(checked, list(cells), aggregates, used, max_rows, together)
-        checked = bounded_rows_sql(checked, [*cells, *used, *unit], max_rows, known, crowds)
+            return _count_first_sql(checked, list(cells), aggregates, used, max_rows, together)
+        checked = bound_rows_sql(checked, [*cells, *used, *unit], max_rows, known, crowds)
     if (weighed or levels is not None) and max_rows is not None:
-        return _weighed_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
+        return _weigh_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
     several = max_rows not in (None, 1) and not by_group  # by group, a unit has one row in a cell by then
     counted = "" if not selecting else f"count(DISTINCT {UNIT})" if several else "count(*)"
     return cells_sql(checked, list(cells), aggregates, unit if by_group else (), counted)
@@ -122,11 +122,11 @@ def cut_sql(
     part. With C, each kept row is among the first m rows of one of the unit's first C cells in the part. So stage_sql
     over all parts equals stage_sql over all rows: checks that were made here change nothing there.
     """
-    rows = f"SELECT {', '.join([*cells, *checked_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
-    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER], True)
+    rows = f"SELECT {', '.join([*cells, *clamp_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
+    checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER], True)
     used = [name for number, aggregate in enumerate(aggregates) for name in _columns(number, aggregate)]
     if groups is None or groups >= max_rows:
-        return rows, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
+        return rows, bound_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
     window = rank_sql([UNIT, *cells], [ORDER, *used])
     cut = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups, codes)}) QUALIFY {window} <= {int(max_rows)}"
     return cut, cut  # both are cut: keys may be long texts, and no unit may send more of them than could count
@@ -147,7 +147,7 @@ def arrivals_sql(
     period: SQL over the cells, for a row's period as an integer. A unit's text longer than LONGEST_UNIT is no unit, and
     its rows take no part. units: whether units are other than the rows themselves.
     """
-    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
+    checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
     if not units:
         return f"SELECT * FROM ({checked}){where_sql([inside])}"
@@ -193,14 +193,14 @@ def _told_apart_sql(
     and of rows_sql were checked before.
     """
     none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
-    crowded = bounded_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
+    crowded = bound_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
     others = f"SELECT * FROM ({rows_sql})"
     if crowds.table:
         others += f" ANTI JOIN {crowds.table} ON {unit_hash_sql(UNIT)} = {UNIT_HASH}"
     return _light_apart_sql(others, crowded, cells, aggregates, max_rows, together)
 
 
-def _counted_first_sql(
+def _count_first_sql(
     rows_sql: str,
     cells: Sequence[str],
     aggregates: Sequence[Contribution],
@@ -218,8 +218,8 @@ def _counted_first_sql(
         f"dpduck_rows AS MATERIALIZED ({rows_sql}), dpduck_heavy AS MATERIALIZED ({many}), "
         f"dpduck_heavy_rows AS MATERIALIZED (SELECT * FROM dpduck_rows JOIN dpduck_heavy USING ({UNIT})), "
     )
-    counted = Known(once=False, placed=False)
-    heavy = bounded_rows_sql("SELECT * FROM dpduck_heavy_rows", [*cells, *used, UNIT], max_rows, counted)
+    counted = BoundingFacts(once=False, placed=False)
+    heavy = bound_rows_sql("SELECT * FROM dpduck_heavy_rows", [*cells, *used, UNIT], max_rows, counted)
     others = f"SELECT * FROM dpduck_rows ANTI JOIN dpduck_heavy USING ({UNIT})"
     return _light_apart_sql(others, heavy, cells, aggregates, max_rows, together, first)
 
@@ -244,10 +244,10 @@ def _light_apart_sql(
     columns = unit_columns(aggregates, by_unit(aggregates, kind))
     units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({heavy}) GROUP BY {', '.join([*cells, UNIT])}"
     totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
-    return weighed_sql(units, cells, aggregates, totals, light, kind, first)
+    return weigh_cells_sql(units, cells, aggregates, totals, light, kind, first)
 
 
-def _weighed_sql(
+def _weigh_sql(
     rows_sql: str,
     cells: Sequence[str],
     aggregates: Sequence[Contribution],
@@ -271,7 +271,7 @@ def _weighed_sql(
         return levels_sql(of_units, aggregates[0], *levels, kind)
     totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
     counted = [f"count(*) AS {UNITS}"] if units else []
-    return weighed_sql(of_units, cells, aggregates, [*totals, *counted], kind=kind)
+    return weigh_cells_sql(of_units, cells, aggregates, [*totals, *counted], kind=kind)
 
 
 def unit_cells_sql(
@@ -279,13 +279,13 @@ def unit_cells_sql(
     cells: Mapping[str, int | None],
     aggregates: Sequence[Contribution],
     max_rows: int,
-    known: Known = NOTHING_KNOWN,
+    known: BoundingFacts = NOTHING_KNOWN,
 ) -> str:
     """Writes the contribution of each unit to each cell, in the columns of loss.unit_columns, as in stage_sql."""
     bounded = [UNIT, ORDER, *known.columns]
-    checked = _checked(rows_sql, cells, aggregates, bounded, known.of_anybody)
+    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, known.of_anybody)
     used = [name for number, aggregate in enumerate(aggregates) for name in _columns(number, aggregate)]
-    selection = bounded_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
+    selection = bound_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
     columns = unit_columns(aggregates, by_unit(aggregates, "BIGINT"))
     return f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({selection}) GROUP BY {', '.join([*cells, UNIT])}"
 
@@ -308,7 +308,7 @@ def _columns(number: int, aggregate: Contribution) -> list[str]:
     return flags if aggregate.value is None else [*flags, value(number)]
 
 
-def _checked(
+def _check_rows_sql(
     rows_sql: str,
     cells: Mapping[str, int | None],
     aggregates: Sequence[Contribution],
@@ -316,7 +316,7 @@ def _checked(
     any_unit: bool,
 ) -> str:
     """Writes the rows that take part. any_unit: whether rows without a unit need a filter (Known.of_anybody)."""
-    listed = [*cells, *checked_columns(aggregates), *bounded]
+    listed = [*cells, *clamp_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
     inside += [f"{UNIT} IS NOT NULL"] if bounded and any_unit else []

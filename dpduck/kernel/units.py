@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.kernel.columns.expressions import Column, Condition, Expression, Names, Own, require
-from dpduck.kernel.columns.periods import numbered_sql, paired_sql
-from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
+from dpduck.kernel.columns.expressions import Expression, Names, Own, RelationColumn, RowCondition, require
+from dpduck.kernel.columns.periods import pair_sql, period_number_sql
+from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shorten_sql
 from dpduck.values.periods import WORDS
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True)
-class Together(Expression):
+class UnitTuple(Expression):
     """Privacy unit of several columns, as one text: equal for equal units alone, apart from collisions of SHA-256.
 
     Equal values of these columns have equal texts. First stand columns with texts without a slash, each with a slash
@@ -25,7 +25,7 @@ class Together(Expression):
     numbers are equal, and so are the parts of that length, and so on. The text is NULL if a part is NULL, or too long.
     """
 
-    parts: tuple[Column, ...]
+    parts: tuple[RelationColumn, ...]
 
     def __post_init__(self) -> None:
         require(bool(self.parts) and all(sql_type(part.type_name).has_one_form for part in self.parts))
@@ -34,7 +34,7 @@ class Together(Expression):
         listed = [(names(part), part.type_name) for part in self.parts]
         texts = [(name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)", kind) for name, kind in listed]
         ended = [f"{text} || '/'" for text, kind in texts if not sql_type(kind).has_any_letters]
-        short = [shortened_sql(text, "VARCHAR") for text, kind in texts if sql_type(kind).has_any_letters]
+        short = [shorten_sql(text, "VARCHAR") for text, kind in texts if sql_type(kind).has_any_letters]
         netstrings = [f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text in short]
         fits = " AND ".join(f"strlen({name}) <= {LONGEST_JOINED}" for name, kind in listed if kind == "VARCHAR")
         return f"CASE WHEN {fits or 'TRUE'} THEN {' || '.join((*ended, *netstrings))} END"
@@ -54,15 +54,15 @@ class FirstOf(Expression):
 
 
 @dataclass(frozen=True)
-class Step:
+class ReferenceStep:
     """Table that a reference leads to. table: its name in SQL. key: its column that the reference equals.
 
     reference: the table's own reference to the next table. None: this table holds the unit.
     """
 
     table: str
-    key: Column
-    reference: Column | None = None
+    key: RelationColumn
+    reference: RelationColumn | None = None
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Referenced(Expression):
     reference: first reference, a column of the rows. steps: tables along the references. unit: unit of the last table.
     """
 
-    reference: Column
-    steps: tuple[Step, ...]
-    unit: Column | Together
+    reference: RelationColumn
+    steps: tuple[ReferenceStep, ...]
+    unit: RelationColumn | UnitTuple
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RelationColumn, ...]:
         return (self.reference,)
 
     def write(self, names: Names) -> str:
@@ -91,14 +91,14 @@ class Referenced(Expression):
 class Numbered(Expression):
     """Number of the period in which a stored moment lies, NULL if it lies in no period."""
 
-    column: Column
+    column: RelationColumn
     word: str
 
     def __post_init__(self) -> None:
         require(sql_type(self.column.type_name).is_moment and self.word in WORDS)
 
     def write(self, names: Names) -> str:
-        return numbered_sql(names(self.column), self.column.type_name, self.word)
+        return period_number_sql(names(self.column), self.column.type_name, self.word)
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ class InPeriod(Expression):
         require(not isinstance(self.unit, InPeriod))
 
     def write(self, names: Names) -> str:
-        return paired_sql(self.unit.write(names), self.number.write(names))
+        return pair_sql(self.unit.write(names), self.number.write(names))
 
 
 @dataclass(frozen=True)
-class SamePeriod(Condition):
+class SamePeriod(RowCondition):
     """Equality of the numbers of two rows' periods, in the ON of a join of private rows by periods."""
 
     ours: Expression
@@ -170,9 +170,9 @@ def unit_type(unit: Expression | None) -> str:
         return unit_type(unit.unit)
     if isinstance(unit, FirstOf):
         return unit_type(unit.choices[0])
-    if isinstance(unit, Together):
+    if isinstance(unit, UnitTuple):
         return "VARCHAR"
-    return unit.type_name if isinstance(unit, Column | Own) else ""
+    return unit.type_name if isinstance(unit, RelationColumn | Own) else ""
 
 
 # Lookup of the unit by references, for rows that are filtered and narrowed.
@@ -193,12 +193,12 @@ def lookup_sql(unit: Referenced) -> str:
     return " ".join(parts)
 
 
-def _short_sql(step: Step, columns: tuple[Column, ...], last: bool) -> str:
+def _short_sql(step: ReferenceStep, columns: tuple[RelationColumn, ...], last: bool) -> str:
     """Writes a parent's key with its shortened unit or its reference. Rows with too long values are left out."""
     listed, read, changed = [quote_identifier(step.key.name)], [step.key], False
     for column in columns:
         name = quote_identifier(column.name)
-        value = shortened_sql(name, column.type_name) if last else name
+        value = shorten_sql(name, column.type_name) if last else name
         changed |= value != name
         if step.key.name.lower() != column.name.lower():
             listed.append(name if value == name else f"{value} AS {name}")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpduck.language.rows.facts import Column
+from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.select.analyse import Analysis
-from dpduck.language.select.outer import Described
+from dpduck.language.select.outer import PlainViewColumn
 from dpduck.language.select.private_keys import FURTHER, groups_text
-from dpduck.language.select.request import Key, Question, Request
+from dpduck.language.select.request import Key, Question, SelectRequest
 from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_LEVEL,
@@ -27,10 +27,10 @@ from dpduck.language.text.names import (
     raw_column,
     stderr_column,
 )
-from dpduck.mechanisms.unit_counts import bounded_counts
+from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 from dpduck.store.releases import StoredRelease
 from dpduck.strategies.recovery.curved import LEVELS
-from dpduck.strategies.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
+from dpduck.strategies.recovery.intervals import JUMPY, ErrorLaw, margin, margin_after_rounding, sum_margin
 from dpduck.values.column_notes import (
     ANSWER,
     CONSTANT,
@@ -45,7 +45,7 @@ from dpduck.values.column_notes import (
     with_unit,
 )
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.periods import shown as shown_run
+from dpduck.values.periods import format_run as shown_run
 from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
@@ -64,7 +64,7 @@ def margins_sql(
     price: of the release.
     """
     rounded = analysis.request.question.treatment.integer
-    half_width = rounded_margin if rounded else margin
+    half_width = margin_after_rounding if rounded else margin
     asked = analysis.outer.sql
     amounts = (None, None) if price is None else (price.epsilon, price.rho)
     columns = [
@@ -172,7 +172,7 @@ def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
     return f"ceil({width} + 0.5)" if analysis.request.question.treatment.integer else width
 
 
-def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:
+def empty_release_sql(columns: Sequence[CatalogColumn], laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:
     """Returns the whole statement over a release of these columns without rows."""
     nothing = ", ".join(f"CAST(NULL AS {column.type_name}) AS {quote_identifier(column.name)}" for column in columns)
     return analysis.outer.over(
@@ -188,7 +188,7 @@ def _leaves_out(domain: Domain) -> bool:
     return not domain.with_edges if isinstance(domain, RangeDomain) else domain.other is None
 
 
-def scope_of(request: Request) -> str:
+def scope_of(request: SelectRequest) -> str:
     """Returns the privacy unit, MAX ROWS and the domains of a release in one line, from public facts alone.
 
     A view is published, and the column of the privacy unit is not. So the text does not name that column.
@@ -224,7 +224,7 @@ def scope_of(request: Request) -> str:
     price, implied = request.price, ""
     if price.charge.epsilon is None and price.stated_epsilon is not None and request.question.selection is None:
         implied = f"implies epsilon = {float(price.stated_epsilon):g}, delta = {float(price.stated_delta or 0):g}; "
-    cut = bounded_counts(request)
+    cut = warn_of_count_bounds(request)
     return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
 
 
@@ -249,7 +249,7 @@ def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
     return notes
 
 
-def _note_of(column: Described, question: Question, by_itself: set[str]) -> str | None:
+def _note_of(column: PlainViewColumn, question: Question, by_itself: set[str]) -> str | None:
     """Describes a column that is no answer. Returns None for a column that is computed from answers.
 
     by_itself: the columns of the released table that the view shows unchanged.
@@ -303,14 +303,14 @@ def errors_of(analysis: Analysis, release: StoredRelease) -> str:
         return "standard errors follow from answers, and stand beside them"
     for name, number in analysis.shown:
         errors = [law.stderr for law in release.laws[number]] if number < len(release.laws) else []
-        if errors and not request.question.aggregates[number].curved:
+        if errors and not request.question.aggregates[number].has_curved_error:
             low, high = f"{min(errors):.4g}", f"{max(errors):.4g}"
             named = name.replace(";", ",")  # which would end this part of the comment
             said.append(f"{named} {low}" if low == high else f"{named} {low} to {high}")
     return f"standard error of {', '.join(said)}" if said else ""
 
 
-def nothing_shown(request: Request, release: StoredRelease | None) -> str:
+def nothing_shown(request: SelectRequest, release: StoredRelease | None) -> str:
     """Returns a note for a view of selected keys that shows no group, else an empty text."""
     if request.question.selection is None or release is None or release.rows:
         return ""

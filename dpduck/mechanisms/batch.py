@@ -12,14 +12,14 @@ import duckdb
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from dpduck.kernel.door import charged
+from dpduck.kernel.door import compute_charge
 from dpduck.kernel.ledger.budgets import PeriodSums, for_person
-from dpduck.kernel.ledger.entries import NOTHING, added
+from dpduck.kernel.ledger.entries import NOTHING, add_charges
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.dialect import MAX_CHARACTERS, PrivateDuckDB
-from dpduck.mechanisms.registry import explained
+from dpduck.mechanisms.registry import explain_question
 from dpduck.store.cursors import Caller
 from dpduck.store.releases import ReleaseStore
 from dpduck.store.tables import Value, rows_sql
@@ -41,18 +41,18 @@ Planned = tuple[tuple[Periods | None, Charge], ...]
 
 
 @dataclass(frozen=True)
-class Step:
+class BatchStep:
     """Statement of a batch. known: whether it is answered already, and so is free. sql: the SQL of its dp_explain."""
 
     text: str
-    request: Request
+    request: SelectRequest
     asks: Sequence[Ask[Any]]
     known: bool
     digest: str
     sql: str
 
 
-def separated(text: str) -> list[str]:
+def split_statements(text: str) -> list[str]:
     """Splits a text into its statements at the semicolons.
 
     >>> separated("SELECT 1; SELECT ';' ;")
@@ -78,9 +78,9 @@ def separated(text: str) -> list[str]:
     return statements
 
 
-def planned(
+def plan_batch(
     text: str,
-    question_of: Callable[[str], tuple[Any, Request]],
+    question_of: Callable[[str], tuple[Any, SelectRequest]],
     releases: ReleaseStore,
     ledger: Ledger,
     caller: Caller,
@@ -88,22 +88,22 @@ def planned(
 ) -> str:
     """Returns SQL with the prices of the statements. question_of: the question and the request of a statement."""
     steps = []
-    for number, statement in enumerate(separated(text), 1):
+    for number, statement in enumerate(split_statements(text), 1):
         try:
             question, _ = question_of(statement)
-            details = explained(question)
+            details = explain_question(question)
             if details.request is None:
                 raise Refusal("no price meets this target", accepted="a larger target_stderr")
         except Refusal as error:
             raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         release = releases.by_digest(question.digest())
         is_answered = release is not None and (caller.owner or release.principal == caller.name)
-        steps.append(Step(statement, details.request, details.asks, is_answered, question.digest(), details.sql))
-    return rows_sql(COLUMNS, _priced(steps, ledger, caller, cursor))
+        steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), details.sql))
+    return rows_sql(COLUMNS, _price_steps(steps, ledger, caller, cursor))
 
 
-def _priced(
-    steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
+def _price_steps(
+    steps: Sequence[BatchStep], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
 ) -> list[list[Value]]:
     """Returns a row for each statement, with the budget that would be left after it, and a total row for each unit.
 
@@ -115,7 +115,7 @@ def _priced(
     for number, step in enumerate(steps, 1):
         unit, table = step.request.rows.unit_key, step.request.rows.table.table
         free = step.known or step.digest in seen
-        price = charged(step.request.price.charge, step.asks, step.request.price.least_rho)
+        price = compute_charge(step.request.price.charge, step.asks, step.request.price.least_rho)
         periods = step.request.rows.periods
         run = None if periods is None else periods.periods
         granted, asked = together.get(unit, ((), ()))
@@ -139,7 +139,7 @@ def _priced(
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
         measure, left = _left(unit, granted, None, ledger, caller)
-        fits, total = granted == asked, reduce(added, (price for _, price in asked), NOTHING)
+        fits, total = granted == asked, reduce(add_charges, (price for _, price in asked), NOTHING)
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
@@ -163,7 +163,7 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
     if budget.lifetime is not None:
         for who, part in both:
             person = (for_person(price, run.count) for run, price in plan if run is not None)
-            spent = reduce(added, person, ledger.spent_of_person(unit, who))
+            spent = reduce(add_charges, person, ledger.spent_of_person(unit, who))
             amounts.append(_of(budget.lifetime, spent, 1 - part))
     return min(amounts, key=lambda amount: (amount[0] != "delta" or amount[1] >= 0, amount[1]))
 
@@ -171,7 +171,7 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
 def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, principal: str | None) -> Charge:
     """Returns the total price spent after a plan."""
     if word_of(unit) is None:
-        return reduce(added, (price for _, price in plan), ledger.spent(unit, principal))
+        return reduce(add_charges, (price for _, price in plan), ledger.spent(unit, principal))
     sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))
     for run, price in plan:
         if run is not None:

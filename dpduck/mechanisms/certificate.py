@@ -50,13 +50,13 @@ _PLANS = "SELECT ledger_id, plan, made_by FROM {store}.dpduck.plans"
 _NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho", "delta", "budget")
 
 
-def certified(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> tuple[list[Entry], list[Entry]]:
+def read_certificates(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> tuple[list[Entry], list[Entry]]:
     """Returns the entries of an attached store's ledger up to number `most`, each with its link, and the certificates
     of their releases.
     """
     entries = _entries(connection, store, most)
     released = list(_certificates(connection, store, {entry["id"]: entry for entry in entries}, most))
-    chain = _chained(entries, {certificate["entry"]: _digest(certificate) for certificate in released})
+    chain = _chain_entries(entries, {certificate["entry"]: _digest(certificate) for certificate in released})
     links = {entry["id"]: entry["link"] for entry in chain}
     return chain, [{**certificate, "link": links[certificate["entry"]]} for certificate in released]
 
@@ -67,7 +67,7 @@ def _entries(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> li
     return [{**line, "budget": None if line["budget"] is None else json.loads(str(line["budget"]))} for line in lines]
 
 
-def _chained(entries: Iterable[Entry], digests: Mapping[object, str]) -> list[Entry]:
+def _chain_entries(entries: Iterable[Entry], digests: Mapping[object, str]) -> list[Entry]:
     """Adds to each entry the digest of its certificate, None if there is none, and a link to all earlier entries."""
     chain: list[Entry] = []
     link = GENESIS
@@ -124,7 +124,7 @@ def certificate_sql(
     if not matches:
         raise Refusal(f"there is no private view {name[:80]!r}", accepted="a name of dp_releases()")
     release = matches[0]
-    _, released = certified(connection, store, release.ledger_id)
+    _, released = read_certificates(connection, store, release.ledger_id)
     (certificate,) = (item for item in released if item["entry"] == release.ledger_id)
     fields = {"model": MODEL, "neighbours": NEIGHBOURS, **certificate}
     if certificate["flavor"] == "pure":  # its epsilon is smaller, and links are for the whole certificate
@@ -188,7 +188,7 @@ def plan_text(asks: Iterable[Ask[Any]]) -> str:
             _, counts = by_noise.setdefault(id(ask.noise), (ask.noise, Counter()))
             counts[type(ask.query).__name__, *norms] += ask.times
     parts: list[Part] = [
-        {"noise": _noise(noise), "moved": [_moved(*key, times) for key, times in counts.items()]}
+        {"noise": _noise(noise), "moved": [_norms_part(*key, times) for key, times in counts.items()]}
         for noise, counts in by_noise.values()
     ]
     parts += [{**json.loads(text), "times": times} for text, times in others.items()]
@@ -200,7 +200,7 @@ def versions_text() -> str:
     return f"dpduck {version('dpduck')}, DuckDB {duckdb.__version__}"
 
 
-def _moved(query: str, l1: int, l2_squared: int, most: int, times: int) -> Part:
+def _norms_part(query: str, l1: int, l2_squared: int, most: int, times: int) -> Part:
     return {"query": query, "l1": l1, "l2_squared": l2_squared, "most": most, "times": times}
 
 
@@ -213,10 +213,10 @@ def _other(ask: Ask[Any]) -> Part:
     part: Part = {"query": type(ask.query).__name__, "l1": ask.scan.l1}
     if ask.noise is not None:
         part["noise"] = ask.noise
-    return {name: _written(value) for name, value in (*part.items(), *ask.query.certificate().items())}
+    return {name: _write_value(value) for name, value in (*part.items(), *ask.query.certificate().items())}
 
 
-def _written(value: object) -> object:
+def _write_value(value: object) -> object:
     """Converts a noise to its law and parameter, and a rational number to text."""
     if isinstance(value, Noise):
         return _noise(value)

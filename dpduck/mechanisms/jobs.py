@@ -8,15 +8,15 @@ from math import prod
 
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Program
+from dpduck.kernel.columns.expressions import AnalystSql
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.language.rows.compiled import condition_of, number_of, value_of
-from dpduck.language.rows.facts import Rows, SourceColumn
-from dpduck.language.select.request import Request
+from dpduck.language.rows.facts import RequestRows, SourceColumn
+from dpduck.language.select.request import SelectRequest
 
 
-def counting_job(request: Request, contributions: Sequence[Contribution]) -> CountingJob:
+def counting_job(request: SelectRequest, contributions: Sequence[Contribution]) -> CountingJob:
     """Returns the job that adds up these contributions by the request's keys in one scan."""
     rows = request.rows
     sizes, groups = [column.domain.size for column in request.question.sources], request.question.treatment.groups
@@ -30,7 +30,7 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         if not key.row_sql
     )
     if request.question.matrix and len(attributes) > 1:  # a strategy in the statement is over all cells
-        attributes = (crossed(attributes, sizes),)
+        attributes = (cross_attributes(attributes, sizes),)
     if request.question.intervals:  # the bins of the only source, with NULL, which is in no interval
         attributes = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),)
     return CountingJob(
@@ -41,7 +41,7 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         content=tuple(rows.columns[sql] for sql in rows.content_sql),
         keys=tuple(key_column(source, rows) for source in request.question.sources),
         attributes=attributes,
-        aggregates=resolved(contributions, rows),
+        aggregates=bind_contributions(contributions, rows),
         periods=None if rows.periods is None else rows.periods.periods,
         copies=rows.unit_bound if rows.unit is None else 1,
         groups=groups if groups < prod(sizes) else 0,  # no unit is in more groups than there are
@@ -49,25 +49,25 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
     )
 
 
-def key_column(source: SourceColumn, rows: Rows) -> KeyColumn:
+def key_column(source: SourceColumn, rows: RequestRows) -> GroupKey:
     """Returns a column by which rows are grouped. source: its SQL over the columns of these rows, with its domain."""
-    return KeyColumn(value_of(source.sql, rows.columns), source.domain)
+    return GroupKey(value_of(source.sql, rows.columns), source.domain)
 
 
-def resolved(contributions: Sequence[Contribution], rows: Rows) -> tuple[Contribution, ...]:
+def bind_contributions(contributions: Sequence[Contribution], rows: RequestRows) -> tuple[Contribution, ...]:
     """Binds the conditions and values of contributions, as the statement wrote them, to the columns of `rows`."""
     results = []
     for contribution in contributions:
         condition, value = contribution.condition, contribution.value
-        if isinstance(condition, Program):
+        if isinstance(condition, AnalystSql):
             condition = condition_of(condition.sql, rows.columns)
-        if isinstance(value, Program):
+        if isinstance(value, AnalystSql):
             value = number_of(value.sql, rows.columns)
         results.append(replace(contribution, condition=condition, value=value))
     return tuple(results)
 
 
-def crossed(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
+def cross_attributes(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
     """Combines attributes into one, the first varying slowest. A cell that one drops is dropped. sizes: of sources.
 
     >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]

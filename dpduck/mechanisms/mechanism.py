@@ -11,10 +11,10 @@ import duckdb
 from dpduck.kernel.door import Door
 from dpduck.kernel.ledger.secrets import Secrets
 from dpduck.kernel.price import Ask
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.options import Option
 from dpduck.mechanisms.prices import AggregateError
-from dpduck.mechanisms.release import Planned, ReleasedTable, ReleaseHeader, Steps
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader, ReleasePlan, Steps
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.privacy import Budget
 
@@ -25,7 +25,7 @@ class Proposal(Protocol):
     """Plan of any mechanism. request: the question and its rows, at the price that planning has found."""
 
     @property
-    def request(self) -> Request: ...
+    def request(self) -> SelectRequest: ...
 
 
 Q = TypeVar("Q")
@@ -40,7 +40,7 @@ L = TypeVar("L")
 class OneAsk(Generic[L, N]):
     """Proposal with a single ask. plan: the mechanism's own figures."""
 
-    request: Request
+    request: SelectRequest
     plan: L
     ask: Ask[N]
 
@@ -99,7 +99,7 @@ class Mechanism(Generic[Q, P, N]):
         recheck: Callable[[duckdb.DuckDBPyConnection, P], None],
         tools: Tools,
         foreseen: Callable[[P], None] = lambda plan: None,
-    ) -> Planned:
+    ) -> ReleasePlan:
         """Plans the release of a question. recheck: the last look at public facts, in the transaction that will count.
 
         foreseen: receives the plan before anything is charged.
@@ -107,7 +107,7 @@ class Mechanism(Generic[Q, P, N]):
         plan = self.plan(question)
         foreseen(plan)
         asks = self.asks(plan)
-        return Planned(
+        return ReleasePlan(
             self.header(plan),
             asks,
             lambda cursor: recheck(cursor, plan),

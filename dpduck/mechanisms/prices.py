@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpduck.kernel.door import Bill, charged
-from dpduck.kernel.ledger.budgets import shown
+from dpduck.kernel.door import Bill, compute_charge
+from dpduck.kernel.ledger.budgets import format_amount
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.store.tables import EXPLAINED, SMALLEST_RHO, Value, rows_sql
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal
@@ -29,9 +29,9 @@ SAFE = 1 - Fraction(1, 10**9)
 """Factor that lowers the remaining budget in a message, so that a statement may ask for the shown amount."""
 
 
-def priced(
+def add_price(
     sql: str,
-    request: Request,
+    request: SelectRequest,
     asks: Iterable[Ask[Any]],
     budget: Budget | None,
     worst: float | None = None,
@@ -46,7 +46,7 @@ def priced(
     worst_stderr if it has none of its own. words: further parts of its note. expect_rows: the number to compare with
     each row's own worst_stderr, given only if that error is about counts alone.
     """
-    charge = charged(request.price.charge, asks, request.price.least_rho)
+    charge = compute_charge(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else min(request.price.charge.rho, rho_of_pure(charge.epsilon))
     rho = f"CASE WHEN chosen THEN CAST({quote_text(repr(float(charge.rho)))} AS DOUBLE) "
     rho += f"ELSE least(rho, CAST({quote_text(repr(float(most)))} AS DOUBLE)) END AS rho"
@@ -128,7 +128,7 @@ def worst_of(lines: Sequence[AggregateError]) -> float | None:
     return max((error for error in foreseen if error is not None), default=None)
 
 
-def drowned(counts: bool, worst: float | None, expect_rows: int | None) -> str:
+def noise_warning(counts: bool, worst: float | None, expect_rows: int | None) -> str:
     """Returns a note if a count has more noise than the table's expected rows, else an empty text."""
     if not counts or worst is None or expect_rows is None or worst <= expect_rows:
         return ""
@@ -160,13 +160,13 @@ def both_forms(charge: Charge, budget: Budget | None) -> str:
     return said
 
 
-def priced_entry(entry: LedgerEntry) -> str:
+def describe_entry(entry: LedgerEntry) -> str:
     """Describes an entry of the ledger by its number and price."""
     price = f"epsilon = {float(entry.epsilon):g}" if entry.epsilon is not None else f"rho = {float(entry.rho):.4g}"
     return f"ledger entry {entry.id}, {price}{f', delta = {float(entry.delta):g}' if entry.delta else ''},"
 
 
-def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
+def cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> str:
     """Returns a note if the statement's epsilon would cost far less with the budget's delta, else an empty text."""
     delta = _delta(budget)
     summary = request.question.summary
@@ -199,9 +199,13 @@ def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetR
         return refused
     forms = []
     if left > SMALLEST_RHO and delta:
-        forms.append(f"epsilon = {shown(epsilon_of(left, delta) * SAFE, up=False)} with delta = {float(delta):g}")
+        forms.append(
+            f"epsilon = {format_amount(epsilon_of(left, delta) * SAFE, up=False)} with delta = {float(delta):g}"
+        )
     if left > SMALLEST_RHO:
-        forms.append(f"epsilon = {shown(pure_epsilon_of(left), up=False)} without a delta (some statements: more)")
+        forms.append(
+            f"epsilon = {format_amount(pure_epsilon_of(left), up=False)} without a delta (some statements: more)"
+        )
     asked = "the statement"
     if charge.epsilon is not None:
         forms.reverse()

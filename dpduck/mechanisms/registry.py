@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from dpduck.kernel.price import Ask
-from dpduck.language.rows.facts import Column
+from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.select.analyse import Analysis
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.options import Option
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes import CUBES
@@ -41,9 +41,9 @@ def own_options() -> tuple[Option, ...]:
 
 def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
     """Returns the mechanism of a request, of a synthetic table or of sparse queries."""
-    for mechanism in MECHANISMS if isinstance(question, Request) else of_statements():
+    for mechanism in MECHANISMS if isinstance(question, SelectRequest) else of_statements():
         if mechanism.serves(question):
-            given = question.question.own if isinstance(question, Request) else ()
+            given = question.question.own if isinstance(question, SelectRequest) else ()
             for name in dict(given).keys() - {option.name for option in mechanism.options}:
                 raise Refusal(f"the option {name} is not for this statement", accepted="the statement without it")
             return mechanism
@@ -52,7 +52,7 @@ def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
 
 def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any) -> str:
     """Returns the whole statement over a release without rows. It binds before the charge as it will bind later."""
-    columns = [Column(name, type_name) for name, type_name in mechanism.columns(plan)]
+    columns = [CatalogColumn(name, type_name) for name, type_name in mechanism.columns(plan)]
     return empty_release_sql(columns, mechanism.header(plan).laws, analysis)
 
 
@@ -66,13 +66,13 @@ class Explained:
     """
 
     sql: str
-    request: Request | None = None
+    request: SelectRequest | None = None
     asks: Sequence[Ask[Any]] = ()
     errors: Callable[[int | None], Sequence[AggregateError]] = lambda expect_rows: ()
     advice: Callable[[Budget | None, int | None], str] = lambda budget, expect_rows: ""
 
 
-def explained(question: object) -> Explained:
+def explain_question(question: object) -> Explained:
     """Explains the answers that a question would have. It spends nothing and opens no private row."""
     mechanism = mechanism_of(question)
     try:

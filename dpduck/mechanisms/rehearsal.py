@@ -16,8 +16,8 @@ from typing import Any
 
 import duckdb
 
-from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Lookup
+from dpduck.kernel.columns.expressions import RelationColumn as StoredColumn
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import rehearse
@@ -26,7 +26,7 @@ from dpduck.kernel.relations import Grouped, Source, Stored, Units
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.worker.program import Division, Output
 from dpduck.kernel.worker.workers import StrictWorkers, Workers
-from dpduck.language.rows.facts import Column
+from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
 from dpduck.store.cursors import SandboxAnswers
 from dpduck.store.sandbox import Sandbox
@@ -34,7 +34,7 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
-Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
+Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
 MADE_UP_ROWS = 6
 TRIES = 3
 """The most attempts if a rehearsal's process ends without an error: a busy machine may have ended it for its time."""
@@ -53,12 +53,12 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 
 
-def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers, workers: Workers) -> None:
+def rehearse_asks(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers, workers: Workers) -> None:
     """Rehearses the asks over made-up tables, unless their jobs succeeded before or have dpduck's own SQL alone."""
     scans = list({id(ask.scan): ask for ask in asks}.values())
     if scans and all(is_plain_count(scan_ask.scan.job) for scan_ask in scans):
         return
-    question = ("rehearsal", tuple(told(scan_ask.scan.job) for scan_ask in scans), tuple(shapes))
+    question = ("rehearsal", tuple(rehearsal_key(scan_ask.scan.job) for scan_ask in scans), tuple(shapes))
     if answered.get(question) is not None:
         return
     said, left = _complaint(scans, shapes, answered, workers), TRIES - 1
@@ -98,14 +98,14 @@ def is_plain_count(job: CountingJob) -> bool:
     return stored and all(part == Contribution() for part in job.aggregates)
 
 
-def told(job: CountingJob) -> Hashable:
+def rehearsal_key(job: CountingJob) -> Hashable:
     """Returns all parts of a job that its failure can depend on: everything but the codes of its labels."""
     attributes = tuple((attribute.sources, attribute.size) for attribute in job.attributes)
     common = replace(job, attributes=(), groups=0, cell_key=(), selected=False, texts=())
     return (common, attributes, job.groups, job.selected, job.texts)
 
 
-def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> None:
     """Adds rows of extreme values of each type. Columns are NULL only if nothing is computed with their types.
 
     From then on, plans in the sandbox are as plain as plans over private rows.

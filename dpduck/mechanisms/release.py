@@ -11,25 +11,25 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.kernel.door import Bill, Door, charged, opened
+from dpduck.kernel.door import Bill, Door, compute_charge, open_door
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.places.live import LIVE_PLACE
-from dpduck.kernel.places.place import Place
+from dpduck.kernel.places.place import RowPlace
 from dpduck.kernel.price import Ask
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import Rows
-from dpduck.language.select.request import Request
+from dpduck.language.rows.facts import RequestRows
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.certificate import plan_text, versions_text
-from dpduck.mechanisms.prices import in_both_forms, priced_entry
-from dpduck.mechanisms.rehearsal import rehearsed
+from dpduck.mechanisms.prices import describe_entry, in_both_forms
+from dpduck.mechanisms.rehearsal import rehearse_asks
 from dpduck.store.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies, SandboxAnswers, is_ctrl_c
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
 
 Steps = Callable[[str], None]
-PlaceOf = Callable[[Rows], Place]
+PlaceOf = Callable[[RequestRows], RowPlace]
 """Place that is counted instead of a request's tables."""
 
 WAITING = "waits for the same release"
@@ -62,7 +62,7 @@ class ReleaseHeader:
     laws: see StoredRelease. most_rows: the most rows of its table, 0 if answers decide.
     """
 
-    request: Request
+    request: SelectRequest
     mechanism: str
     strategy: str
     laws: tuple[tuple[ErrorLaw, ...], ...] = ()
@@ -70,7 +70,7 @@ class ReleaseHeader:
 
 
 @dataclass(frozen=True)
-class Planned:
+class ReleasePlan:
     """Plan of one release (mechanism.Mechanism makes it). asks: all that will leave, declared before any look at rows.
 
     recheck: the last look at public facts, in the transaction that will count.
@@ -122,7 +122,7 @@ class Releaser:
         self._failed: dict[str, int] = {}
         self._made_by = versions_text()
 
-    def release(self, digest: str, planned: Callable[[], Planned], caller: Caller, statement: str) -> StoredRelease:
+    def release(self, digest: str, planned: Callable[[], ReleasePlan], caller: Caller, statement: str) -> StoredRelease:
         """Returns the release under a digest: the stored release, or a new release, charged and made as planned."""
         with self._locks.held(digest, lambda: self._steps(WAITING)):
             asked = self._releases.asked(digest)
@@ -141,11 +141,13 @@ class Releaser:
                 raise ReleaseFailed(failed)
             return self._new(digest, planned(), caller, statement, asked.unanswered)
 
-    def _new(self, digest: str, planned: Planned, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
+    def _new(
+        self, digest: str, planned: ReleasePlan, caller: Caller, statement: str, paid: int | None
+    ) -> StoredRelease:
         """Makes a new release. paid: the entry that paid for it before its process ended."""
         asks = planned.asks
         header, rows, price = planned.header, planned.header.request.rows, planned.header.request.price
-        charge, table = charged(price.charge, asks, price.least_rho), str(rows.table)
+        charge, table = compute_charge(price.charge, asks, price.least_rho), str(rows.table)
         caller.require_table(table)
         if not caller.owner:
             caller.require_price(charge, self._ledger.budget(rows.unit_key))
@@ -155,12 +157,12 @@ class Releaser:
         place = self._place_of(rows)
         periods = None if rows.periods is None else rows.periods.periods
         bill = Bill(rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share, periods)
-        rehearsed(asks, rows.shapes, self._answered, self._workers)
+        rehearse_asks(asks, rows.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)
             raise ReleaseFailed(paid)
         try:
-            with opened(
+            with open_door(
                 asks,
                 bill,
                 self._ledger,
@@ -175,7 +177,7 @@ class Releaser:
             ) as door:
                 if caller.charged is not None:
                     caller.charged(door.entry)
-                release = self._produced(door, planned, _described(header, digest, bill, door.entry), place)
+                release = self._produce(door, planned, _draft_release(header, digest, bill, door.entry), place)
         except BudgetRefusal as refused:
             raise in_both_forms(refused, self._ledger, bill) from None
         if release is None:  # raised here, so that no error that quotes data is its context
@@ -193,7 +195,9 @@ class Releaser:
         with suppress(duckdb.Error):
             self._releases.put_failure(digest, entry)
 
-    def _produced(self, door: Door, planned: Planned, release: StoredRelease, place: Place) -> StoredRelease | None:
+    def _produce(
+        self, door: Door, planned: ReleasePlan, release: StoredRelease, place: RowPlace
+    ) -> StoredRelease | None:
         """Makes and stores the release. Returns None for every failure, because its reason could quote data."""
         interrupted = ended = False
 
@@ -231,10 +235,10 @@ class Releaser:
             else:
                 return None
         if interrupted:
-            raise self._interrupted(door, release)
+            raise self._interruption(door, release)
         return release
 
-    def _interrupted(self, door: Door, release: StoredRelease) -> Interrupted:
+    def _interruption(self, door: Door, release: StoredRelease) -> Interrupted:
         """Describes the state after Ctrl-C: an answer, a charge to be used again, or a charge used too often."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
@@ -243,10 +247,10 @@ class Releaser:
         else:
             why = f"was begun {times} times" if times else "was about to be stored"
             rest = f"the answer {why} and is not begun again: OPTIONS (refresh = '..') pays for a new one"
-        return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
+        return Interrupted(f"interrupted; {describe_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 
-def _described(header: ReleaseHeader, digest: str, bill: Bill, ledger_id: int) -> StoredRelease:
+def _draft_release(header: ReleaseHeader, digest: str, bill: Bill, ledger_id: int) -> StoredRelease:
     return StoredRelease(
         name=f"release_{ledger_id}",
         digest=digest,

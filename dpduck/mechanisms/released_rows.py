@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
-from dpduck.language.select.request import Key, Question, Request
+from dpduck.language.select.request import Key, Question, SelectRequest
 from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
@@ -46,7 +46,7 @@ class AnswerColumn:
     raw: FloatArray | None = None
 
 
-def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
+def release_columns(request: SelectRequest, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
     """Returns names and DuckDB types of the released table. whole: whether each aggregate is a whole number."""
     keys = [(key.name, key.type_name) for key in request.question.keys]
     keys += [(key.end_name, key.type_name) for key in request.question.keys if key.shape]
@@ -54,18 +54,20 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
     for number, aggregate in enumerate(request.question.aggregates):
         type_name = "BIGINT" if whole[number] else "DOUBLE"
         answers += [(answer_column(number), type_name), (stderr_column(number), "DOUBLE")]
-        if request.question.treatment.moves and not aggregate.curved:
+        if request.question.treatment.moves and not aggregate.has_curved_error:
             answers += [(raw_column(number), "DOUBLE")]
-        if aggregate.curved or request.question.treatment.total or request.question.treatment.left_out:
+        if aggregate.has_curved_error or request.question.treatment.total or request.question.treatment.left_out:
             answers += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
 
 
-def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequence[bool], box: Sandbox) -> pa.Table:
+def release_rows(
+    request: SelectRequest, answers: Sequence[AnswerColumn], whole: Sequence[bool], box: Sandbox
+) -> pa.Table:
     """Returns the rows of a release from the answers of every aggregate. whole: see released_columns. box: casts
     labels.
     """
-    sizes, cells = request.question.released_sizes, released_cells(request.question)
+    sizes, cells = request.question.answer_sizes, rows_per_set(request.question)
     columns: dict[str, pa.ChunkedArray] = {}
     for position, name, labels in _key_columns(request.question.keys, box):
         chunks = [
@@ -86,18 +88,18 @@ def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequ
         if answer.raw is not None:
             columns[raw_column(number)] = pa.array(answer.raw)
         if answer.lows is not None and answer.highs is not None:
-            columns[lows_column(number)] = listed(answer.lows)
-            columns[highs_column(number)] = listed(answer.highs)
+            columns[lows_column(number)] = interval_lists(answer.lows)
+            columns[highs_column(number)] = interval_lists(answer.highs)
     return pa.table(columns)
 
 
-def released_cells(question: Question) -> list[int]:
+def rows_per_set(question: Question) -> list[int]:
     """Returns the number of rows of each grouping set."""
-    sizes = question.released_sizes
+    sizes = question.answer_sizes
     return [prod(sizes[position] for position in grouping_set) for grouping_set in question.grouping_sets]
 
 
-def listed(levels: FloatArray) -> pa.Array:
+def interval_lists(levels: FloatArray) -> pa.Array:
     """Returns one list per cell, with an end of its interval at every level."""
     return pa.FixedSizeListArray.from_arrays(pa.array(levels.T.ravel()), len(levels)).cast(pa.list_(pa.float64()))
 

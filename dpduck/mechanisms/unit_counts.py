@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from dpduck.kernel.relations import Source, Units
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.values.quoting import quote_identifier
 
 
-def bounded_counts(request: Request) -> str:
+def warn_of_count_bounds(request: SelectRequest) -> str:
     """Lists the aggregates that clamp a larger number of a unit's rows to their bound, with the remedy. May be empty.
 
     A subquery counts all rows of a unit, also more than MAX ROWS. Only the bounds of an aggregate clamp the number.
@@ -19,7 +19,7 @@ def bounded_counts(request: Request) -> str:
     for aggregate in request.question.aggregates:
         if aggregate.operand is None or aggregate.function == "count":
             continue
-        for name in _counted(request.rows.source):
+        for name in _count_columns(request.rows.source):
             inside = re.search(rf"WHEN {re.escape(name)} >= (\d+) THEN", aggregate.operand.sql)
             plain = aggregate.operand.sql == f"CAST({name} AS DOUBLE)"
             bound = str(aggregate.operand.high) if plain else inside[1] if inside is not None else ""
@@ -30,10 +30,10 @@ def bounded_counts(request: Request) -> str:
     return f"{'; '.join(dict.fromkeys(said))}: avg(n, contribution_bounds_per_row => (0, 100)) has other bounds"
 
 
-def _counted(source: Source) -> Iterator[str]:
+def _count_columns(source: Source) -> Iterator[str]:
     """Yields the SQL of the columns that hold numbers of a unit's rows."""
     if isinstance(source.first, Units):
         for _, quoted in source.first.counts:
             yield f"{quote_identifier(source.first.alias)}.{quoted}"
     for join in source.joins:
-        yield from _counted(join.right)
+        yield from _count_columns(join.right)

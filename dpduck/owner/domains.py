@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import duckdb
 
-from dpduck.language.rows.facts import Clamp, Column
+from dpduck.language.rows.facts import CatalogColumn, Clamp
 from dpduck.language.select.options import LARGEST_EPSILON
 from dpduck.language.select.value_ranges import Grid, decimal_step, divisor
 from dpduck.language.statements.kinds import ClampClause, DomainClause, PolicyClauses
@@ -28,7 +28,7 @@ MAX_DOMAIN = 10_000_000
 _UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 
-def column_of(name: str, columns: tuple[Column, ...], clause: object) -> Column:
+def column_of(name: str, columns: tuple[CatalogColumn, ...], clause: object) -> CatalogColumn:
     """Returns the column that a clause names."""
     match = next((column for column in columns if fold(column.name) == fold(name)), None)
     if match is None:
@@ -50,7 +50,7 @@ def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Doma
         raise error.at(clause.position) from None
 
 
-def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[DomainClause]:
+def spread(clauses: Sequence[DomainClause], columns: Sequence[CatalogColumn]) -> list[DomainClause]:
     """Expands DOMAIN ALL BOOLEAN, or ENUM, to one clause for every such column that has no clause of its own."""
     named = {fold(clause.column) for clause in clauses}
     column_clauses: list[DomainClause] = []
@@ -287,7 +287,7 @@ def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
 
 def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
     """Returns a note for the owner if values are rounded to a step that nobody wrote, else ''."""
-    grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).settled()
+    grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).align()
     written = exact_number(clause.step) if clause.step else None
     exact = not sql_type(type_name).is_float and grid.step == exact_number(clamp.step)
     if grid.step == written or (written is None and exact):
@@ -305,7 +305,7 @@ def _is_decimal(value: Fraction) -> bool:
     return rest == 1
 
 
-def notes(clauses: PolicyClauses, columns: tuple[Column, ...], table: TableName) -> str:
+def notes(clauses: PolicyClauses, columns: tuple[CatalogColumn, ...], table: TableName) -> str:
     """Returns notes beside the outcome: a large budget, and clamps that round values to a step that nobody wrote."""
     noted, rounded = list[str](), list[str]()
     epsilon = None if clauses.budget is None else clauses.budget.epsilon

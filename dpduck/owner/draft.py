@@ -14,7 +14,7 @@ import duckdb
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.language.text.names import TableName
 from dpduck.owner.policy_text import Home, name_text, table_text
 from dpduck.store.catalog import Catalog
@@ -98,7 +98,7 @@ class Schema:
     """Declared facts of one table. links: its FOREIGN KEYs of one column, each with the other table and its column."""
 
     table: TableName
-    columns: tuple[Column, ...]
+    columns: tuple[CatalogColumn, ...]
     keys: frozenset[str]
     required: frozenset[str]
     checks: tuple[Constraint, ...]
@@ -132,10 +132,10 @@ class Suggested:
 
 def open_columns(
     cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: Catalog, public: Sequence[TableName], home: Home
-) -> list[tuple[Column, str]]:
+) -> list[tuple[CatalogColumn, str]]:
     """Returns the columns that the schema leaves open, each with " WITH NULL" or ""."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
-    declared = dict(_declared(schema, catalog, public))
+    declared = dict(_find_declarations(schema, catalog, public))
     return [
         (column, schema.null(column.name))
         for column in schema.columns
@@ -154,7 +154,7 @@ def draft_lines(
     """Returns the lines of CREATE PRIVACY POLICY. public: the tables declared public. given: suggestions, if any."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
     unit, column = _unit(schema, catalog) if given is None else _unit_given(given)
-    declared = dict(_declared(schema, catalog, public))
+    declared = dict(_find_declarations(schema, catalog, public))
     declared.pop(column, None)
     replacing = "OR REPLACE " if catalog.policy(table) is not None else ""
     alone = f"A draft from the schema of {table.table} alone: no row was read. Fill in what is marked {TODO}."
@@ -199,7 +199,7 @@ def _remark(text: str, indent: str = "    ") -> Iterator[str]:
     yield line
 
 
-def _said(name: str) -> str:
+def _comment_text(name: str) -> str:
     """Returns a name on one line, for use in a comment: a line's end would end the comment.
 
     >>> _said("of" + chr(10) + "birth")
@@ -213,11 +213,11 @@ def _said(name: str) -> str:
 
 def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
     """Returns the lines of PRIVACY UNIT and the unit's column, which is "" if nothing suggests one."""
-    column, reference, why = _protected(schema, catalog)
+    column, reference, why = _find_unit(schema, catalog)
     if not column:
         kinds = ((candidate.name, sql_type(candidate.type_name)) for candidate in schema.columns)
         others = [name for name, kind in kinds if kind.is_whole or kind.is_unit_part][:_MANY]
-        asked = f" Its columns of numbers and texts: {', '.join(map(_said, others))}." if others else ""
+        asked = f" Its columns of numbers and texts: {', '.join(map(_comment_text, others))}." if others else ""
         lines = [*_remark(f"{TODO}: {WHO}{asked}"), *_remark(f"{TODO}: {MOST}")]
         return [*lines, f"    PRIVACY UNIT {TODO} MAX ROWS {TODO},"], ""
     written = name_text(column) + reference
@@ -226,27 +226,30 @@ def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
     return [*_remark(why), *_remark(f"{TODO}: {MOST}"), f"    PRIVACY UNIT {written} MAX ROWS {TODO},"], column
 
 
-def _protected(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
+def _find_unit(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
     """Returns the column that most likely identifies the person of a row, its REFERENCES, and the reason."""
     private = [link for link in schema.links if not catalog.is_public(link[1])]
     for column, other, key in private:
         policy = catalog.policy(other)
         if policy is not None and policy.unit.column is not None and _leads(policy, key, catalog):
             reference = f" REFERENCES {table_text(other, schema.home)}.{name_text(key)}"
-            return column, reference, f"A foreign key leads to {_said(other.table)}, and shares its budget."
+            return column, reference, f"A foreign key leads to {_comment_text(other.table)}, and shares its budget."
     for column, other, key in private:
         reference = f" REFERENCES {table_text(other, schema.home)}.{name_text(key)}"
-        why = (
-            f"{TODO}: a foreign key leads to {_said(other.table)}: is a row of that table whom you protect? Otherwise: "
-        )
+        parent = _comment_text(other.table)
+        why = f"{TODO}: a foreign key leads to {parent}: is a row of that table whom you protect? Otherwise: "
         return column, reference, why + WHO
     named = [candidate.name for candidate in schema.columns if _PERSON.fullmatch(candidate.name)]
     if named:
-        more = f" It may also be {', '.join(map(_said, named[1:_MANY]))}." if len(named) > 1 else ""
-        return named[0], "", f"{TODO}: the name of {_said(named[0])} suggests it; {WHO}{more}"
+        more = f" It may also be {', '.join(map(_comment_text, named[1:_MANY]))}." if len(named) > 1 else ""
+        return named[0], "", f"{TODO}: the name of {_comment_text(named[0])} suggests it; {WHO}{more}"
     keys = [candidate.name for candidate in schema.columns if schema.is_key(candidate.name)]
     if keys:
-        return keys[0], "", f"{TODO}: {_said(keys[0])} is the table's key, right where one row is one person; {WHO}"
+        return (
+            keys[0],
+            "",
+            f"{TODO}: {_comment_text(keys[0])} is the table's key, right where one row is one person; {WHO}",
+        )
     return "", "", ""
 
 
@@ -270,13 +273,15 @@ def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
             yield f"    DOMAIN {of} {kind}{null},"
 
 
-def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
+def _find_declarations(
+    schema: Schema, catalog: Catalog, public: Sequence[TableName]
+) -> Iterator[tuple[str, list[str]]]:
     """Yields a column and its lines, if a CHECK lists or bounds its values or a declared public table has them."""
     checked = {fold(check.columns[0]): check for check in schema.checks}
     links = {fold(column): (other, key) for column, other, key in schema.links if catalog.is_public(other)}
     for column in schema.columns:
         name, null = name_text(column.name), schema.null(column.name)
-        lines = _checked(checked[fold(column.name)], column, null) if fold(column.name) in checked else []
+        lines = _read_check(checked[fold(column.name)], column, null) if fold(column.name) in checked else []
         if fold(column.name) in links:
             other, key = links[fold(column.name)]
             lines = [f"    DOMAIN {name} FROM {table_text(other, schema.home)}.{name_text(key)}{null},"]
@@ -286,7 +291,7 @@ def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> 
             yield column.name, lines
 
 
-def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
+def _read_check(constraint: Constraint, column: CatalogColumn, null: str) -> list[str]:
     """Returns the items of a column from CHECK (column IN (..)) or CHECK (column BETWEEN a AND b)."""
     try:
         check = parse_one(constraint.check, read="duckdb").unnest()
@@ -318,7 +323,7 @@ def _literal(value: exp.Expr) -> str | None:
     return None
 
 
-def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], schema: Schema) -> list[str]:
+def _namesakes(column: CatalogColumn, catalog: Catalog, public: Sequence[TableName], schema: Schema) -> list[str]:
     """Returns a DOMAIN from a public table that has a column of this name, or that has this name or its plural."""
     plural = {fold(column.name), fold(column.name) + "s", fold(column.name) + "es"}
     for table in public:
@@ -335,8 +340,8 @@ def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], sc
             if other.type_name == column.type_name and (called or fold(other.name) == fold(column.name)):
                 source = f"{table_text(table, schema.home)}.{name_text(other.name)}"
                 domain = f"DOMAIN {name_text(column.name)} FROM {source}{schema.null(column.name)},"
-                return [*_remark(f"by its name: {_said(table.table)} is public. Take it out if it means otherwise."),
-                        f"    {domain}"]  # fmt: skip
+                remark = f"by its name: {_comment_text(table.table)} is public. Take it out if it means otherwise."
+                return [*_remark(remark), f"    {domain}"]
     return []
 
 
@@ -356,7 +361,7 @@ def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> I
         items = list(_open_items(column, schema))
         unused += [] if items else [(column.name, sql_type(column.type_name).is_plain)]
         why, offers = suggested.get(column.name, ("", ()))
-        yield from _remark(f"{_said(column.name)}: {why}") if why else ()
+        yield from _remark(f"{_comment_text(column.name)}: {why}") if why else ()
         yield from (f"    {item}" for item in offers)
         yield from () if offers else (f"    -- {item}" for item in items)
     yield from _remark(ROWS)
@@ -370,12 +375,12 @@ def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> I
 
 
 def _names(columns: Sequence[str]) -> str:
-    return ", ".join(map(_said, columns[:_MANY])) + (", .." if len(columns) > _MANY else "")
+    return ", ".join(map(_comment_text, columns[:_MANY])) + (", .." if len(columns) > _MANY else "")
 
 
-def _open_items(column: Column, schema: Schema) -> Iterator[str]:
+def _open_items(column: CatalogColumn, schema: Schema) -> Iterator[str]:
     """Yields the possible items of a column by its type. Keys, lists and other types have none."""
-    name, null = _said(column.name), schema.null(column.name)
+    name, null = _comment_text(column.name), schema.null(column.name)
     if schema.is_key(column.name) or any(fold(column.name) == fold(link[0]) for link in schema.links):
         return
     if column.type_name == "VARCHAR":

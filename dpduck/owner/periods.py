@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dpduck.language.rows.facts import Column, Policy, PublicFacts
-from dpduck.language.rows.relation import required_together
+from dpduck.language.rows.facts import CatalogColumn, Policy, PublicFacts
+from dpduck.language.rows.relation import require_joint_columns
 from dpduck.language.statements.kinds import BudgetClause, PolicyClauses
 from dpduck.language.text.names import TableName, require_plain_names
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
-from dpduck.values.periods import Period, named_like_periods
+from dpduck.values.periods import Period, is_period_name
 from dpduck.values.privacy import Budget, PrivacyUnit
 from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
@@ -20,7 +20,7 @@ from dpduck.values.sqltypes import sql_type
 _TOGETHER = re.compile(r"\(.+, .+\)", re.DOTALL)
 
 
-def period_of(word: str, column: Column) -> Period:
+def period_of(word: str, column: CatalogColumn) -> Period:
     """Returns the period for PER word OF a column. Refuses a type that does not determine the period of a row."""
     if not sql_type(column.type_name).is_moment:
         raise Refusal(
@@ -31,7 +31,7 @@ def period_of(word: str, column: Column) -> Period:
     return Period(word, column.name)
 
 
-def unprepared(table: TableName, word: str) -> Refusal:
+def preparation_refusal(table: TableName, word: str) -> Refusal:
     """Returns the refusal to prepare units by period."""
     return Refusal(
         f"units of one {word.lower()} are not prepared",
@@ -39,13 +39,13 @@ def unprepared(table: TableName, word: str) -> Refusal:
     )
 
 
-def require_other_name(column: Column, period: Period | None) -> None:
+def require_other_name(column: CatalogColumn, period: Period | None) -> None:
     """Refuses a unit's column with a name that the ledger gives to units or periods, or with a type without periods."""
     if _TOGETHER.fullmatch(column.name):
         raise Refusal(
             f"{column.name!r} is how the ledger writes several columns", accepted="ALTER TABLE .. RENAME COLUMN"
         )
-    if named_like_periods(column.name):
+    if is_period_name(column.name):
         raise Refusal(f"{column.name!r} is how the ledger writes periods", accepted="a unit's column of another name")
     if period is not None and not sql_type(column.type_name).is_unit_part:
         raise Refusal(
@@ -65,7 +65,7 @@ def unit_together(
     odd = next((name for name in names if set(name) & set("(),")), None)
     if odd is not None:
         raise Refusal(f"the name {odd!r} has a bracket or comma", accepted="ALTER TABLE .. RENAME COLUMN")
-    required_together(table, names, facts)
+    require_joint_columns(table, names, facts)
     return PrivacyUnit(spelled(f"{table}.({', '.join(names)})"), "", max_rows, columns=tuple(names))
 
 
@@ -92,7 +92,7 @@ def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
 
 
 def unit_by_periods(
-    parent: Policy, column: Column, key_column: Column, max_rows: int, period: Period | None
+    parent: Policy, column: CatalogColumn, key_column: CatalogColumn, max_rows: int, period: Period | None
 ) -> PrivacyUnit:
     """Returns the unit of a table that refers to the unit's column of a table with a policy. Their periods agree."""
     other = parent.unit.period

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.language.rows.relation import comparable, require_key, require_plain_unit
 from dpduck.language.statements.kinds import (
     AlterPolicy,
@@ -25,12 +25,12 @@ from dpduck.owner.domains import build_clamp, build_domain, column_of, notes, sp
 from dpduck.owner.periods import (
     budget_of,
     period_of,
+    preparation_refusal,
     require_no_null,
     require_other_name,
     require_same_word,
     unit_by_periods,
     unit_together,
-    unprepared,
 )
 from dpduck.store.catalog import COMPUTES, Catalog
 from dpduck.store.cursors import Caller, OpenCursor
@@ -88,7 +88,7 @@ class OwnerDesk:
             policies = list(map(self.policies.required_policy, tables))
             for table, period in ((policy.table, policy.unit.period) for policy in policies):
                 if period is not None:
-                    raise unprepared(table, period.word)
+                    raise preparation_refusal(table, period.word)
             if any(self.engines.has(policy.table) for policy in policies):
                 self.engines.engine_of([policy.table for policy in policies])
                 return self.engines.prepared.prepare(policies, self.ledger.bounding_key)
@@ -128,7 +128,7 @@ class OwnerDesk:
         epoch = self.policies.last_revision(table)[1]
         budget = budget_of(statement.clauses, unit, self.ledger.budget(unit.key))
         bare = Policy(table, unit, budget, (), (), None, None, 0, epoch)
-        done, prepared = self._put(self._changed(bare, statement.clauses, columns))
+        done, prepared = self._put_in_force(self._apply_clauses(bare, statement.clauses, columns))
         done += notes(statement.clauses, columns, table)
         short = TableName((table.table,))
         name = short if self.catalog.resolve(short) == table else table
@@ -140,18 +140,18 @@ class OwnerDesk:
         if statement.new_epoch:
             tables = dict.fromkeys([table, *map(self._table, statement.others)])
             policies = map(self.policies.required_policy, tables)
-            return self._put(*(replace(current, epoch=current.epoch + 1) for current in policies))
+            return self._put_in_force(*(replace(current, epoch=current.epoch + 1) for current in policies))
         columns = self.catalog.columns(table)
         if statement.drop_domain is not None:
             if policy.domain(statement.drop_domain) is None:
                 raise Refusal(f"{statement.drop_domain!r} has no domain", accepted="a column that has one")
             domains = tuple(pair for pair in policy.domains if fold(pair[0]) != fold(statement.drop_domain))
-            return self._put(replace(policy, domains=domains))
+            return self._put_in_force(replace(policy, domains=domains))
         if statement.drop_clamp is not None:
             if not any(fold(clamp.column) == fold(statement.drop_clamp) for clamp in policy.clamps):
                 raise Refusal(f"{statement.drop_clamp!r} has no clamp", accepted="a column that has one")
             clamps = tuple(clamp for clamp in policy.clamps if fold(clamp.column) != fold(statement.drop_clamp))
-            return self._put(replace(policy, clamps=clamps))
+            return self._put_in_force(replace(policy, clamps=clamps))
         if statement.changes.unit is not None:
             unit = self._unit(table, statement.changes.unit, columns)
             require_same_word(policy, unit)
@@ -159,7 +159,7 @@ class OwnerDesk:
         if statement.changes.budget is not None or statement.changes.lifetime is not None:
             budget = self.ledger.budget(policy.unit.key)
             policy = replace(policy, budget=budget_of(statement.changes, policy.unit, budget))
-        done, prepared = self._put(self._changed(policy, statement.changes, columns))
+        done, prepared = self._put_in_force(self._apply_clauses(policy, statement.changes, columns))
         return done + notes(statement.changes, columns, table), prepared
 
     def _drop(self, statement: DropPolicy) -> str:
@@ -178,16 +178,16 @@ class OwnerDesk:
         return self.prepared.unprepare(table)
 
     def _table(self, written: TableName) -> TableName:
-        return owned_table(self.catalog, written)
+        return resolve_owner_table(self.catalog, written)
 
-    def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
+    def _unit(self, table: TableName, clause: UnitClause, columns: tuple[CatalogColumn, ...]) -> PrivacyUnit:
         """Returns the privacy unit of a clause. A refusal points at the clause."""
         try:
             return self._unit_of(table, clause, columns)
         except Refusal as error:
             raise error.at(clause.position) from None
 
-    def _unit_of(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
+    def _unit_of(self, table: TableName, clause: UnitClause, columns: tuple[CatalogColumn, ...]) -> PrivacyUnit:
         period = self._period(table, clause, columns)
         if clause.columns:
             names = [column_of(name, columns, clause).name for name in clause.columns]
@@ -219,16 +219,18 @@ class OwnerDesk:
     def _key(self, unit: str, period: Period | None) -> str:
         return self.policies.unit_key(unit if period is None else f"{unit} PER {period.word}")
 
-    def _period(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> Period | None:
+    def _period(self, table: TableName, clause: UnitClause, columns: tuple[CatalogColumn, ...]) -> Period | None:
         if clause.period is None:
             return None
         word, name = clause.period
         self.engines.require_here(table, f"protected PER {word}", "a copy of it in DuckDB")
         if table.sql in self.prepared.at():
-            raise unprepared(table, word)
+            raise preparation_refusal(table, word)
         return period_of(word, column_of(name, columns, clause))
 
-    def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
+    def _unit_through(
+        self, parent: Policy, column: CatalogColumn, key_column: CatalogColumn, max_rows: int
+    ) -> PrivacyUnit:
         """Returns the unit of a table that refers to a table with a policy, by its unit's column or by a row's key."""
         if parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name):
             return PrivacyUnit(parent.unit.key, column.name, max_rows)
@@ -244,7 +246,7 @@ class OwnerDesk:
             )
         return PrivacyUnit(parent.unit.key, "", max_rows, Reference(column.name, parent.table.parts, key_column.name))
 
-    def _changed(self, policy: Policy, clauses: PolicyClauses, columns: tuple[Column, ...]) -> Policy:
+    def _apply_clauses(self, policy: Policy, clauses: PolicyClauses, columns: tuple[CatalogColumn, ...]) -> Policy:
         domains = {fold(column): (column, domain) for column, domain in policy.domains}
         for clause in spread(clauses.domains, columns):
             column = column_of(clause.column, columns, clause)
@@ -266,7 +268,7 @@ class OwnerDesk:
             min_epsilon=smallest,
         )
 
-    def _put(self, *policies: Policy) -> tuple[str, str]:
+    def _put_in_force(self, *policies: Policy) -> tuple[str, str]:
         """Puts policies in force. A policy that changes nothing is no new revision, so that answers stay free.
 
         Returns the outcome, and the outcome for prepared tables, which is "" if there is none.
@@ -314,7 +316,7 @@ class OwnerDesk:
                 )
 
 
-def owned_table(catalog: Catalog, written: TableName) -> TableName:
+def resolve_owner_table(catalog: Catalog, written: TableName) -> TableName:
     """Returns the table that an owner names. Refuses a view or a file."""
     table = catalog.resolve(written)
     if table is None:
@@ -362,7 +364,7 @@ class OwnerChanges:
             if last is not None and last[0] == (text, caller.name, self._ledger.last_entry()):
                 if _happens_once(statement):
                     self._last = last
-                    return last[1] if isinstance(statement, DropPolicy) else self._prepared_again(statement, last[1])
+                    return last[1] if isinstance(statement, DropPolicy) else self._prepare_again(statement, last[1])
                 if isinstance(statement, CreatePolicy):
                     statement = replace(statement, replace=True)
             with self._open_cursor() as cursor:
@@ -374,7 +376,7 @@ class OwnerChanges:
             self._last = ((text, caller.name, self._ledger.last_entry()), done)
             return done
 
-    def _prepared_again(self, statement: OwnerStatement, done: str) -> str:
+    def _prepare_again(self, statement: OwnerStatement, done: str) -> str:
         """Returns the outcome. Prepares again the tables with rows that may have changed, for their new epoch."""
         if not isinstance(statement, AlterPolicy) or not statement.new_epoch:
             return done

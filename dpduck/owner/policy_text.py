@@ -13,9 +13,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Clamp, Policy
 from dpduck.language.statements.policy import MAX_ROWS_LIMIT
-from dpduck.language.text.dialect import MAX_CHARACTERS, MAX_DIGITS, PrivateDuckDB, bounded_tokens, exact_number
+from dpduck.language.text.dialect import MAX_CHARACTERS, MAX_DIGITS, PrivateDuckDB, exact_number, tokenize_statement
 from dpduck.language.text.names import TableName
 from dpduck.owner.domains import decimal_text
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
@@ -40,7 +40,7 @@ _USUAL = {
 _MOMENT = "TIMESTAMP '2020-01-01' + to_seconds(CAST({h} % 120000000 AS BIGINT))"
 
 
-def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str, ...]], rows: int) -> str:
+def twin_sql(policy: Policy, columns: Sequence[CatalogColumn], keys: Sequence[tuple[str, ...]], rows: int) -> str:
     """Returns a SELECT of `rows` made-up rows. keys: the keys of the table, with values that do not repeat."""
     unique = {fold(key[0]) for key in keys if len(key) == 1}
     unit_columns = {fold(name) for name in policy.unit.own_columns}
@@ -59,7 +59,7 @@ def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str
     return f"SELECT {', '.join(expressions)} FROM range({rows}) AS made_up(i)"
 
 
-def _part(column: Column, policy: Policy, place: int) -> str:
+def _part(column: CatalogColumn, policy: Policy, place: int) -> str:
     """Returns a value of one of the columns that hold a unit. All rows of the unit have the same value.
 
     It is in the domain, or the unit's number if the type has enough values (not BOOLEAN), else any: NULL is nobody's.
@@ -82,7 +82,7 @@ def key_sql(number: str, type_name: str) -> str:
     return f"TRY_CAST(TRY_CAST({number} AS VARCHAR) AS {type_name})"
 
 
-def _made_up(column: Column, domain: Domain | None, clamp: Clamp | None, mixed: str) -> str:
+def _made_up(column: CatalogColumn, domain: Domain | None, clamp: Clamp | None, mixed: str) -> str:
     if isinstance(domain, ValueDomain):
         labels = [*domain.labels[: len(domain.values) + domain.with_null], *(["made up"] if domain.other else [])]
         return _one_of(labels, column.type_name, mixed)
@@ -160,7 +160,7 @@ def policy_sql(policy: Policy, home: Home) -> str | None:
     items = ",\n    ".join(_items(policy, home))
     text = f"CREATE PRIVACY POLICY ON {table_text(policy.table, home)} (\n    {items}\n)"
     try:
-        bounded_tokens(text)
+        tokenize_statement(text)
     except Refusal:
         return None
     return text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, log10
 
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.owner.domains import decimal_text
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.policy_text import Home, name_text, table_text
@@ -74,12 +74,12 @@ class PrivateQuestion:
     """One statement. column: its subject, None for the rows of a unit. grid: its public numbers, increasing."""
 
     kind: str
-    column: Column | None
+    column: CatalogColumn | None
     sql: str
     grid: tuple[Fraction, ...] = ()
 
 
-def questions(policy: Policy, columns: Sequence[Column], epsilon: Fraction, home: Home) -> list[PrivateQuestion]:
+def questions(policy: Policy, columns: Sequence[CatalogColumn], epsilon: Fraction, home: Home) -> list[PrivateQuestion]:
     """Returns the statements of a draft. Together they cost epsilon: a part per column, two for the rows of a unit."""
     asked = [field for field in columns if _kind(field, policy) and not _is_declared(field, policy)][:MOST_COLUMNS]
     part = _parts(policy.budget, epsilon, len(asked) + 2)
@@ -96,7 +96,7 @@ def questions(policy: Policy, columns: Sequence[Column], epsilon: Fraction, home
     return statements
 
 
-def _kind(column: Column, policy: Policy) -> str:
+def _kind(column: CatalogColumn, policy: Policy) -> str:
     """Returns the kind of question about a column: 'number', 'date', 'text', or "" for none."""
     if column.type_name == "VARCHAR":
         return "text" if policy.budget.delta_keys and not policy.budget.pure else ""
@@ -104,7 +104,7 @@ def _kind(column: Column, policy: Policy) -> str:
     return "date" if kind.is_moment else "number" if kind.is_numeric else ""
 
 
-def _is_declared(column: Column, policy: Policy) -> bool:
+def _is_declared(column: CatalogColumn, policy: Policy) -> bool:
     """Tells whether the policy in force has an item for a column. Nobody needs to pay for a public fact."""
     return policy.domain(column.name) is not None or policy.clamp(column.name) is not None
 
@@ -148,7 +148,7 @@ def grid_of(type_name: str) -> tuple[Fraction, ...]:
     return tuple(sorted(edge for edge in edges if lowest <= edge <= largest))
 
 
-def _listed_quantiles(value: str) -> str:
+def _quantile_list(value: str) -> str:
     return f"quantile_cont({value}, [{', '.join(f'{part:g}' for part in FRACTIONS)}]) AS q"
 
 
@@ -162,12 +162,12 @@ def _of_unit(policy: Policy, price: str, home: Home) -> str:
     weights = ", ".join(["1"] * len(FRACTIONS) + [str(UNIT_WEIGHT)])
     return (
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}, aggregate_weights = ({weights})) "
-        f"{_listed_quantiles('place')}, count(*) AS n, dp_stderr(n) AS error "
+        f"{_quantile_list('place')}, count(*) AS n, dp_stderr(n) AS error "
         f"FROM (SELECT {unit}, CASE {cases} ELSE {len(NICE)} END AS place FROM {table} GROUP BY {unit}) AS units"
     )
 
 
-def place_sql(column: Column, grid: Sequence[Fraction]) -> str:
+def place_sql(column: CatalogColumn, grid: Sequence[Fraction]) -> str:
     """Returns the place of a value: 0 for NULL, 1 below the grid, then one more from each number of the grid on.
 
     Consecutive whole numbers, or consecutive years, share one CASE branch. This keeps the text short.
@@ -191,17 +191,17 @@ def place_sql(column: Column, grid: Sequence[Fraction]) -> str:
     return f"CASE {' '.join(cases)} ELSE {len(grid) + 1} END"
 
 
-def _of_values(policy: Policy, column: Column, grid: Sequence[Fraction], price: str, home: Home) -> str:
+def _of_values(policy: Policy, column: CatalogColumn, grid: Sequence[Fraction], price: str, home: Home) -> str:
     """Returns the statement about a column's values: quantiles of the grid places of one row of each unit."""
     unit = policy.unit.column or (policy.unit.reference.column if policy.unit.reference else None)
     unit_column, one_row = (f"{name_text(unit)}, ", ", max_rows_contributed = 1") if unit else ("", "")
     return (
-        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}{one_row}) {_listed_quantiles('place')} "
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}{one_row}) {_quantile_list('place')} "
         f"FROM (SELECT {unit_column}{place_sql(column, grid)} AS place FROM {table_text(policy.table, home)}) AS placed"
     )
 
 
-def _of_keys(policy: Policy, column: Column, price: str, delta: Fraction, home: Home) -> str:
+def _of_keys(policy: Policy, column: CatalogColumn, price: str, delta: Fraction, home: Home) -> str:
     """Returns the statement about a column's texts: the texts that enough units have."""
     name = quote_identifier(column.name)
     options = f"{price}, delta = {_down(delta)}, max_groups_contributed = 1"
@@ -211,7 +211,7 @@ def _of_keys(policy: Policy, column: Column, price: str, delta: Fraction, home: 
     )
 
 
-def required_price(text: object) -> Fraction:
+def read_price(text: object) -> Fraction:
     """Returns the epsilon of an owner's PRIVATELY. Refuses a text that is no number or out of range."""
     try:
         epsilon = Fraction(str(text))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.owner.domains import decimal_text
 from dpduck.owner.draft import TODO, Suggested
 from dpduck.owner.noisy_shares import ONE_SIDE, STANDS_OUT, STEP, Beyond, Tail, shares_up_to
@@ -57,7 +57,7 @@ def _numbers(value: object) -> list[float | None]:
 
 
 @dataclass(frozen=True)
-class UnitFacts:
+class UnitEstimates:
     """Numbers of units and rows, and MAX ROWS with the share of the rows that it leaves out.
 
     - error: the standard error of `units`.
@@ -72,30 +72,30 @@ class UnitFacts:
     rows: float | None
 
 
-def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -> UnitFacts:
+def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -> UnitEstimates:
     """Estimates the number of rows per unit. rank: the standard error of a quantile's rank, in units."""
     *quantiles, number, error = (*answer, 0.0) if policy.unit.column is None else answer
     units, deviation = max(_number(number), 1.0), _number(error)
     if policy.unit.column is None:
-        return UnitFacts(units, deviation, 1, Beyond(0.0, 0.0), units)
+        return UnitEstimates(units, deviation, 1, Beyond(0.0, 0.0), units)
     up_to = shares_up_to(_numbers(quantiles[0]), len(NICE))
     shares = (1.0, *(1 - share for share in up_to))
     tail = Tail((1.0, *(most + 1.0 for most in NICE)), shares, (rank or 0.0) / units, whole=True)
     last = tail.last
     end = tail.beyond(last) if 0 <= last < len(NICE) else None
     if end is None:
-        return UnitFacts(units, deviation, None, None, None)
+        return UnitEstimates(units, deviation, None, None, None)
     counted = 1 + tail.within(0, last)
     rows = units * (counted + end.likely) if end.most <= counted / 2 else None
     for place, most in enumerate(NICE):
-        left = _cut(tail, place + 1, counted + end.likely)
+        left = _share_beyond(tail, place + 1, counted + end.likely)
         if left is not None and left.likely <= DROPPED:
             sure = left.most <= MOST_DROPPED
-            return UnitFacts(units, deviation, most if sure else None, left, rows)
-    return UnitFacts(units, deviation, None, None, rows)
+            return UnitEstimates(units, deviation, most if sure else None, left, rows)
+    return UnitEstimates(units, deviation, None, None, rows)
 
 
-def _cut(tail: Tail, place: int, mean: float) -> Beyond | None:
+def _share_beyond(tail: Tail, place: int, mean: float) -> Beyond | None:
     """Returns the share of the rows beyond a bound on a unit's rows. The first row beyond is at the edge itself."""
     beyond = tail.beyond(place)
     if beyond is None:
@@ -114,7 +114,7 @@ def _number(value: object) -> float:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ColumnShares:
     """Noisy shares of the units that have a value.
 
     - edges: the grid.
@@ -162,17 +162,19 @@ class Seen:
         shares = tuple(1 - self.below[place] for place in places)
         return Tail(tuple(float(self.edges[place]) for place in places), shares, self.error, self.whole)
 
-    def without(self, place: int) -> Seen:
+    def without(self, place: int) -> ColumnShares:
         """Returns the shares without the values between this edge and the next."""
         share = self.share(place)
         rest = 1 - share
         below = tuple((old - (share if other > place else 0.0)) / rest for other, old in enumerate(self.below))
         units = self.units * rest
         error = (self.error + STEP / 2) / rest  # one quantile may lie anywhere between these values and the others
-        return Seen(self.edges, below, error, self.blank, units, self.whole)
+        return ColumnShares(self.edges, below, error, self.blank, units, self.whole)
 
 
-def seen(question: PrivateQuestion, answer: tuple[object, ...], units: float, rank: float | None) -> Seen | None:
+def seen(
+    question: PrivateQuestion, answer: tuple[object, ...], units: float, rank: float | None
+) -> ColumnShares | None:
     """Returns the shares of a column, or None if too few units have a value."""
     shares = shares_up_to(_numbers(answer[0]), len(question.grid) + 2)
     blank, error = shares[0], (rank or 0.0) / units
@@ -181,10 +183,10 @@ def seen(question: PrivateQuestion, answer: tuple[object, ...], units: float, ra
         return None
     below = tuple((share - blank) / present for share in shares[1:-1])
     whole = sql_type(question.column.type_name).is_whole
-    return Seen(question.grid, below, error / present, blank, units * present, whole)
+    return ColumnShares(question.grid, below, error / present, blank, units * present, whole)
 
 
-def no_answer(shares: Seen) -> int | None:
+def no_answer(shares: ColumnShares) -> int | None:
     """Returns the place of a whole number that often stands for no answer. Many units have it, few have a neighbour."""
     if not shares.whole:
         return None
@@ -195,7 +197,7 @@ def no_answer(shares: Seen) -> int | None:
     return None
 
 
-def codes_of(shares: Seen) -> tuple[tuple[int, ...], Beyond] | None:
+def codes_of(shares: ColumnShares) -> tuple[tuple[int, ...], Beyond] | None:
     """Returns a few whole numbers, and the share of the other values.
 
     They are all numbers from the first to the last, or only those that stand out. The result is None if there are many,
@@ -227,7 +229,7 @@ class Bounds:
     beyond: float
 
 
-def clamp_of(shares: Seen) -> Bounds | None:
+def clamp_of(shares: ColumnShares) -> Bounds | None:
     """Returns bounds that leave out about a hundredth of the sum at most, or None if noise hides their effect."""
     ends, up, down = shares.ends, shares.tail(downwards=False), shares.tail(downwards=True)
     body = up.body() + down.body()
@@ -306,14 +308,16 @@ def range_of(low: Fraction, high: Fraction, whole: bool) -> tuple[Fraction, Frac
 # The draft.
 
 
-def suggested(
-    policy: Policy, answers: Sequence[Answered], left: Sequence[tuple[Column, str]], price: str, home: Home
+def suggest(
+    policy: Policy, answers: Sequence[Answered], left: Sequence[tuple[CatalogColumn, str]], price: str, home: Home
 ) -> Suggested:
     """Returns the answers' suggestions. The first answer is about units. left: columns, with " WITH NULL" or ""."""
     facts = unit_facts(policy, answers[0].rows[0], answers[0].rank)
     about = {answer.question.column: answer for answer in answers}
     columns = {
-        column.name: _about(about[column], facts.units, null) if column in about else _unasked(policy, column)
+        column.name: _about(about[column], facts.units, null)
+        if column in about
+        else _describe_without_answer(policy, column)
         for column, null in left
     }
     why, unit = _of_units(policy, facts, home)
@@ -330,7 +334,7 @@ def suggested(
     )
 
 
-def _of_units(policy: Policy, facts: UnitFacts, home: Home) -> tuple[str, str]:
+def _of_units(policy: Policy, facts: UnitEstimates, home: Home) -> tuple[str, str]:
     """Returns a remark about units, and the PRIVACY UNIT clause."""
     if policy.unit.column is None:
         return "as it was declared; no person may have two rows.", unit_text(policy, home)
@@ -359,15 +363,15 @@ def _of_norms(policy: Policy) -> str:
     )
 
 
-def _kept(policy: Policy, column: Column) -> list[str]:
+def _policy_items(policy: Policy, column: CatalogColumn) -> list[str]:
     """Returns the items of the policy in force for a column. Nobody needs to pay for public facts."""
     domain, clamp, name = policy.domain(column.name), policy.clamp(column.name), name_text(column.name)
     lines = [] if domain is None else [f"DOMAIN {name} {domain_text(domain)},"]
     return lines + ([] if clamp is None else [f"CLAMP {name} BETWEEN {clamp.low} AND {clamp.high} STEP {clamp.step},"])
 
 
-def _unasked(policy: Policy, column: Column) -> tuple[str, Sequence[str]]:
-    items = _kept(policy, column)
+def _describe_without_answer(policy: Policy, column: CatalogColumn) -> tuple[str, Sequence[str]]:
+    items = _policy_items(policy, column)
     if items:
         return "as it was declared.", items
     keys = "texts are found by a threshold, which needs a budget with delta_keys"
@@ -401,7 +405,7 @@ def _about(answer: Answered, units: float, null: str) -> tuple[str, Sequence[str
     return _sentences([*said, *more]), items
 
 
-def _of_texts(column: Column, rows: Rows, units: float, null: str) -> tuple[str, Sequence[str]]:
+def _of_texts(column: CatalogColumn, rows: Rows, units: float, null: str) -> tuple[str, Sequence[str]]:
     """Returns a remark, and a DOMAIN of the published texts. All other texts have one label."""
     texts = [str(row[0]) for row in rows if row[0] is not None][:MOST_KEYS]
     if not texts:
@@ -415,7 +419,9 @@ def _of_texts(column: Column, rows: Rows, units: float, null: str) -> tuple[str,
     )
 
 
-def _of_dates(column: Column, shares: Seen, ends: tuple[int, int], null: str) -> tuple[str, Sequence[str]]:
+def _of_dates(
+    column: CatalogColumn, shares: ColumnShares, ends: tuple[int, int], null: str
+) -> tuple[str, Sequence[str]]:
     low, high = int(shares.edges[ends[0]]), int(shares.edges[ends[1] + 1])
     step = "MONTH" if high - low <= 2 else "YEAR"
     outside = _left_text(shares.outside(ends[0], ends[1] + 1))
@@ -423,7 +429,9 @@ def _of_dates(column: Column, shares: Seen, ends: tuple[int, int], null: str) ->
     return f"{outside} of the units lie outside of the range.", [domain]
 
 
-def of_numbers(column: Column, shares: Seen, ends: tuple[int, int], null: str) -> tuple[list[str], list[str]]:
+def of_numbers(
+    column: CatalogColumn, shares: ColumnShares, ends: tuple[int, int], null: str
+) -> tuple[list[str], list[str]]:
     """Returns remarks and items about a column of numbers: a DOMAIN and a CLAMP.
 
     The DOMAIN is IN for a few whole numbers, else a RANGE.

@@ -144,12 +144,12 @@ def check_budgets(entries: list[Part]) -> Iterator[str]:
         if min(other[1], other[2], other[0] or Fraction(0)) < 0:
             yield f"{name} gives something back"
         if other != NOTHING:
-            sums = charged(steps, run, other)
+            sums = add_charge(steps, run, other)
             persons[unit] = plus(persons.get(unit, NOTHING), of_person(other, len(run)))
         if declared is not None:
             if sums or entry["unit"] != unit:
                 yield f"{name} declares a budget and names a charge or a run of periods"
-            if not declared_well(declared):
+            if not is_consistent(declared):
                 yield f"{name} declares a budget that does not hold together, or more rho than its epsilon and delta"
                 continue
             budgets[unit], sums, says = declared, sums + list(steps.values()), "declares less than was spent of"
@@ -187,7 +187,7 @@ def run_of(key: str) -> tuple[str, bool, range]:
     return unit, run.start == 0 or run.stop == every.stop, run
 
 
-def charged(steps: dict[int, Price], run: range, other: Price) -> list[Price]:
+def add_charge(steps: dict[int, Price], run: range, other: Price) -> list[Price]:
     """Adds a charge to the sums of its periods, and returns these sums. steps: the sum from a period until the next."""
     for cut in (run.start, run.stop):
         steps.setdefault(cut, steps[max(before)] if (before := [at for at in steps if at < cut]) else NOTHING)
@@ -219,12 +219,12 @@ def within(spent: Price, budget: Part | None) -> bool:
     return spent[1] <= Fraction(budget["rho"]) and spent[2] <= Fraction(budget["delta_keys"])
 
 
-def declared_well(budget: Part) -> bool:
+def is_consistent(budget: Part) -> bool:
     """Tells whether a budget and its LIFETIME are consistent, and the rho of each is within its epsilon and delta."""
     lifetime = budget.get("lifetime")
     if lifetime is not None:
         same = (lifetime["rho"] is None) == (budget["rho"] is None) and lifetime.get("lifetime") is None
-        return same and declared_well(lifetime) and declared_well({**budget, "lifetime": None})
+        return same and is_consistent(lifetime) and is_consistent({**budget, "lifetime": None})
     epsilon, rho = (None if budget[name] is None else Fraction(budget[name]) for name in ("epsilon", "rho"))
     delta, keys = Fraction(budget["delta"]), Fraction(budget["delta_keys"])
     if rho is None:
@@ -262,10 +262,10 @@ def price(plan: list[Part]) -> Price:
         epsilon, rho, delta = of_noise(part["noise"], *norms(part["moved"])) if moved else of_other(part)
         times = 1 if moved else whole(part["times"], 1)
         parts.append((None if epsilon is None else epsilon * times, rho * times, delta * times))
-    return added(parts)
+    return add_prices(parts)
 
 
-def added(parts: list[Price]) -> Price:
+def add_prices(parts: list[Price]) -> Price:
     """Adds up prices. A pure sum costs no more rho than its epsilon does."""
     epsilon, rho, delta = reduce(plus, parts)
     return epsilon, rho if epsilon is None else min(rho, of_pure(epsilon)[1]), delta
@@ -359,7 +359,7 @@ def of_threshold(part: Part) -> Price:
     costs = [first] if not answered else [first, of_noise(part["answers"], answered * rows, answered * rows**2, rows)]
     new = tail(part["noise"], whole(part["excess"], 0))
     delta = Fraction(-math.expm1(groups * math.log1p(-new)) if new < 1 else 1) * (1 - Fraction(1, 10**8))
-    return *added(costs)[:2], delta
+    return *add_prices(costs)[:2], delta
 
 
 def tail(noise: Part, excess: int) -> float:

@@ -80,7 +80,7 @@ NULL, TOTAL, EITHER, OTHERS = "NULL", "all", "NULL or all", "NULL or others"
 
 
 @dataclass(frozen=True)
-class KeyColumn:
+class PictureKey:
     """A column that tells groups apart.
 
     values: the kind of its values. nulls: the meaning of its NULL. Both are None if nobody knows.
@@ -102,7 +102,7 @@ class Shape:
     - units: the units of answers, as the owner of the view named them.
     """
 
-    keys: tuple[KeyColumn, ...]
+    keys: tuple[PictureKey, ...]
     answers: tuple[tuple[str, str | None], ...]
     level: str | None = None
     named: str | None = None
@@ -113,11 +113,11 @@ class Shape:
         """Returns the names of the keys."""
         return tuple(key.name for key in self.keys)
 
-    def called(self, answer: str) -> str:
+    def title_of(self, answer: str) -> str:
         """Returns the title of an answer, with its unit if there is one."""
         return f"{answer} ({self.units[answer]})" if answer in self.units else answer
 
-    def null_in(self, key: KeyColumn, row: Mapping[str, Any]) -> str:
+    def null_in(self, key: PictureKey, row: Mapping[str, Any]) -> str:
         """Returns the word for a NULL in a key of a row."""
         if self.named is not None and row[self.named] is not None:
             return NULL if key.name in names_in(row[self.named]) else TOTAL
@@ -166,10 +166,10 @@ def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
     return Shape(keys, answers, levels, named, units)
 
 
-def _key(name: str, comment: str) -> KeyColumn:
+def _key(name: str, comment: str) -> PictureKey:
     said = comment.split("; ")
     values = next((values for values in Values if values in said), None)
-    return KeyColumn(name, values, next((nulls for nulls in Nulls if nulls in said), Nulls.NONE))
+    return PictureKey(name, values, next((nulls for nulls in Nulls if nulls in said), Nulls.NONE))
 
 
 def _is_error(name: str, kind: str, comments: Mapping[str, str]) -> bool:
@@ -200,8 +200,8 @@ def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without
     several = [key for key in shape.keys if len({row[key.name] for row in cells}) > 1]
     if all(_number(row[answer[0]]) is None for row in cells):
         return ()
-    axes = [Axis(key, _is_ordered(key, cells), _labels(key, cells)) for key in several]
-    drawn = Picture(shape.called(answer[0]), *answer, tuple(without))
+    axes = [PictureAxis(key, _is_ordered(key, cells), _labels(key, cells)) for key in several]
+    drawn = Picture(shape.title_of(answer[0]), *answer, tuple(without))
     if len(axes) == 1 and axes[0].ordered:
         return drawn.line(axes[0], None, cells)
     places = {tuple(axis.labels[row[axis.name]] for axis in axes) for row in cells}
@@ -247,7 +247,7 @@ def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
     return rows, sorted(set(without))
 
 
-def _is_ordered(key: KeyColumn, cells: Rows) -> bool:
+def _is_ordered(key: PictureKey, cells: Rows) -> bool:
     """Tells whether a line may join the values: days, bins, and whole numbers that are too many for bars.
 
     Codes and years are whole numbers too, and have bars. So have numbers that are not known to be bins.
@@ -261,7 +261,7 @@ def _is_ordered(key: KeyColumn, cells: Rows) -> bool:
     return lined and all(isinstance(value, (int, float, Decimal)) for value in values)
 
 
-def _labels(key: KeyColumn, cells: Rows) -> dict[Any, str]:
+def _labels(key: PictureKey, cells: Rows) -> dict[Any, str]:
     """Returns the label at the axis for each value, in their order, with NULL last."""
     values = list(dict.fromkeys(row[key.name] for row in cells))
     with suppress(TypeError):  # values that cannot be compared stay as they came
@@ -282,10 +282,10 @@ def _number(value: Any) -> float | None:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PictureAxis:
     """A key that has several values. ordered: whether a line may join the values. labels: the label of each value."""
 
-    key: KeyColumn
+    key: PictureKey
     ordered: bool
     labels: Mapping[Any, str]
 
@@ -310,7 +310,7 @@ class Picture:
     where: str = ""
     span: tuple[float, float] | None = None
 
-    def two(self, first: Axis, second: Axis, cells: Rows) -> list[Drawn]:
+    def two(self, first: PictureAxis, second: PictureAxis, cells: Rows) -> list[Drawn]:
         """Draws two keys: lines, groups of bars, a few pictures with lines, or tiles."""
         along, series = sorted((first, second), key=lambda axis: (not axis.ordered, -len(axis.labels)))
         if along.ordered and len(series.labels) <= MOST_LINES:
@@ -321,7 +321,7 @@ class Picture:
             return self.bars(along, series, cells)
         return self.tiles(first, second, cells)
 
-    def parts(self, axes: Sequence[Axis], cells: Rows) -> list[Drawn]:
+    def parts(self, axes: Sequence[PictureAxis], cells: Rows) -> list[Drawn]:
         """Draws three keys: two keys in a picture for each value of the third, which has the fewest."""
         apart = min(axes, key=lambda axis: (axis.ordered, len(axis.labels)))
         first, second = (axis for axis in axes if axis is not apart)
@@ -329,7 +329,7 @@ class Picture:
             return []
         return self._apart(apart, cells, lambda picture, rows: picture.two(first, second, rows))
 
-    def _apart(self, apart: Axis, cells: Rows, draw: Callable[[Picture, Rows], list[Drawn]]) -> list[Drawn]:
+    def _apart(self, apart: PictureAxis, cells: Rows, draw: Callable[[Picture, Rows], list[Drawn]]) -> list[Drawn]:
         ends = [end for point in _points(cells, cells, self, None).rows for end in _ends(point)]
         span = (min(ends), max(ends)) if ends else None
         pictures = []
@@ -339,7 +339,7 @@ class Picture:
             pictures += draw(picture, rows)
         return pictures if len(pictures) == len(apart.labels) else []
 
-    def bars(self, axis: Axis, series: Axis | None, cells: Rows) -> list[Drawn]:
+    def bars(self, axis: PictureAxis, series: PictureAxis | None, cells: Rows) -> list[Drawn]:
         """Draws bars: one for each value of a key, or a group with one for each value of a second key."""
         points = _points([axis.labels[row[axis.name]] for row in cells], cells, self, series)
         domain = {"domain": list(axis.labels.values())}
@@ -352,7 +352,7 @@ class Picture:
         step = {} if series is None else {"height": {"step": 14, "for": "offset"}}
         return [self._with_errors(points, marks, rules, _by(axis, series), step)]
 
-    def line(self, axis: Axis, series: Axis | None, cells: Rows) -> list[Drawn]:
+    def line(self, axis: PictureAxis, series: PictureAxis | None, cells: Rows) -> list[Drawn]:
         """Draws a line over a key, or one for each value of a second key. NULL of the key has no place on it."""
         name, left = axis.name, [row for row in cells if row[axis.name] is not None]
         drawn = self if len(left) == len(cells) or self.without else replace(self, without=(NULL,))
@@ -378,7 +378,7 @@ class Picture:
             errors = {"mark": {"type": "area", "opacity": 0.25}, "encoding": band}
         return [drawn._with_errors(points, marks, errors, _by(axis, series), {})]
 
-    def tiles(self, first: Axis, second: Axis, cells: Rows) -> list[Drawn]:
+    def tiles(self, first: PictureAxis, second: PictureAxis, cells: Rows) -> list[Drawn]:
         """Draws tiles with shades that are no finer than the noise, and no tiles if the noise is unknown."""
         values = [(row, value) for row in cells if (value := _number(row[self.name])) is not None]
         errors = [_number(row[self.stderr]) if self.stderr else None for row, _ in values]
@@ -454,7 +454,7 @@ class _Points:
     gap: bool
 
 
-def _points(place: Sequence[Any], cells: Rows, of: Picture, series: Axis | None) -> _Points:
+def _points(place: Sequence[Any], cells: Rows, of: Picture, series: PictureAxis | None) -> _Points:
     """Returns the rows as marks. A line stops at a missing value, and has another run from there on."""
     points, runs = [], Counter[str]()
     for key, row in zip(place, cells, strict=True):
@@ -473,7 +473,7 @@ def _ends(point: Mapping[str, Any]) -> list[float]:
     return [point[end] for end in ("value", "low", "high") if point[end] is not None]
 
 
-def _by(axis: Axis, series: Axis | None) -> str:
+def _by(axis: PictureAxis, series: PictureAxis | None) -> str:
     return axis.name if series is None else f"{axis.name} and {series.name}"
 
 
@@ -481,16 +481,16 @@ def _without(left_out: Sequence[str]) -> str:
     return f", without {' and '.join(left_out)}" if left_out else ""
 
 
-def _series(series: Axis) -> dict[str, Any]:
+def _series(series: PictureAxis) -> dict[str, Any]:
     """Returns the places of the bars of a group."""
     return {"field": "series", "type": "nominal", "sort": None, "scale": {"domain": list(series.labels.values())}}
 
 
-def _scale_of(series: Axis, inks: Sequence[Any]) -> dict[str, Any]:
+def _scale_of(series: PictureAxis, inks: Sequence[Any]) -> dict[str, Any]:
     return {"domain": list(series.labels.values()), "range": list(inks[: len(series.labels)])}
 
 
-def _ink(series: Axis) -> dict[str, Any]:
+def _ink(series: PictureAxis) -> dict[str, Any]:
     """Returns the colours of a series, and its names above the picture."""
     legend = {"orient": "top", "columns": 3, "symbolOpacity": 1}
     named = {"field": "series", "type": "nominal", "title": series.name, "sort": None, "legend": legend}
@@ -519,7 +519,7 @@ def _step(least: float) -> float:
     return float(f"{next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power >= least * (1 - 1e-9)):.6g}")
 
 
-def _tile_axis(axis: Axis, angle: int) -> dict[str, Any]:
+def _tile_axis(axis: PictureAxis, angle: int) -> dict[str, Any]:
     """Returns an axis of tiles. It leaves out some of many labels. Below tiles, only short labels have room upright."""
     short = all(len(label) < 3 for label in axis.labels.values())
     return {"labelAngle": 0 if short else angle, "labelOverlap": len(axis.labels) > MOST_LABELS}

@@ -63,7 +63,7 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def published_views(
+def read_views(
     connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
 ) -> tuple[PublishedView, ...]:
     """Returns the private views of the attached store, by name. wanted: the names of views, empty for all views."""

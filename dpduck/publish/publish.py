@@ -27,7 +27,7 @@ import duckdb
 
 from dpduck.engine.macros import install_analyst_macros
 from dpduck.kernel.ledger.secrets import Steps, no_step
-from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, certified
+from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, read_certificates
 from dpduck.publish import checker
 from dpduck.publish.postgres import (
     METADATA,
@@ -35,7 +35,7 @@ from dpduck.publish.postgres import (
     is_postgres,
     metadata_sql,
     open_store,
-    published_views,
+    read_views,
     shown_target,
     to_postgres,
 )
@@ -68,11 +68,13 @@ def publish(
     views: the names of views, empty for all. steps: called before the last step, for tests that stop the process there.
     """
     with store if isinstance(store, duckdb.DuckDBPyConnection) else open_store(Path(store)) as connection:
-        batch = published_views(connection, with_ledger=with_ledger, wanted=views)
-        return _published(connection, batch, target, schema, metadata_sql(with_ledger=with_ledger, wanted=views), steps)
+        batch = read_views(connection, with_ledger=with_ledger, wanted=views)
+        return _write_target(
+            connection, batch, target, schema, metadata_sql(with_ledger=with_ledger, wanted=views), steps
+        )
 
 
-def _published(
+def _write_target(
     connection: duckdb.DuckDBPyConnection,
     views: Sequence[PublishedView],
     target: str | Path,
@@ -187,13 +189,13 @@ def replace_directory(finished: Path, target: Path) -> None:
     """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         finished.replace(target)  # an empty directory may be replaced by a rename
-    elif not exchanged(finished, target):
+    elif not swap_directories(finished, target):
         aside = finished.with_name(f"{finished.name}_earlier")
         target.rename(aside)
         finished.rename(target)
 
 
-def exchanged(first: Path, second: Path) -> bool:
+def swap_directories(first: Path, second: Path) -> bool:
     """Swaps two directories in one step. Returns whether that was possible."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
@@ -220,7 +222,7 @@ class Certified:
 def certify(store: Path, entries: int, target: Path) -> Certified:
     """Writes the bundle of a store. Its first `entries` entries must be verified (engine.connection.verify_store)."""
     with open_store(store) as connection:
-        chain, released = certified(connection, STORE, entries)
+        chain, released = read_certificates(connection, STORE, entries)
     head = str(chain[-1]["link"]) if chain else checker.GENESIS
     bundle = {
         "format": checker.FORMAT,
@@ -231,14 +233,14 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
         "head": head,
         "certificates": released,
     }
-    with _replaced(target) as folder:
+    with _open_replacement(target) as folder:
         (folder / "certificates.json").write_text(json.dumps(bundle, indent=1, ensure_ascii=False) + "\n", "utf-8")
         (folder / "check.py").write_text(Path(checker.__file__).read_text("utf-8"), "utf-8")
     return Certified(len(released), len(chain), head)
 
 
 @contextmanager
-def _replaced(target: Path) -> Iterator[Path]:
+def _open_replacement(target: Path) -> Iterator[Path]:
     """Yields an empty directory, which takes the target's place after the block."""
     if target.exists() and not (target / "certificates.json").is_file():
         raise Refusal(f"{target} is there and is no bundle", accepted="a directory that is not there yet")

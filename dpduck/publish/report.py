@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from dpduck.publish.pictures import TOTAL, Rows, Shape, charts, shape_of, svg
-from dpduck.publish.postgres import PublishedView, metadata_sql, published_views
+from dpduck.publish.postgres import PublishedView, metadata_sql, read_views
 from dpduck.publish.words import ABOUT, HOW_TO_READ, Cost, costs, number_text, spent_sentences
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
@@ -35,7 +35,7 @@ MOST_COSTS = 4
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportFacts:
     """Facts of the page beside the views: rows of dp_policies, dp_budget and dp_ledger, as an owner gets them."""
 
     policies: Rows
@@ -45,7 +45,7 @@ class Facts:
 
 def write_report(
     connection: duckdb.DuckDBPyConnection,
-    facts: Facts,
+    facts: ReportFacts,
     target: Path,
     *,
     title: str,
@@ -60,7 +60,7 @@ def write_report(
     """
     require_pictures()
     require_place(target, _MADE)
-    selection = published_views(connection, with_ledger=with_ledger, wanted=views)
+    selection = read_views(connection, with_ledger=with_ledger, wanted=views)
     described = connection.sql(metadata_sql(with_ledger=False, wanted=views)).to_arrow_table().to_pylist()
     metadata = {row["name"]: row for row in described}
     sections = "".join(_view_html(connection, view, metadata[view.name]) for view in selection)
@@ -159,7 +159,7 @@ def single_numbers(shape: Shape, rows: Rows) -> list[str]:
     for name, stderr in shape.answers:
         value, error = rows[0][name], rows[0][stderr] if stderr else None
         about = "" if error is None else f" \N{PLUS-MINUS SIGN} {number_text(2 * float(error))}"
-        lines += [] if value is None else [f"{shape.called(name)}: {_as_text(value)}{about}"]
+        lines += [] if value is None else [f"{shape.title_of(name)}: {_as_text(value)}{about}"]
     return lines
 
 
@@ -288,7 +288,7 @@ class Front:
     newest: datetime | None
 
 
-def _page(front: Front, sections: str, facts: Facts, with_ledger: bool, views: Sequence[PublishedView]) -> str:
+def _page(front: Front, sections: str, facts: ReportFacts, with_ledger: bool, views: Sequence[PublishedView]) -> str:
     named = ((view.name, caption_of(view.comment).title or view.name) for view in views)
     listed = "".join(f'<li><a href="#{escape(name)}">{escape(title)}</a></li>' for name, title in named)
     about = f'<p class="lead">{escape(front.about)}</p>' if front.about else ""
@@ -300,7 +300,7 @@ def _page(front: Front, sections: str, facts: Facts, with_ledger: bool, views: S
         f'<nav aria-label="Tables"><h2>What is here</h2><ul>{listed}</ul></nav>'
         f"{sections}{_promises(facts.policies)}{_budgets(facts.budgets)}{_ledger(facts.ledger, with_ledger)}"
     )
-    return framed(front.title, _MADE, body)
+    return frame_page(front.title, _MADE, body)
 
 
 def _day(moment: datetime) -> str:
@@ -321,7 +321,7 @@ def _cost(entries: Sequence[Cost]) -> str:
     return f"<section><h2>What it cost in privacy</h2>{paragraphs}</section>"
 
 
-def framed(title: str, maker: str, body: str) -> str:
+def frame_page(title: str, maker: str, body: str) -> str:
     """Returns a page that fetches nothing and runs nothing."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{generator(maker)}'

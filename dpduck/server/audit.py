@@ -82,7 +82,7 @@ class AuditFile:
         self._lock = threading.Lock()
         self._minutes: dict[tuple[str | None, bool], _Minute] = {}
         self._complained = -MINUTE
-        self._descriptor = self._opened()
+        self._descriptor = self._open_file()
 
     def note(
         self, principal: str | None, event: str, statement: str = "", *,
@@ -109,7 +109,7 @@ class AuditFile:
 
     def reopen(self) -> None:
         with self._lock:
-            descriptor = self._opened()
+            descriptor = self._open_file()
             os.close(self._descriptor)
             self._descriptor = descriptor
 
@@ -155,7 +155,7 @@ class AuditFile:
             raise StoreError(f"{UNWRITTEN}; accepted: the same statement when the owner has made room") from None
         return len(data)
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         try:
             return os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         except OSError as error:

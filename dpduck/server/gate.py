@@ -53,12 +53,12 @@ _QUESTIONS = ("select", "with", "from", "(")
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
 
 
-class Told(DpduckError):
+class VaultRefusal(DpduckError):
     """Refusal in the words of the vault."""
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClientTerms:
     """Conditions of a statement. ceilings: the largest cost of each argument of dp, and 0 for an argument without an
     entry. None means no limit. letters: the largest length of a text, or of a nested value as text. None means values
     as they are. page: whether the page itself sends the statement, and nobody typed it.
@@ -73,7 +73,7 @@ class Terms:
         return None if self.ceilings is None else self.ceilings.get(argument or "", FREE_OF_CHARGE)
 
 
-ANY = Terms()
+ANY = ClientTerms()
 
 
 class Gate:
@@ -95,7 +95,7 @@ class Gate:
         self._owners: Counter[str] = Counter()
         self._streamed = Debts()  # a principal that streams without end gets a runner, behind others
 
-    def admit(self, principal: Principal, text: str, given_up: GivenUp = never, terms: Terms = ANY) -> str:
+    def admit(self, principal: Principal, text: str, given_up: GivenUp = never, terms: ClientTerms = ANY) -> str:
         """Returns SQL for the result of a statement. A refusal is a DpduckError with its reason. Both are logged.
 
         The dp functions in the statement are charged before it returns. given_up: whether the client has gone.
@@ -103,7 +103,7 @@ class Gate:
         """
         charged: list[int] = []
         with self._noting_refusals(principal, text, charged, terms.page):
-            sql = self._admitted(principal, text, charged, given_up, terms)
+            sql = self._admit_statement(principal, text, charged, given_up, terms)
         event = "charged" if charged else "answered"
         self._audit.note(principal.name, event, text, charged=charged[-1] if charged else None, page=terms.page)
         return sql
@@ -140,7 +140,7 @@ class Gate:
 
     def probe(self, principal: Principal, text: str) -> str:
         """Returns SQL for the public database with the columns of a statement and no rows. It charges nothing."""
-        inspected = self._asked(text)
+        inspected = self._read_statement(text)
         with self._turn(principal.name):
             self._require_views(inspected)
             keys = []
@@ -149,7 +149,7 @@ class Gate:
                     raise Refusal(f"the columns of {call.function} are known once it was asked", accepted="to run it")
                 described = replace(call, action=DESCRIBED.get(call.action, call.action))
                 keys.append(self._known_or_view(principal, described, [], text))
-            return self._found(principal, inspected, keys, only_columns=True)
+            return self._runnable_sql(principal, inspected, keys, only_columns=True)
 
     def inspected(self, text: str) -> Inspected:
         """Inspects a statement, or finds it in the cache. It charges nothing and does not ask the vault."""
@@ -217,15 +217,17 @@ class Gate:
         if sum(size.bytes for size in sizes.values()) >= self._limits.view_bytes:
             raise Refusal(NO_ROOM, accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or a server with more memory")
 
-    def _admitted(self, principal: Principal, text: str, charged: list[int], given_up: GivenUp, terms: Terms) -> str:
-        inspected = self._asked(text)
+    def _admit_statement(
+        self, principal: Principal, text: str, charged: list[int], given_up: GivenUp, terms: ClientTerms
+    ) -> str:
+        inspected = self._read_statement(text)
         self._require_views(inspected)
         if any(call.action not in FREE for call in inspected.calls):
             self._audit.note(principal.name, "asked", text)
         keys = [self._known_or_view(principal, call, charged, text, terms) for call in inspected.calls]
-        return self._found(principal, inspected, keys, given_up=given_up, letters=terms.letters)
+        return self._runnable_sql(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
-    def _asked(self, text: str) -> Inspected:
+    def _read_statement(self, text: str) -> Inspected:
         """Inspects a statement. A plain SELECT over tables that are not here becomes a call of dp_known, which is free.
 
         It gets no more than FROM dp_known('..') would get: the vault reads the text, and answers from releases alone.
@@ -237,12 +239,12 @@ class Gate:
         return self.inspected(f"FROM dp_known({quote_text(text)})")
 
     def _known_or_view(
-        self, principal: Principal, call: Call, charged: list[int], text: str, terms: Terms = ANY
+        self, principal: Principal, call: Call, charged: list[int], text: str, terms: ClientTerms = ANY
     ) -> str:
         """Returns the key of an answer. If dp_known found no private table, the refusal names the missing view."""
         try:
-            return self._answered(principal, call, charged, terms)
-        except Told as refusal:
+            return self._ask_vault(principal, call, charged, terms)
+        except VaultRefusal as refusal:
             if call.action == "known" and str(refusal).startswith(NOTHING_PRIVATE):
                 self._require_views(self.inspected(text))
             raise
@@ -258,7 +260,7 @@ class Gate:
                 others = "a name of dp_releases()" if inspected.macros else ", ".join(there)
                 raise Refusal(f"there is no private view {view[:200]!r}", accepted=meant_or(view, served, others))
 
-    def _found(
+    def _runnable_sql(
         self,
         principal: Principal,
         inspected: Inspected,
@@ -292,7 +294,7 @@ class Gate:
             return math.inf
         return rows * (inspected.parts + inspected.stars * columns)
 
-    def _answered(self, principal: Principal, call: Call, charged: list[int], terms: Terms) -> str:
+    def _ask_vault(self, principal: Principal, call: Call, charged: list[int], terms: ClientTerms) -> str:
         """Asks the vault, puts the answer into the public database, and returns its key."""
         creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
         if creates:
@@ -302,7 +304,7 @@ class Gate:
         if reply.charged is not None:
             charged.append(reply.charged)
         if reply.key is None:
-            raise Told(reply.refused or UNEXPECTED)
+            raise VaultRefusal(reply.refused or UNEXPECTED)
         if not self._public.has_answer(reply.key):
             rows = self._vault.rows(principal.name, reply.key, self._limits.rows, self._limits.result_bytes)
             self._public.put_answer(principal.name, reply.key, rows)

@@ -142,7 +142,7 @@ class _Walk:
     def query(self, node: Tree, ctes: frozenset[str], depth: int = 0) -> None:
         """Checks a query with all its parts. ctes: names of the common table expressions that it can see."""
         if node.get("type") not in syntax.QUERIES:
-            raise _refused(str(node.get("type")))
+            raise _kind_refusal(str(node.get("type")))
         self.queries += 1
         self.streams &= not _names_itself(node)
         for entry in node.get("cte_map", {}).get("map", []):
@@ -169,7 +169,7 @@ class _Walk:
         if kind == "TABLE_FUNCTION":
             return self._function(node, ctes, depth)
         if kind not in syntax.SOURCES:
-            raise _refused(str(kind))
+            raise _kind_refusal(str(kind))
         if kind == "BASE_TABLE":
             self.sources += 1
             self._extras(node, (), ctes, depth)
@@ -197,9 +197,9 @@ class _Walk:
     def _dict(self, part: Tree, ctes: frozenset[str], depth: int) -> None:
         kind = part.get("class")
         if kind is not None and kind not in syntax.EXPRESSIONS:
-            raise _refused(str(kind))
+            raise _kind_refusal(str(kind))
         if kind in ("FUNCTION", "WINDOW"):
-            self._named(part)
+            self._check_function(part)
         elif kind == "OPERATOR" and part.get("type") not in syntax.OPERATORS:
             self._operator(str(part.get("type")))
         self.streams &= kind not in ("WINDOW", "SUBQUERY", "LAMBDA")
@@ -207,7 +207,7 @@ class _Walk:
         if kind == "SUBQUERY":
             self.query(part["subquery"].get("node", part["subquery"]), ctes, depth + 1)
         elif kind is None and isinstance(part.get("type"), str) and part["type"] not in _LESSER:
-            raise _refused(part["type"])
+            raise _kind_refusal(part["type"])
         self._extras(part, ("subquery",) if kind == "SUBQUERY" else (), ctes, depth)
 
     def _extras(self, part: Tree, done: Sequence[str], ctes: frozenset[str], depth: int) -> None:
@@ -217,9 +217,9 @@ class _Walk:
     def _operator(self, kind: str) -> None:
         if kind == "OPERATOR_TRY":
             raise _refusal("TRY(..) is refused", "TRY_CAST(.. AS ..), or CASE WHEN .. THEN .. END")
-        raise _refused(kind)
+        raise _kind_refusal(kind)
 
-    def _named(self, part: Tree) -> None:
+    def _check_function(self, part: Tree) -> None:
         catalog, schema, name = path_of(part, "function_name", "catalog", "schema")
         if catalog or schema not in ("", "main") or name not in syntax.FUNCTIONS:
             if name in MACROS:
@@ -244,7 +244,7 @@ class _Walk:
             return node
         listing = syntax.CATALOG_TABLES.get((schema, name))
         if not catalog and listing is not None:
-            return self._replaced(node, LISTING, listing, node["alias"] or node["table_name"], node)
+            return self._replace_table(node, LISTING, listing, node["alias"] or node["table_name"], node)
         if catalog or schema not in ("", "main", PRIVATE):
             path = ".".join(part for part in (catalog, schema, name) if part)
             if {catalog, schema} & _NOBODY_S:
@@ -267,7 +267,7 @@ class _Walk:
             raise _refusal(f"the table function {name[:80]!r} is not served", "dp('..') and its kin")
         self._extras(node, ("function",), ctes, depth)
         if name in syntax.CATALOG_FUNCTIONS and not arguments:
-            return self._replaced(node, LISTING, syntax.CATALOG_FUNCTIONS[name], alias, node)
+            return self._replace_table(node, LISTING, syntax.CATALOG_FUNCTIONS[name], alias, node)
         if name in syntax.TABLE_MACROS:
             return self._macro(node, name, arguments, ctes, depth)
         if name in syntax.ROW_FUNCTIONS:
@@ -281,7 +281,7 @@ class _Walk:
         self.sources += 1
         dp_call = self._call(name, arguments, ctes, depth)
         self.calls.append(dp_call)
-        return self._replaced(node, ANSWERS, dp_call.mark, alias, node)
+        return self._replace_table(node, ANSWERS, dp_call.mark, alias, node)
 
     def _macro(self, node: Tree, name: str, arguments: list[Tree], ctes: frozenset[str], depth: int) -> Tree:
         """Checks a macro that reads public tables by name: private views, or common table expressions in sight."""
@@ -331,7 +331,7 @@ class _Walk:
             raise _refusal(f"the arguments of {name} are too long", f"at most {self.longest} characters")
         return Call(name, action, None if value is None else str(value), mark)
 
-    def _replaced(self, node: Tree, database: str, table: str, alias: str, columns: Tree) -> Tree:
+    def _replace_table(self, node: Tree, database: str, table: str, alias: str, columns: Tree) -> Tree:
         self.changed = True
         self.rewritten_tables.append(f"{database}.{table}")
         return self.syntax.table(database, "main", table, alias, columns.get("column_name_alias") or [])
@@ -373,6 +373,6 @@ def _refusal(what: str, accepted: str) -> Refusal:
     return PermissionRefusal(what, accepted=accepted)
 
 
-def _refused(kind: str) -> Refusal:
+def _kind_refusal(kind: str) -> Refusal:
     words = syntax.WORDS_FOR.get(kind, f"{kind.lower().replace('_', ' ')[:60]} is")
     return _refusal(f"{words} refused", "SELECT over private views, dp('..') and its kin")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpduck.engine.connection import attach_known, load
 from dpduck.engine.engine import Engine
-from dpduck.engine.functions import OWNER, called, engine_of
+from dpduck.engine.functions import OWNER, engine_of, run_call
 from dpduck.kernel.door import PAID
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.kernel.rows.reader import SMALL_BUFFER
@@ -24,7 +24,7 @@ from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
 from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid
-from dpduck.server.principals import Known, PrincipalBook
+from dpduck.server.principals import AnswerCache, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.vault import ReleasedRows, Reply
 from dpduck.store.attaching import STORE_NAME, not_opened
@@ -76,7 +76,7 @@ class LocalVault:
             raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
         self._charging = threading.local()
         self._most_characters = memory // TEXTS_OF_MEMORY or None
-        self._connection = _opened(database)
+        self._connection = _open_database(database)
         try:
             load(self._connection, self._files.store, steps=self._note)
             engine = engine_of(self._connection)
@@ -98,7 +98,7 @@ class LocalVault:
         self._coming: Counter[str] = Counter()
         self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
-        self._known = Known(engine.has_copies)
+        self._known = AnswerCache(engine.has_copies)
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
@@ -115,13 +115,13 @@ class LocalVault:
             caller = replace(caller, room=room, most_characters=self._most_characters, ceiling=ceiling)
             known_sql = self._known.get(caller, action, argument)
             if known_sql is not None:  # nothing is read or computed: it needs no place, and no point of the grid
-                return Reply(self._kept(principal, known_sql))
+                return Reply(self._remember_sql(principal, known_sql))
             self._places.take(principal, seconds)
         except DpduckError as error:
             return Reply(None, None, str(error))
         self._charging.placed, self._charging.principal = True, principal
         try:
-            answer = called(self._engine, caller, action, argument)
+            answer = run_call(self._engine, caller, action, argument)
             self._known.put(caller, action, argument, answer.sql, changes)
         except DpduckError as error:
             self._hold(principal)
@@ -130,9 +130,9 @@ class LocalVault:
             self._charging.principal = None
             self._give_place_back(principal)
             self._give_room_back(principal)
-        return Reply(self._kept(principal, answer.sql), answer.entry)
+        return Reply(self._remember_sql(principal, answer.sql), answer.entry)
 
-    def _kept(self, principal: str, sql: str) -> str:
+    def _remember_sql(self, principal: str, sql: str) -> str:
         """Remembers SQL, and returns the key for reading its rows."""
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
@@ -154,7 +154,7 @@ class LocalVault:
             clock(cursor, self._seconds) as late,
         ):
             try:
-                return _fetched(cursor, sql, most, most_bytes)
+                return _fetch_rows(cursor, sql, most, most_bytes)
             except Exception as error:  # while rows are read, Arrow replaces DuckDB's errors by its own
                 if late():
                     raise Refusal(
@@ -212,7 +212,7 @@ class LocalVault:
             if name not in self.views():
                 accepted = meant_or(name, list(self.views()), "a name of dp_releases()")
                 raise Refusal(f"there is no private view {name!r}", accepted=accepted)
-            rows = _fetched(cursor, f"FROM {table}")
+            rows = _fetch_rows(cursor, f"FROM {table}")
             comment = cursor.execute(
                 "SELECT comment FROM duckdb_tables() WHERE database_name = $1 AND table_name = $2", [STORE_NAME, name]
             ).fetchone()
@@ -233,11 +233,11 @@ class LocalVault:
     def owner(self, action: str, argument: str | None) -> ReleasedRows:
         """Returns the answer to a dp function for the owner, without the grid and the quota."""
         try:
-            sql = called(self._engine, OWNER, action, argument).sql
+            sql = run_call(self._engine, OWNER, action, argument).sql
         finally:
             self._known.forget()  # the call may have changed a policy
         with self._connection.cursor() as cursor:
-            return _fetched(cursor, sql)
+            return _fetch_rows(cursor, sql)
 
     def verify(self) -> int:
         """Reads and verifies the whole ledger again, and returns its number of entries."""
@@ -247,7 +247,7 @@ class LocalVault:
     def view_records(self) -> ReleasedRows:
         """Lists the store's private views, for publishing."""
         with self._connection.cursor() as cursor:
-            return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
+            return _fetch_rows(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
 
     def close(self) -> None:
         """Closes the database and the store."""
@@ -314,7 +314,7 @@ class LocalVault:
                 self._coming_rows[principal] -= rows
 
 
-def _opened(database: Path) -> duckdb.DuckDBPyConnection:
+def _open_database(database: Path) -> duckdb.DuckDBPyConnection:
     try:
         return duckdb.connect(
             str(database),
@@ -332,7 +332,7 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
         ) from None
 
 
-def _fetched(
+def _fetch_rows(
     cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None = None, most_bytes: int | None = None
 ) -> ReleasedRows:
     cursor.execute(SMALL_BUFFER)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from dpduck.engine.macros import UNEXPECTED
-from dpduck.server.runner_process import Message, create_table, packed, unpacked
+from dpduck.server.runner_process import Message, create_table, pack, unpack
 from dpduck.server.vault import ReleasedRows, rows_from, rows_message
 from dpduck.values.errors import DpduckError, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
@@ -69,12 +69,12 @@ class OwnerDoor:
         try:
             with suppress(EOFError, OSError, ValueError), pipe:
                 while True:
-                    message, _ = unpacked(pipe.recv_bytes(_LONGEST_QUESTION))
-                    pipe.send_bytes(self._answered(message))
+                    message, _ = unpack(pipe.recv_bytes(_LONGEST_QUESTION))
+                    pipe.send_bytes(self._answer(message))
         finally:
             self._places.release()
 
-    def _answered(self, message: Message) -> bytes:
+    def _answer(self, message: Message) -> bytes:
         operations: dict[str, Callable[..., Any]] = {
             "call": self._vault.owner,
             "verify": self._vault.verify,
@@ -85,12 +85,12 @@ class OwnerDoor:
         try:
             result = operations[message["do"]](*message["with"])
         except DpduckError as error:
-            return packed({"error": str(error)})
+            return pack({"error": str(error)})
         except Exception:  # its text could quote data
-            return packed({"error": UNEXPECTED})
+            return pack({"error": UNEXPECTED})
         if isinstance(result, ReleasedRows):
-            return packed(rows_message(result), result.table)
-        return packed({"value": result})
+            return pack(rows_message(result), result.table)
+        return pack({"value": result})
 
 
 def _same_account(client: socket.socket) -> bool:
@@ -113,7 +113,7 @@ class Owner:
 
     def call(self, action: str, argument: str | None) -> ReleasedRows:
         """Runs a dp function as the owner, and returns its answer."""
-        return rows_from(*self._asked("call", action, argument))
+        return rows_from(*self._ask("call", action, argument))
 
     def put(self, connection: duckdb.DuckDBPyConnection, name: str, action: str, argument: str | None) -> None:
         """Creates a table with the answer to a dp function."""
@@ -122,23 +122,23 @@ class Owner:
 
     def verify(self) -> int:
         """Has the whole ledger read and verified again, and returns its number of entries."""
-        return int(self._asked("verify")[0]["value"])
+        return int(self._ask("verify")[0]["value"])
 
     def store(self) -> duckdb.DuckDBPyConnection:
         """Returns a connection with copies of the private views and of their records, in a database `store`."""
         connection = duckdb.connect(":memory:")
         connection.execute("ATTACH ':memory:' AS store")
         connection.execute("CREATE SCHEMA store.dpduck")
-        records = rows_from(*self._asked("releases"))
+        records = rows_from(*self._ask("releases"))
         create_table(connection, "store.dpduck.releases", list(records.columns), records.table)
-        for name in self._asked("views")[0]["value"]:
-            _copy(connection, name, rows_from(*self._asked("view", name)))
+        for name in self._ask("views")[0]["value"]:
+            _copy(connection, name, rows_from(*self._ask("view", name)))
         return connection
 
-    def _asked(self, operation: str, *given: Any) -> tuple[Message, Any]:
+    def _ask(self, operation: str, *given: Any) -> tuple[Message, Any]:
         try:
-            self._pipe.send_bytes(packed({"do": operation, "with": given}))
-            message, table = unpacked(self._pipe.recv_bytes())
+            self._pipe.send_bytes(pack({"do": operation, "with": given}))
+            message, table = unpack(self._pipe.recv_bytes())
         except (EOFError, OSError):
             raise StoreError("the server ended meanwhile; accepted: the same command again") from None
         if "error" in message:

@@ -82,7 +82,7 @@ class PrincipalBook:
         if share is not None and not 0 < share <= 1:
             raise Refusal("a share is a part of the budget", accepted="more than 0 and at most 1, such as 0.5")
         token = f"dpduck_{secrets.token_urlsafe(_TOKEN_BYTES)}"
-        added = Principal(name, share, None if tables is None else tuple(tables), hashed(token), until)
+        added = Principal(name, share, None if tables is None else tuple(tables), hash_token(token), until)
         self._change(lambda present: (*_without(present, name, missing=False), added))
         return token
 
@@ -92,7 +92,7 @@ class PrincipalBook:
 
     def all(self) -> tuple[Principal, ...]:
         """Lists the principals, sorted by name."""
-        return _read(self._kept.get(RECORD))
+        return _parse_principals(self._kept.get(RECORD))
 
     def named(self, name: str) -> Principal:
         """Returns the principal of this name if its token is in force now. PermissionRefusal otherwise."""
@@ -105,7 +105,7 @@ class PrincipalBook:
 
     def authenticate(self, token: str) -> Principal | None:
         """Finds the principal of a token in force, or None. Every hash is compared, each in constant time."""
-        token_hash, holder = hashed(token), None
+        token_hash, holder = hash_token(token), None
         for principal in self.all():
             if hmac.compare_digest(principal.token_hash, token_hash):
                 holder = principal
@@ -114,12 +114,12 @@ class PrincipalBook:
     def _change(self, change: Changed) -> None:
         while True:  # another process may write meanwhile
             before = self._kept.get(RECORD)
-            after = json.dumps([_plain(principal) for principal in change(_read(before))]).encode()
+            after = json.dumps([_plain(principal) for principal in change(_parse_principals(before))]).encode()
             if self._kept.replace(RECORD, before, after):
                 return
 
 
-def hashed(token: str) -> str:
+def hash_token(token: str) -> str:
     """Hashes a token for storage."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -171,7 +171,7 @@ def _plain(principal: Principal) -> dict[str, object]:
     }
 
 
-def _read(record: bytes | None) -> tuple[Principal, ...]:
+def _parse_principals(record: bytes | None) -> tuple[Principal, ...]:
     try:
         listed = [] if record is None else json.loads(record)
         principals = [
@@ -221,7 +221,7 @@ MOST_KNOWN = 200
 """The largest number of remembered statements of one principal."""
 
 
-class Known:
+class AnswerCache:
     """Cache with the SQL of earlier answers, so that the same statement again costs no work.
 
     A stored answer depends only on the caller, and on facts that the owner may change. The caller is a part of the key,

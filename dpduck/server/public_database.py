@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.engine.macros import install_analyst_macros, shipped_texts
+from dpduck.engine.macros import install_analyst_macros, read_macro_files
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
@@ -73,7 +73,7 @@ class PublicDatabase:
         for name, sql in LISTINGS.items():
             self._root.execute(f"CREATE VIEW {LISTING}.main.{name} AS {sql}")
         install_analyst_macros(self._root, "memory")
-        for text in shipped_texts():
+        for text in read_macro_files():
             self._root.execute(text)
         if prepare is not None:
             prepare(self._root)
@@ -82,7 +82,7 @@ class PublicDatabase:
         self._lock = threading.Lock()
         self._marks: dict[str, str] = {}
         self._sizes: dict[str, Size] = {}
-        self._kept = Kept(limits)
+        self._kept = AnswerIndex(limits)
         self._inserting = NamedLocks()
         self._runners = Runners(limits, LOCK)
 
@@ -241,7 +241,7 @@ class _Entry:
     used: float
 
 
-class Kept:
+class AnswerIndex:
     """Answers by key, the longest unused first. Many threads may use it.
 
     A principal has a share of the room, and its longest unused answers make room for a new one. Answers of others go
@@ -276,7 +276,7 @@ class Kept:
         """Removes all answers that are not young, and returns their keys."""
         now = time.monotonic()
         with self._lock:
-            return self._taken([key for key, entry in self._entries.items() if now - entry.used >= YOUNG])
+            return self._remove_keys([key for key, entry in self._entries.items() if now - entry.used >= YOUNG])
 
     def room_for(self, principal: str, size: Size) -> list[str]:
         """Removes the answers that must make room for one of this size, and returns their keys."""
@@ -288,7 +288,7 @@ class Kept:
             left = [key for key in self._entries if key not in gone]
             needed = self._first(left, size, limits.kept, limits.kept_bytes, limits.kept_rows)
             gone += old[: len(needed)]
-            return self._taken(gone)
+            return self._remove_keys(gone)
 
     def _first(self, keys: list[str], size: Size, most: int, most_bytes: int, most_rows: int) -> list[str]:
         """Returns the first keys that must go so that the rest and a new answer stay within these bounds."""
@@ -304,7 +304,7 @@ class Kept:
             count, rows, used = count - 1, rows - entry.size.rows, used - entry.size.bytes
         return gone
 
-    def _taken(self, keys: list[str]) -> list[str]:
+    def _remove_keys(self, keys: list[str]) -> list[str]:
         for key in keys:
             del self._entries[key]
         return keys

@@ -36,14 +36,14 @@ _ALIGNMENT = 64
 _DECIMAL = re.compile(r"DECIMAL\([0-9]+,[0-9]+\)")
 
 
-def packed(message: Message, table: pa.Table | None = None) -> bytes:
+def pack(message: Message, table: pa.Table | None = None) -> bytes:
     """Writes a message as bytes: the length of its JSON, the JSON, the rows."""
     head = json.dumps(message).encode()
     head += b" " * (-(4 + len(head)) % _ALIGNMENT)  # aligned, since Arrow reads in place
     return b"".join((len(head).to_bytes(4, "big"), head, b"" if table is None else _stream(table)))
 
 
-def unpacked(data: bytes) -> tuple[Message, pa.Table | None]:
+def unpack(data: bytes) -> tuple[Message, pa.Table | None]:
     """Reads a message from its bytes."""
     end = 4 + int.from_bytes(data[:4], "big")
     message: Message = json.loads(data[4:end])
@@ -180,17 +180,17 @@ def main(descriptor: int) -> None:
     threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
     pipe = Connection(descriptor)
     try:
-        message, _ = unpacked(pipe.recv_bytes())
+        message, _ = unpack(pipe.recv_bytes())
         runner = Instance(message["setup"], message["memory"], message["threads"])
-        pipe.send_bytes(packed({"ready": True}))
+        pipe.send_bytes(pack({"ready": True}))
         while True:
-            message, rows = unpacked(pipe.recv_bytes())
+            message, rows = unpack(pipe.recv_bytes())
             if message["do"] == "put":
                 runner.put(message, rows)
             elif message["do"] == "drop":
                 runner.drop(message)
             else:
-                pipe.send_bytes(packed(*runner.run(message)))
+                pipe.send_bytes(pack(*runner.run(message)))
     except (EOFError, OSError, MemoryError, duckdb.Error):
         return  # the other end sees that this process has gone, and starts another
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpduck.engine.macros import macros_sql, shipped_texts
+from dpduck.engine.macros import macros_sql, read_macro_files
 from dpduck.server import runner_process
 from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, limit_memory, never, stand_back
-from dpduck.server.runner_process import Message, packed, unpacked
+from dpduck.server.runner_process import Message, pack, unpack
 from dpduck.server.vault import ReleasedRows
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import NAMES, sql_type
@@ -61,7 +61,7 @@ class Runners:
         self._limits = limits
         self._setup = [
             "ATTACH ':memory:' AS answers", "ATTACH ':memory:' AS listing", macros_sql(),
-            *shipped_texts(), "SET arrow_lossless_conversion = true", *lock,
+            *read_macro_files(), "SET arrow_lossless_conversion = true", *lock,
         ]  # fmt: skip
         self._places = Places(limits.runners, max(1, limits.runners // 2))
         self._lock = threading.Lock()
@@ -88,20 +88,20 @@ class Runners:
         if letters is not None:
             most["short"] = [*(name for name in NAMES if sql_type(name).is_short), "DECIMAL"]
         with self._places.place(principal, seconds, given_up):
-            used, message, table = self._tried(principal, sql, sources, most, given_up)
+            used, message, table = self._try_run(principal, sql, sources, most, given_up)
             if used and message.get("why") == runner_process.MEMORY:  # allocators keep memory of earlier statements
-                _, message, table = self._tried(principal, sql, sources, most, given_up)
+                _, message, table = self._try_run(principal, sql, sources, most, given_up)
         if table is None:
             raise self._refusal(message, seconds, rows)
         return ReleasedRows(tuple((str(name), str(kind)) for name, kind in message["columns"]), table)
 
-    def _tried(
+    def _try_run(
         self, principal: str, sql: str, sources: Sequence[TableRead], most: Message, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
         """Runs a SELECT once. Returns whether the runner was used before, and its answer."""
         start = time.monotonic()
         try:
-            runner = self._taken(principal)
+            runner = self._take_runner(principal)
         except OSError:  # a new runner was killed at its start, or the system has no room for it
             return False, {"why": NOT_BEGUN}, None
         self._places.owe(principal, start - time.monotonic())  # the wait for the start of a process is no work
@@ -139,7 +139,7 @@ class Runners:
         with self._lock:
             return [runner.process.pid for runner in self._all]
 
-    def _taken(self, principal: str) -> _Runner:
+    def _take_runner(self, principal: str) -> _Runner:
         """Returns a principal's own runner, or an unused one: nobody waits because another's runner was killed."""
         behind = self._places.debt(principal) > PROMPT
         spare = None
@@ -165,9 +165,9 @@ class Runners:
                 own.stand_back()
             return own
         self._start_a_spare()
-        return spare or self._started(BEHIND if behind else KINDNESS)
+        return spare or self._start_runner(BEHIND if behind else KINDNESS)
 
-    def _started(self, kindness: int) -> _Runner:
+    def _start_runner(self, kindness: int) -> _Runner:
         runner = _Runner(self._setup, self._limits, kindness)
         with self._lock:
             self._all.add(runner)
@@ -182,7 +182,7 @@ class Runners:
         def start() -> None:
             runner = None
             with suppress(OSError):
-                runner = self._started(KINDNESS)
+                runner = self._start_runner(KINDNESS)
             with self._lock:
                 self._spare, self._sparing = runner, False
 
@@ -285,7 +285,7 @@ class _Runner:
             if given_up():
                 raise Refusal("the client gave the statement up", accepted="the same statement again")
         try:
-            return unpacked(self._pipe.recv_bytes())
+            return unpack(self._pipe.recv_bytes())
         except EOFError:
             raise ConnectionResetError from None
 
@@ -302,4 +302,4 @@ class _Runner:
         self.process.wait()
 
     def _send(self, message: Message, table: pa.Table | None = None) -> None:
-        self._pipe.send_bytes(packed(message, table))
+        self._pipe.send_bytes(pack(message, table))

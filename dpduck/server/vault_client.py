@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpduck.server.idle_vault import KINDNESS, IdleVault, Keeping, begin_idle_vault
-from dpduck.server.runner_process import Message, packed, unpacked
+from dpduck.server.runner_process import Message, pack, unpack
 from dpduck.server.vault import ReleasedRows, Reply, reply_from, rows_from
 from dpduck.store.cursors import Ceiling
 from dpduck.values.errors import Refusal, StoreError
@@ -58,7 +58,7 @@ class VaultProcess:
         """idle: a process that has already started. If given, another one always waits to replace a dead vault."""
         self._kindness = os.nice(0) + KINDNESS
         setup = {"database": str(database), "store": None if store is None else str(store), "kindness": self._kindness}
-        self._opening = packed({**setup, "keeping": asdict(keeping or Keeping())})
+        self._opening = pack({**setup, "keeping": asdict(keeping or Keeping())})
         self._idle, self._keeps_idle = idle, idle is not None
         self._lock, self._again = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
@@ -116,7 +116,7 @@ class VaultProcess:
 
     def _call(self, operation: str, *given: Any, patience: float = _PATIENCE) -> Answer:
         number, future = next(self._numbers), Future[Answer]()
-        data = packed({"id": number, "do": operation, "with": given})
+        data = pack({"id": number, "do": operation, "with": given})
         with self._lock:
             if self._closing.is_set():
                 raise StoreError(ENDED)
@@ -206,7 +206,7 @@ class VaultProcess:
         if self._is_ready:
             return
         try:
-            message, _ = unpacked(self._pipe.recv_bytes())
+            message, _ = unpack(self._pipe.recv_bytes())
         except (EOFError, OSError):
             self._process.wait()
             raise StoreError(
@@ -227,7 +227,7 @@ class VaultProcess:
         """Gives every answer to the thread that waits for it. When the process ends, all waiting threads fail."""
         while True:
             try:
-                message, table = unpacked(pipe.recv_bytes())
+                message, table = unpack(pipe.recv_bytes())
             except (EOFError, OSError):
                 pipe.close()
                 break

@@ -26,7 +26,7 @@ from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid, limit_memory, 
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import door_path
 from dpduck.server.owner_door import OwnerDoor
-from dpduck.server.runner_process import Message, packed, unpacked
+from dpduck.server.runner_process import Message, pack, unpack
 from dpduck.server.vault import Vault, rows_message
 from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, StoreError
@@ -50,16 +50,16 @@ def main(arguments: list[str]) -> int:
     os.umask(0o077)  # DuckDB's files beside the store show its content
     pipe = Connection(int(descriptor))
     try:
-        setup, _ = unpacked(pipe.recv_bytes())
+        setup, _ = unpack(pipe.recv_bytes())
     except (EOFError, OSError):  # the server has ended, and needs no vault, or no second one
         return 0
     database, store, keeping = Path(setup["database"]), setup["store"] and Path(setup["store"]), setup["keeping"]
     if not keeping["engines"]:  # the client of an engine needs pandas
         do_without_pandas()
     try:
-        vault = _opened(database, store, keeping)
+        vault = _open_vault(database, store, keeping)
     except DpduckError as error:
-        pipe.send_bytes(packed({"failed": str(error)}))
+        pipe.send_bytes(pack({"failed": str(error)}))
         return 1
     stand_back(setup["kindness"], os.getpid())  # not before: until here, everyone waits for the vault alone
     crew = Crew()
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     door = None if path is None else OwnerDoor(vault, path)
     end_at_once()
     with suppress(BrokenPipeError):  # the server got no address meanwhile: the next read ends at once
-        pipe.send_bytes(packed({"ready": True}))
+        pipe.send_bytes(pack({"ready": True}))
     answer_all(pipe, vault, vault.end, crew)
     if door is not None:
         door.close()
@@ -133,20 +133,20 @@ def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Cr
 
     def answer(message: Message) -> None:
         try:
-            send(_answered(vault, message))
+            send(_answer_message(vault, message))
         except MemoryError:
             refuse(message)
 
     def refuse(message: Message) -> None:
         for _ in range(_ATTEMPTS):
             with suppress(MemoryError):
-                return send(packed({"id": message["id"], "error": TOO_MUCH}))
+                return send(pack({"id": message["id"], "error": TOO_MUCH}))
             time.sleep(_PAUSE)
         os._exit(1)  # the public database starts another vault, but would wait for a silent one
 
     while True:
         try:
-            message, _ = unpacked(pipe.recv_bytes())
+            message, _ = unpack(pipe.recv_bytes())
         except (EOFError, OSError):
             break
         if not crew.do(partial(answer, message)):
@@ -155,28 +155,28 @@ def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Cr
     crew.wait(_LAST_RELEASES)
 
 
-def _answered(vault: Vault, message: Message) -> bytes:
+def _answer_message(vault: Vault, message: Message) -> bytes:
     number, operation, given = message["id"], message["do"], message["with"]
     try:
         if operation == "ask":
             reply = vault.ask(*given)
-            return packed({"id": number, "key": reply.key, "charged": reply.charged, "refused": reply.refused})
+            return pack({"id": number, "key": reply.key, "charged": reply.charged, "refused": reply.refused})
         if operation == "views":
-            return packed({"id": number, "views": vault.views()})
+            return pack({"id": number, "views": vault.views()})
         if operation == "well":
             if isinstance(vault, LocalVault):
                 vault.well()
-            return packed({"id": number})
+            return pack({"id": number})
         rows = vault.view(*given) if operation == "view" else vault.rows(*given)
-        return packed({"id": number, **rows_message(rows)}, rows.table)
+        return pack({"id": number, **rows_message(rows)}, rows.table)
     except DpduckError as error:
         _require_alive(vault)
-        return packed({"id": number, "error": str(error)})
+        return pack({"id": number, "error": str(error)})
     except MemoryError:
         raise
     except Exception:  # its text could quote data
         _require_alive(vault)
-        return packed({"id": number, "error": UNEXPECTED})
+        return pack({"id": number, "error": UNEXPECTED})
 
 
 def _require_alive(vault: Vault) -> None:
@@ -185,7 +185,7 @@ def _require_alive(vault: Vault) -> None:
         os._exit(1)
 
 
-def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:
+def _open_vault(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:
     """Opens the vault. Waits, and says so, if a killed predecessor still finishes its releases."""
     begun, silent = time.monotonic(), True
     while True:

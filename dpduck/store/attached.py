@@ -78,7 +78,7 @@ class Still:
     facts: SandboxAnswers = field(default_factory=lambda: SandboxAnswers(MOST_STILL), repr=False, compare=False)
 
 
-def kept(still: Still | None, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
+def look_up_fact(still: Still | None, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
     """Returns a fact about a table. If the table cannot change, `ask` is called once for all statements."""
     if still is None or fold(table.parts[0]) not in still.databases:
         return ask()
@@ -162,30 +162,30 @@ class Shadows:
     def names(self, cursor: duckdb.DuckDBPyConnection, databases: Databases | None = None) -> frozenset[str]:
         """Returns the hidden names in lower case. `databases`: the attached databases, as this cursor sees them."""
         token = (databases or self.databases(cursor)).quiet
-        cached = self._held(token)
-        return self._listed(cursor, token) if cached is None else cached
+        cached = self._recall_names(token)
+        return self._list_names(cursor, token) if cached is None else cached
 
     @contextmanager
-    def looked_for(self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor) -> Iterator[Looked]:
+    def search_names(self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor) -> Iterator[Looked]:
         """Yields the databases and a search for hidden names, which runs on a second cursor in the background.
 
         The search begins after this call, so that it sees every earlier commit.
         """
         databases = self.databases(cursor)
         token = databases.quiet
-        cached = self._held(token)
+        cached = self._recall_names(token)
         if cached is not None:
             yield Looked(databases, lambda: cached)
             return
         with aside() as second, ThreadPoolExecutor(1) as beside:
-            search = beside.submit(self._listed, second, token)
+            search = beside.submit(self._list_names, second, token)
             yield Looked(databases, search.result)
 
-    def _held(self, token: str | None) -> frozenset[str] | None:
+    def _recall_names(self, token: str | None) -> frozenset[str] | None:
         cached = self._known
         return cached[1] if token is not None and cached is not None and cached[0] == token else None
 
-    def _listed(self, cursor: duckdb.DuckDBPyConnection, token: str | None) -> frozenset[str]:
+    def _list_names(self, cursor: duckdb.DuckDBPyConnection, token: str | None) -> frozenset[str]:
         names = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
         self._known = None if token is None else (token, names)
         return names

@@ -12,14 +12,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import duckdb
 
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.language.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
+from dpduck.language.rows.facts import CatalogColumn, Image, ImageInput, Policy, PrivateTable, RequestRows
 from dpduck.language.text.names import TableName
-from dpduck.store.attached import Databases, Looked, Still, kept
+from dpduck.store.attached import Databases, Looked, Still, look_up_fact
 from dpduck.store.cursors import Caller
 from dpduck.store.policies import PolicyStore, with_budget
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.stored import require_stored
-from dpduck.store.terms import Terms
+from dpduck.store.terms import PolicyTerms
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
 from dpduck.values.quoting import fold, quote_identifier, quote_text
@@ -44,7 +44,7 @@ P = ParamSpec("P")
 Fact = TypeVar("Fact")
 
 
-def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
+def _memoise(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
     """Wraps a method so that one statement looks up each fact only once."""
 
     @wraps(method)
@@ -78,7 +78,7 @@ class Catalog:
         box: Sandbox | None = None,
         caller: Caller | None = None,
         looked: Looked | None = None,
-        terms: Terms | None = None,
+        terms: PolicyTerms | None = None,
     ) -> None:
         self._terms = terms
         self._cursor = cursor
@@ -96,7 +96,7 @@ class Catalog:
 
         The hidden functions come last, because their search runs meanwhile.
         """
-        last = Catalog.shadowed_functions.__name__
+        last = Catalog.list_shadows.__name__
         questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
         try:
             return all(
@@ -124,9 +124,9 @@ class Catalog:
     def _budgets(self) -> Mapping[str, Budget]:
         return self._policies.budgets() if self._terms is None else self._terms.budgets
 
-    def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
+    def _look_up_fact(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
         own = table.parts[0] == self._policies.shadows.store  # the store changes with every release
-        return ask() if own else kept(self._still, table, asked, ask)
+        return ask() if own else look_up_fact(self._still, table, asked, ask)
 
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
         """Returns the tables and views of a name, with definitions, by the folded parts of their full names."""
@@ -164,27 +164,27 @@ class Catalog:
         policies = (self._policies.now() if self._terms is None else self._terms).policies
         return {policy.table: policy for policy in policies.values()}
 
-    def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
+    def _look_up_table(self, table: TableName) -> tuple[TableName, str | None] | None:
         def ask() -> tuple[TableName, str | None] | None:
             return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
 
-        return self._kept(table, ("listed",), ask)
+        return self._look_up_fact(table, ("listed",), ask)
 
-    @_remembered
+    @_memoise
     def resolve(self, name: TableName) -> TableName | None:
-        places = (self._listed(TableName((*place, name.table))) for place in self._places(name))
+        places = (self._look_up_table(TableName((*place, name.table))) for place in self._places(name))
         match = next((listed for listed in places if listed is not None), None)
         table = None if match is None else self._policies.known_as(match[0])
-        return table if table is None or self._caller is None or self._caller.owner else self._permitted(table)
+        return table if table is None or self._caller is None or self._caller.owner else self._require_permission(table)
 
-    def _permitted(self, table: TableName) -> TableName | None:
+    def _require_permission(self, table: TableName) -> TableName | None:
         """Returns the table, None if principals know no such table. Refuses one that the caller may not ask about."""
         if self._caller is not None and table in self._in_force:
             self._caller.require_table(str(table))
             return table
         return table if self._policies.is_public(table) else None
 
-    @_remembered
+    @_memoise
     def known_names(self) -> tuple[str, ...]:
         mine = (policy.table for policy in self._in_force.values())
         if self._caller is not None and not self._caller.owner:
@@ -193,7 +193,7 @@ class Catalog:
             dict.fromkeys([*(table.table for table in mine), *(name.table for name in self._policies.public_tables())])
         )
 
-    @_remembered
+    @_memoise
     def table_names(self) -> tuple[str, ...]:
         """Lists the names of tables, for their owner."""
         rows = self._cursor.execute(
@@ -209,45 +209,45 @@ class Catalog:
             return [(database, name.parts[0]), (name.parts[0], "main")]
         return [(database, schema), (database, "main")]
 
-    @_remembered
+    @_memoise
     def is_view(self, table: TableName) -> bool:
-        listed = self._listed(table)
+        listed = self._look_up_table(table)
         return listed is not None and listed[1] is None
 
-    @_remembered
-    def columns(self, table: TableName) -> tuple[Column, ...]:
-        return self._kept(table, ("columns", table), lambda: self._described(table))
+    @_memoise
+    def columns(self, table: TableName) -> tuple[CatalogColumn, ...]:
+        return self._look_up_fact(table, ("columns", table), lambda: self._describe(table))
 
-    def _described(self, table: TableName) -> tuple[Column, ...]:
+    def _describe(self, table: TableName) -> tuple[CatalogColumn, ...]:
         try:
             rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
         except (duckdb.CatalogException, duckdb.BinderException):
             return ()  # the table is gone, or its database is not attached
-        return tuple(Column(row[0], row[1]) for row in rows)
+        return tuple(CatalogColumn(row[0], row[1]) for row in rows)
 
-    @_remembered
+    @_memoise
     def computes(self, table: TableName) -> bool:
         """Tells whether reading a column computes something: an expression, which could raise, or a slow COLLATION."""
-        listed = self._listed(table)
+        listed = self._look_up_table(table)
         text = "" if listed is None else listed[1] or ""
         rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
         return "GENERATED ALWAYS AS" in text.upper() or not rules <= _FAST_COLLATIONS
 
-    @_remembered
+    @_memoise
     def has_collations(self, table: TableName) -> bool:
-        listed = self._listed(table)
+        listed = self._look_up_table(table)
         return listed is None or listed[1] is None or " COLLATE " in listed[1].upper()
 
     def numbers_rows(self, table: TableName) -> bool:
         return self._databases.kinds.get(fold(table.parts[0]), "duckdb") in ("duckdb", "ducklake")
 
-    @_remembered
+    @_memoise
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
-        listed = self._listed(table)
+        listed = self._look_up_table(table)
         names = table if listed is None else listed[0]
-        return self._kept(names, ("keys", names), lambda: self._listing(names.table)[1].get(names.parts, ()))
+        return self._look_up_fact(names, ("keys", names), lambda: self._listing(names.table)[1].get(names.parts, ()))
 
-    @_remembered
+    @_memoise
     def policy(self, table: TableName) -> Policy | None:
         """Returns the policy in force. Refuses a table that a view, or a table that computes, has replaced since."""
         policy = self._stands(table)
@@ -265,13 +265,13 @@ class Catalog:
             self.require_stored(table)
         return policy
 
-    @_remembered
+    @_memoise
     def require_stored(self, table: TableName) -> None:
         """Refuses a table of another database that is no table there, or has rows that could make reading fail."""
         if self._databases.kinds.get(fold(table.parts[0])) != "duckdb":
             require_stored(self._cursor, table)
 
-    @_remembered
+    @_memoise
     def is_public(self, table: TableName) -> bool:
         """Tells whether the table is declared public, and is no view: a view of that name could read anything."""
         if not self._policies.is_public(table) or self.is_view(table):
@@ -279,10 +279,10 @@ class Catalog:
         self.require_stored(table)
         return True
 
-    @_remembered
+    @_memoise
     def public_digest(self, table: TableName) -> str:
         self._require_public(table)
-        return self._kept(table, ("digest", table), lambda: self._digest(table))
+        return self._look_up_fact(table, ("digest", table), lambda: self._digest(table))
 
     def _digest(self, table: TableName) -> str:
         columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
@@ -292,7 +292,7 @@ class Catalog:
         )
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
-    def require_unchanged(self, rows: Rows) -> None:
+    def require_unchanged(self, rows: RequestRows) -> None:
         """Refuses rows if their public facts, in this cursor's transaction, differ from the facts of their analysis.
 
         A public table that grew meanwhile could multiply rows more often than the price allows.
@@ -336,10 +336,10 @@ class Catalog:
             raise Refusal(f"{table} holds something else than whole numbers", accepted="whole numbers")
         return [tuple(row[:-1]) for row in rows]
 
-    @_remembered
+    @_memoise
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         self._require_public(table)
-        return self._kept(table, ("values", table, column), lambda: self._values(table, column))
+        return self._look_up_fact(table, ("values", table, column), lambda: self._values(table, column))
 
     def _values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         name = quote_identifier(column)
@@ -349,13 +349,13 @@ class Catalog:
         ).fetchall()
         return tuple(dict.fromkeys(row[0] for row in rows))
 
-    @_remembered
+    @_memoise
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
         self._require_public(table)
         if self._is_key(table, columns):
             return 1
         asked = ("multiplicity", table, *columns, None, *distinct)
-        return self._kept(table, asked, lambda: self._most_repeated(table, columns, distinct))
+        return self._look_up_fact(table, asked, lambda: self._most_repeated(table, columns, distinct))
 
     def _most_repeated(self, table: TableName, columns: Sequence[str], distinct: Sequence[str]) -> int:
         names = ", ".join(quote_identifier(column) for column in columns)
@@ -389,7 +389,7 @@ class Catalog:
         if not self.is_public(table) or self.policy(table) is not None:
             raise Refusal(f"{table} is not declared public", accepted="DECLARE PUBLIC TABLE")
 
-    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[CatalogColumn, ...]:
         with self._sandbox() as box:
             return box.bind(select_sql, {table: self.columns(table) for table in tables})
 
@@ -404,7 +404,7 @@ class Catalog:
     def _sandbox(self) -> AbstractContextManager[Sandbox]:
         return Sandbox() if self._box is None else nullcontext(self._box)
 
-    @_remembered
-    def shadowed_functions(self) -> frozenset[str]:
+    @_memoise
+    def list_shadows(self) -> frozenset[str]:
         shadows = self._policies.shadows
         return shadows.names(self._cursor, self._databases) if self._looked is None else self._looked.names()

@@ -18,9 +18,9 @@ import numpy as np
 
 from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Expression, Own
-from dpduck.kernel.counting.jobs import KeyColumn
+from dpduck.kernel.counting.jobs import GroupKey
 from dpduck.kernel.rows.binning import code_expression
-from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Clamp, Policy
 from dpduck.language.select.request import Question
 from dpduck.language.text.names import TableName
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -49,14 +49,14 @@ class Distance:
     in_rows: float
 
 
-def coded(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) -> IntegerArray:
+def code_rows(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) -> IntegerArray:
     """Returns an array of codes, by key and row, of the rows that are inside all domains. `relation` is SQL of a table
     with columns that are named as the keys.
     """
     parts, parameters = [], dict[str, object]()
     for place, key in enumerate(question.keys):
         domain = question.sources[key.sources[0]].domain
-        code = code_expression(KeyColumn(Own((quote_identifier(key.name),)), domain), place)
+        code = code_expression(GroupKey(Own((quote_identifier(key.name),)), domain), place)
         parts.append(f"CAST({code.sql} AS INTEGER) AS c{place}")
         parameters |= code.parameters
     sampled = f"SELECT {', '.join(parts)} FROM ({relation}) USING SAMPLE {MOST_ROWS} ROWS"
@@ -127,7 +127,7 @@ MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepar
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """One exact fact with advice. percent: the share of all rows, if the fact is a number of rows."""
 
     what: str
@@ -145,7 +145,7 @@ def check_table(
     period: Expression | None = None,
     *,
     averages: bool = True,
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """Returns findings: the rows per unit, and everything that several MAX ROWS, domains and clamps hide from answers.
 
     columns: reader of the rows. from_sql: the table, joined with the tables that lead to the unit. unit_sql: the unit,
@@ -155,7 +155,7 @@ def check_table(
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
     return [
-        Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
+        CheckFinding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
         *([] if prepared is None else [_rows("rows that were prepared", prepared, total, MOVED_ON)]),
         *(_unit_findings(columns, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
         *([] if period is None else [_period_finding(columns, policy, from_sql, period, total)]),
@@ -164,36 +164,40 @@ def check_table(
     ]
 
 
-def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -> list[Finding]:
+def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogColumn]) -> list[CheckFinding]:
     """Describes a table without a policy: rows, and per column NULLs, distinct values, quantiles and rows per value."""
     total = _row(reads, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
-    findings = [Finding("rows", total, NO_POLICY)]
+    findings = [CheckFinding("rows", total, NO_POLICY)]
     for column in columns:
         name = quote_identifier(column.name)
         nulls, values = _row(reads, f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM {table.sql}")
         findings.append(_rows(f"rows with NULL in {column.name}", nulls, total, "WITH NULL would keep them in cells"))
-        findings.append(Finding(f"different values of {column.name}", values, ""))
+        findings.append(CheckFinding(f"different values of {column.name}", values, ""))
         kind = sql_type(column.type_name)
         if kind.is_numeric:
             ends = ", ".join(f"quantile_disc({name}, {place})" for place in (0.005, 0.995))
             low, high = _row(reads, f"SELECT {ends} FROM {table.sql}")
-            findings.append(Finding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it"))
-            findings.append(Finding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it"))
+            findings.append(
+                CheckFinding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it")
+            )
+            findings.append(
+                CheckFinding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it")
+            )
         may_be_unit = kind.bits > 8 or (kind.is_unit_part and not kind.is_whole)  # 256 values are too few for units
         if may_be_unit and values:
             per = f"SELECT count(*) AS rows FROM {table.sql}{where_sql([f'{name} IS NOT NULL'])} GROUP BY {name}"
             high, most = _row(reads, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
             advice = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
-            findings.append(Finding(f"99 % of {column.name} have at most this many rows", high, advice))
+            findings.append(CheckFinding(f"99 % of {column.name} have at most this many rows", high, advice))
     return findings
 
 
-def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
+def _rows(what: str, rows: float | None, total: float, advice: str) -> CheckFinding:
     """Returns the finding for a number of rows, with its share of all rows."""
-    return Finding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
+    return CheckFinding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
 
 
-def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: str, total: float) -> list[Finding]:
+def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: str, total: float) -> list[CheckFinding]:
     bound = policy.unit.max_rows
     per_unit = f"SELECT count(*) AS rows FROM {from_sql}{where_sql([f'{unit_sql} IS NOT NULL'])} GROUP BY {unit_sql}"
     counted, number = columns(f"SELECT rows, count(*) AS {TOTAL}0 FROM ({per_unit}) GROUP BY rows", {})
@@ -213,32 +217,32 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
             advice = f"a larger MAX ROWS drops fewer and adds noise: {advice}"
         dropped.append(_rows(f"rows dropped by MAX ROWS {other}", lost, total, advice))
     return [
-        Finding("privacy units", units, ""),
-        Finding("median rows of a unit", median, ""),
-        Finding(
+        CheckFinding("privacy units", units, ""),
+        CheckFinding("median rows of a unit", median, ""),
+        CheckFinding(
             "99 % of units have at most this many rows", high, "a MAX ROWS to consider: less bias against less noise"
         ),
-        Finding("most rows of a unit", most, NORMS),
+        CheckFinding("most rows of a unit", most, NORMS),
         *dropped,
         _rows("rows whose unit is NULL", total - owned, total, "they are never counted, nor are rows without a parent"),
     ]
 
 
-def _period_finding(columns: Columns, policy: Policy, from_sql: str, period: Expression, total: float) -> Finding:
+def _period_finding(columns: Columns, policy: Policy, from_sql: str, period: Expression, total: float) -> CheckFinding:
     """Counts the rows in no period, which no answer includes."""
     (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({period.sql}) IS NULL)"], from_sql)
     word = str(word_of(policy.unit.key)).lower()
     return _rows(f"rows in no {word}", lost, total, f"a NULL or endless date is of no {word}: they are never counted")
 
 
-def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Finding]:
+def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[CheckFinding]:
     """Counts for each domain the NULLs and the other values outside, then the rows outside at least one domain."""
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     parameters: dict[str, object] = {}
     left_out: list[str] = []
     for position, (column, domain) in enumerate(policy.domains):
         name = f"t.{quote_identifier(column)}"
-        code = code_expression(KeyColumn(Own((name,)), domain), position)
+        code = code_expression(GroupKey(Own((name,)), domain), position)
         nulls, outside = _one(
             columns,
             [f"count(*) FILTER (WHERE {name} IS NULL)", f"count(*) FILTER (WHERE {name} IS NOT NULL)"],
@@ -262,7 +266,7 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
     return findings
 
 
-def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bool) -> list[Finding]:
+def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bool) -> list[CheckFinding]:
     """Counts the values that each clamp moves to its bounds, and the NULLs, which no sum or quantile includes."""
     findings = []
     for clamp in policy.clamps:
@@ -284,7 +288,7 @@ LARGEST = "1e300"
 """Largest absolute value in an average. Larger ones, infinities and NaN are left out."""
 
 
-def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[Finding]:
+def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[CheckFinding]:
     """Yields the average of a column without its clamp and with it, if the column has values."""
     value = f"CAST({quote_identifier(clamp.column)} AS DOUBLE)"
     inside = f"{value} BETWEEN -{LARGEST} AND {LARGEST}"
@@ -295,8 +299,8 @@ def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[Findin
         moved = abs(within - plain) / max(abs(plain), 1e-300)
         share = f"{100 * moved:.2g} % of it is lost or added by the clamp" if plain else "the clamp alone makes it"
         wider = "; a wider CLAMP would keep more, with more noise" if moved > NOTABLE else ""
-        yield Finding(f"average of {clamp.column} without its clamp", plain / number, "answers never see it")
-        yield Finding(f"average of {clamp.column} with its clamp", within / number, share + wider)
+        yield CheckFinding(f"average of {clamp.column} without its clamp", plain / number, "answers never see it")
+        yield CheckFinding(f"average of {clamp.column} with its clamp", within / number, share + wider)
 
 
 NOTABLE = 0.01

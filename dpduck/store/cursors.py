@@ -34,7 +34,7 @@ def is_ctrl_c(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED)
 
 
-class Connections:
+class DatabaseConnections:
     """Open connections of one database, held weakly: whoever opened a connection decides how long it stays open.
 
     A connection of dpduck's own would keep the database, and the locks on its files, until the process ends.
@@ -378,7 +378,7 @@ class SandboxAnswers:
 
 
 @contextmanager
-def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def interrupt_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Interrupts the cursor after this many seconds. 0 means never."""
     timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
     if timer is not None:

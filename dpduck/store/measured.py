@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, MatrixFactor
-from dpduck.language.rows.facts import Rows
+from dpduck.language.rows.facts import RequestRows
 from dpduck.store.cursors import OpenCursor
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import Domain
@@ -115,7 +115,7 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class MeasurementRecord:
     """Stored measurements. moment: of their rows, equal for releases about the same rows, "" if unknown."""
 
     name: str
@@ -124,7 +124,7 @@ class Kept:
     measured: Measured
 
 
-def rows_digest(rows: Rows) -> str:
+def rows_digest(rows: RequestRows) -> str:
     """Returns a digest of the rows' definition, without conditions: tables, epochs, joins, units and bounds."""
     reads = [[read.table.sql, read.epoch] for read in rows.reads]
     facts = [
@@ -141,7 +141,7 @@ def domain_digest(domain: Domain) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-class Moment(Protocol):
+class RowsMoment(Protocol):
     """Prepared rows of one moment."""
 
     @property
@@ -159,7 +159,12 @@ class MeasuredStore:
         self._known: OrderedDict[str, tuple[Measured, int]] = OrderedDict()
 
     def put(
-        self, name: str, rows: Rows, prepared: Moment | None, noisy: bytes | None, cursor: duckdb.DuckDBPyConnection
+        self,
+        name: str,
+        rows: RequestRows,
+        prepared: RowsMoment | None,
+        noisy: bytes | None,
+        cursor: duckdb.DuckDBPyConnection,
     ) -> None:
         """Stores the measurements of a release, in the transaction that stores it. prepared: the counted twins."""
         if noisy is None:
@@ -168,11 +173,11 @@ class MeasuredStore:
         marks, values = written_values([name, rows.table.sql, moment, noisy])
         cursor.execute(f"INSERT INTO {self._table} VALUES ({marks})", values)
 
-    def moment(self, rows: Rows, prepared: Moment | None, cursor: duckdb.DuckDBPyConnection) -> str:
+    def moment(self, rows: RequestRows, prepared: RowsMoment | None, cursor: duckdb.DuckDBPyConnection) -> str:
         """Returns the moment of the rows that are counted now, "" if they may change at any time."""
         return unchanging(cursor, rows, self._session) if prepared is None else f"prepared {prepared.moment}"
 
-    def of(self, table: str, reader: str | None) -> list[Kept]:
+    def of(self, table: str, reader: str | None) -> list[MeasurementRecord]:
         """Returns a private table's measurements that a reader may see, oldest first. `reader` is None for the owner.
 
         They are the reader's own, and those behind private views, which every permitted caller may read. A view names
@@ -190,15 +195,18 @@ class MeasuredStore:
                 f"WHERE m.table_name = $table AND r.kind = 'answer' AND {seen} ORDER BY r.ledger_id",
                 asked,
             ).fetchall()
-            return [Kept(str(name), str(at), str(moment), self._read(cursor, name)) for name, at, moment in rows]
+            return [
+                MeasurementRecord(str(name), str(at), str(moment), self._parse_archive(cursor, name))
+                for name, at, moment in rows
+            ]
 
     def kept(self, name: str) -> Measured | None:
         """Returns the measurements of a release, None if they are not stored."""
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
-            return None if row is None else self._read(cursor, name)
+            return None if row is None else self._parse_archive(cursor, name)
 
-    def one(self, name: str) -> Kept | None:
+    def one(self, name: str) -> MeasurementRecord | None:
         """Returns the measurements of one release, with their moment. None if they are not stored."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
@@ -206,12 +214,16 @@ class MeasuredStore:
                 f"JOIN {self._releases} AS r USING (name) WHERE name = ? AND r.kind = 'answer'",
                 [name],
             ).fetchone()
-            return None if row is None else Kept(name, str(row[0]), str(row[1]), self._read(cursor, name))
+            return (
+                None
+                if row is None
+                else MeasurementRecord(name, str(row[0]), str(row[1]), self._parse_archive(cursor, name))
+            )
 
-    def _read(self, cursor: duckdb.DuckDBPyConnection, name: str) -> Measured:
+    def _parse_archive(self, cursor: duckdb.DuckDBPyConnection, name: str) -> Measured:
         if name not in self._known:
             ((noisy,),) = cursor.execute(f"SELECT noisy FROM {self._table} WHERE name = ?", [name]).fetchall()
-            measured = measured_from_bytes(noisy)
+            measured = measurements_from_bytes(noisy)
             size = sum(array.nbytes for table in measured.values for query in table for array in query)
             self._known[name] = measured, size
             while len(self._known) > 1 and sum(size for _, size in self._known.values()) > MOST_BYTES:
@@ -219,19 +231,19 @@ class MeasuredStore:
         return self._known[name][0]
 
 
-def measured_to_bytes(measured: Measured) -> bytes:
+def measurements_to_bytes(measured: Measured) -> bytes:
     """Returns measurements as a compressed archive of arrays. The first array is their description."""
     arrays: list[NDArray[np.integer]] = []
 
-    def kept(array: IntegerArray) -> int:
-        arrays.append(_narrowed(array))
+    def add_array(array: IntegerArray) -> int:
+        arrays.append(_narrow(array))
         return len(arrays) - 1
 
     def factor(operator: Factor) -> list[object]:
         if isinstance(operator, MatrixFactor):
             entries = scipy.sparse.coo_array(operator.entries)
             rows, columns = (np.asarray(part, np.int64) for part in entries.coords)
-            return ["matrix", *entries.shape, kept(rows), kept(columns), kept(entries.data)]
+            return ["matrix", *entries.shape, add_array(rows), add_array(columns), add_array(entries.data)]
         return [next(name for name, kind in _PLAIN.items() if isinstance(operator, kind)), operator.size]
 
     queries = [
@@ -243,7 +255,7 @@ def measured_to_bytes(measured: Measured) -> bytes:
         "filters": measured.filters,
         "bounded": measured.bounded,
         "columns": [asdict(column) for column in measured.columns],
-        "keys": [[key.columns, key.labels, kept(np.array(key.codes, np.int64))] for key in measured.keys],
+        "keys": [[key.columns, key.labels, add_array(np.array(key.codes, np.int64))] for key in measured.keys],
         "noise": measured.noise.name,
         "tables": [
             {name: value for name, value in asdict(table).items() if value is not None} for table in measured.tables
@@ -251,14 +263,14 @@ def measured_to_bytes(measured: Measured) -> bytes:
         "queries": queries,
     }
     flat = [part.ravel() for table in measured.values for query in table for part in query]
-    kept(np.concatenate([*flat, np.zeros(0, np.int64)]))
+    add_array(np.concatenate([*flat, np.zeros(0, np.int64)]))
     listed: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
     file = io.BytesIO()
     np.savez_compressed(file, facts=np.frombuffer(json.dumps(facts, default=str).encode(), np.uint8), **listed)
     return file.getvalue()
 
 
-def _narrowed(array: IntegerArray) -> NDArray[np.integer]:
+def _narrow(array: IntegerArray) -> NDArray[np.integer]:
     """Returns the same integers in the fewest bytes."""
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     fitting = (
@@ -267,9 +279,9 @@ def _narrowed(array: IntegerArray) -> NDArray[np.integer]:
     return array.astype(next(fitting, np.int64))
 
 
-def measured_from_bytes(noisy: bytes) -> Measured:
+def measurements_from_bytes(noisy: bytes) -> Measured:
     """Reads the measurements that measured_to_bytes wrote."""
-    bare, values = _read(noisy)
+    bare, values = _load(noisy)
     place, tables = 0, list[tuple[tuple[IntegerArray, ...], ...]]()
     for table in bare.tables:
         of_table = []
@@ -282,7 +294,7 @@ def measured_from_bytes(noisy: bytes) -> Measured:
     return replace(bare, values=tuple(tables))
 
 
-def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
+def _load(noisy: bytes) -> tuple[Measured, IntegerArray]:
     """Returns the description of measurements, and all their values in one array."""
     with np.load(io.BytesIO(noisy), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -333,7 +345,7 @@ def _keys(table: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
     return {"keys": None if keys is None else tuple(keys)}
 
 
-def unchanging(cursor: duckdb.DuckDBPyConnection, rows: Rows, session: str) -> str:
+def unchanging(cursor: duckdb.DuckDBPyConnection, rows: RequestRows, session: str) -> str:
     """Returns the moment of rows in databases that cannot change while they are attached, "" if they can change.
 
     DuckDB locks the file of a database that it has opened for reading, so that nobody writes it meanwhile. Writes

@@ -17,7 +17,7 @@ from dpduck.language.rows.facts import Clamp, Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Shadows
 from dpduck.store.cursors import OpenCursor, SandboxAnswers, transaction
-from dpduck.store.terms import Terms, earlier_terms
+from dpduck.store.terms import PolicyTerms, earlier_terms
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period
@@ -65,7 +65,7 @@ class PolicyStore:
         self._read = SandboxAnswers(_MOST_READ)
         self._lock = threading.RLock()
         self._held: InForce | None = None
-        self._earlier: tuple[Terms, ...] | None = None
+        self._earlier: tuple[PolicyTerms, ...] | None = None
         self._changes = 0
 
     def policy(self, table: TableName) -> Policy | None:
@@ -100,7 +100,7 @@ class PolicyStore:
                     f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
                     "GROUP BY table_name ORDER BY min(known_at), table_name"
                 ).fetchall()
-            defined = [self._defined(row[0]) for row in active]
+            defined = [self._policy_of(row[0]) for row in active]
             content = InForce(
                 {policy.table.sql: policy for policy in defined},
                 tuple(dict.fromkeys(row[0] for row in public)),
@@ -109,7 +109,7 @@ class PolicyStore:
             self._held = content if len(defined) <= _MOST_READ else None
             return content
 
-    def earlier(self) -> tuple[Terms, ...]:
+    def earlier(self) -> tuple[PolicyTerms, ...]:
         """Returns earlier terms that answer like the terms in force, the latest first. They are read once."""
         if (cached := self._earlier) is not None:
             return cached
@@ -117,7 +117,7 @@ class PolicyStore:
         with self._lock:
             with self._open_cursor() as cursor:
                 rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()
-            terms: tuple[Terms, ...] = ()
+            terms: tuple[PolicyTerms, ...] = ()
             if len(rows) > 1:
                 in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
                 terms = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
@@ -143,9 +143,9 @@ class PolicyStore:
         with self._open_cursor() as cursor:
             rows = cursor.execute(query).fetchall()
         budgets = self.budgets()
-        return [with_budget(self._defined(row[0]), budgets) for row in rows]
+        return [with_budget(self._policy_of(row[0]), budgets) for row in rows]
 
-    def _defined(self, text: str) -> Policy:
+    def _policy_of(self, text: str) -> Policy:
         """Returns the policy of a definition. Equal texts share one object, so that labels are in memory once."""
         policy: Policy | None = self._read.get(text)
         if policy is None:
@@ -161,19 +161,19 @@ class PolicyStore:
         spellings = [name for name in self.now().spelled if fold(name) == fold(table.sql)]
         if not spellings or table.sql in spellings:
             return table
-        return named_in_sql(spellings[0])
+        return table_from_sql(spellings[0])
 
     def unit_key(self, key: str) -> str:
         """Returns the key of a privacy unit as the first policy with that unit spells it."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
-        keys = [self._defined(row[0]).unit.key for row in rows]
+        keys = [self._policy_of(row[0]).unit.key for row in rows]
         return key if key in keys else next((spelling for spelling in keys if fold(spelling) == fold(key)), key)
 
     def last_policy(self, table: TableName) -> Policy | None:
         """Returns the policy that a table has, or had last before it was dropped."""
         text = self._definition(table, 0)
-        return None if text is None else self._defined(text)
+        return None if text is None else self._policy_of(text)
 
     def before_last(self, table: TableName) -> Policy | None:
         """Returns the policy of a table before its last revision, in force or not. None if there was none."""
@@ -217,9 +217,9 @@ class PolicyStore:
 
     def public_tables(self) -> list[TableName]:
         """Returns all declared public tables."""
-        return [named_in_sql(text) for text in self.now().public]
+        return [table_from_sql(text) for text in self.now().public]
 
-    def declared(self) -> list[TableName]:
+    def all_tables(self) -> list[TableName]:
         """Returns all tables with a policy in force, and all declared public tables."""
         return [*(policy.table for policy in self.now().policies.values()), *self.public_tables()]
 
@@ -242,7 +242,7 @@ def with_budget(policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
     return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
 
-def named_in_sql(text: str) -> TableName:
+def table_from_sql(text: str) -> TableName:
     """Returns the table of a name that TableName.sql wrote."""
     return TableName(tuple(part.replace('""', '"') for part in _PART.findall(text)))
 

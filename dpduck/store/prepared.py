@@ -22,20 +22,20 @@ import duckdb
 from dpduck.kernel.facts import is_reserved
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps
-from dpduck.kernel.places.clamps import ClampedColumn, clamped_column
+from dpduck.kernel.places.clamps import ClampedColumn, clamp_column
 from dpduck.kernel.places.prepared import PreparedPlace, PreparedTable
 from dpduck.kernel.places.twin_writer import PERSON, Layout, write_twin
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
-from dpduck.kernel.units import Referenced, Together, unit_type
-from dpduck.language.rows.facts import Column, Policy, Rows
-from dpduck.language.rows.relation import PrivateRelation, Reading, relation_of
+from dpduck.kernel.units import Referenced, UnitTuple, unit_type
+from dpduck.language.rows.facts import CatalogColumn, Policy, RequestRows
+from dpduck.language.rows.relation import PrivateRelation, RowReading, relation_of
 from dpduck.language.rows.sql import with_units_sql
 from dpduck.language.text.names import TableName
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import OpenCursor
-from dpduck.store.policies import PolicyStore, named_in_sql, policy_to_text
-from dpduck.store.twin_files import Columns, Prepared, Records, TwinFiles
+from dpduck.store.policies import PolicyStore, policy_to_text, table_from_sql
+from dpduck.store.twin_files import Columns, Records, TwinFiles, TwinRecord
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier
@@ -45,7 +45,7 @@ AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or 
 
 
 @dataclass(frozen=True)
-class Facts:
+class TwinFacts:
     """Facts about a table's twin: the layout to write, and the policy and relation that it rests on."""
 
     policy: Policy
@@ -72,13 +72,15 @@ class PreparedTables:
         self._open_cursor, self._policies, self._ledger = open_cursor, policies, ledger
         self._files, self._steps = files, steps
         self._records = Records(open_cursor, store)
-        self._known: dict[str, Prepared] = {}
+        self._known: dict[str, TwinRecord] = {}
 
     def read_records(self) -> None:
         """Reads the list of prepared tables. Deletes twins that are unfinished or have no policy any more."""
         records, left = self._records.opened()
         self._known = {
-            table: record for table, record in records.items() if self._policies.policy(named_in_sql(table)) is not None
+            table: record
+            for table, record in records.items()
+            if self._policies.policy(table_from_sql(table)) is not None
         }
         left += [record.nonce for table, record in records.items() if table not in self._known]
         for nonce in left:
@@ -107,18 +109,18 @@ class PreparedTables:
             self._follow([])
             facts = [self._facts(catalog, table) for table in tables]
             needed = [table_facts for table_facts in facts if anew or not self._is_prepared(table_facts)]
-            written = self._written(cursor, needed) if needed else []
+            written = self._write_twins(cursor, needed) if needed else []
         self._take(written)
         return _done([self._known[table.sql] for table in tables], written)
 
     def named(self, written: TableName) -> TableName | None:
         """Returns the prepared table of a name, None unless exactly one has it. The table itself may be gone."""
         parts = [fold(part) for part in written.parts]
-        names = [named_in_sql(table) for table in self._known]
+        names = [table_from_sql(table) for table in self._known]
         alike = [table for table in names if [fold(part) for part in table.parts[-len(parts) :]] == parts]
         return alike[0] if len(alike) == 1 else None
 
-    def has_key(self, rows: Rows) -> bool:
+    def has_key(self, rows: RequestRows) -> bool:
         """Tells whether the table is not prepared, or was prepared with the key of the request's cells."""
         record = self._known.get(rows.table.sql)
         return record is None or rows.cell_key in record.keys_together
@@ -137,7 +139,7 @@ class PreparedTables:
 
         A table that cannot be prepared under its new policy is refused before anything has changed.
         """
-        messages, written = list[str](), list[Prepared]()
+        messages, written = list[str](), list[TwinRecord]()
         affected = [policy for policy in policies if policy.table.sql in self._known]
         if affected:
             with self._open_cursor() as cursor:
@@ -147,7 +149,7 @@ class PreparedTables:
                 facts = [self._facts(catalog, policy.table, policy) for policy in affected]
                 changed = [twin for twin in facts if not self._is_prepared(twin)]
                 if changed:
-                    written = self._written(cursor, changed)
+                    written = self._write_twins(cursor, changed)
                     messages.append("; " + _done([], written))
         try:
             yield messages
@@ -157,14 +159,14 @@ class PreparedTables:
             raise
         self._follow(written)
 
-    def _follow(self, written: Sequence[Prepared]) -> None:
+    def _follow(self, written: Sequence[TwinRecord]) -> None:
         """Puts twins into use. Records new revisions of policies, if their twins depend on nothing that changed."""
         taken = []
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
             for record in {**self._known, **{twin.table: twin for twin in written}}.values():
                 with suppress(Refusal, duckdb.Error):  # no statement over such a table is answered
-                    facts = self._facts(catalog, named_in_sql(record.table))
+                    facts = self._facts(catalog, table_from_sql(record.table))
                     if facts.digest == record.layout:
                         taken.append(replace(record, revisions=_revisions(facts.relation)))
         self._take(taken)
@@ -172,7 +174,7 @@ class PreparedTables:
             if twin.nonce not in {record.nonce for record in taken}:
                 self._forget(twin.nonce)
 
-    def place(self, rows: Rows) -> PreparedPlace | None:
+    def place(self, rows: RequestRows) -> PreparedPlace | None:
         """Returns the twins that are counted in place of a request's tables. None if no table is prepared."""
         tables = list(dict.fromkeys([rows.table, *(source.table for source in rows.reads if not source.hidden)]))
         if not any(table.sql in self._known for table in tables):
@@ -201,7 +203,9 @@ class PreparedTables:
         beside = partial(self._files.reading, twins=names, public=public, shapes=rows.shapes, still=still)
         return PreparedPlace(twins, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _twin(self, record: Prepared, table: TableName, rows: Rows, policies: Mapping[str, Policy]) -> PreparedTable:
+    def _twin(
+        self, record: TwinRecord, table: TableName, rows: RequestRows, policies: Mapping[str, Policy]
+    ) -> PreparedTable:
         """Returns the twin of a table. Refuses a table if it, its policy or its references have changed since."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
@@ -230,7 +234,7 @@ class PreparedTables:
         most, keys = policy.unit.max_rows, record.keys_together
         return PreparedTable(name, domains, unit, record.unit_type, own, record.cuts, most, together, keys)
 
-    def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
+    def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> TwinFacts:
         """Returns the facts about a table's twin. Refuses a table with columns that cannot be carried over.
 
         policy: a policy that is not in force yet.
@@ -238,7 +242,7 @@ class PreparedTables:
         policy = policy or catalog.policy(table)
         if policy is None:
             raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
-        relation = relation_of(table, policy, Reading(catalog, {}))
+        relation = relation_of(table, policy, RowReading(catalog, {}))
         for column in relation.columns:
             if not sql_type(column.type_name).is_carried:
                 raise Refusal(
@@ -256,7 +260,7 @@ class PreparedTables:
         for column_name, _ in domains:
             relation.domain(column_name)
         held = relation.person
-        unit = PERSON.strip('"') if isinstance(held, Referenced | Together) else policy.unit.column
+        unit = PERSON.strip('"') if isinstance(held, Referenced | UnitTuple) else policy.unit.column
         content = tuple(f"{quote_identifier(relation.alias)}.{quote_identifier(name)}" for name in relation.row_key)
         columns = _names(relation.columns)
         links = {name for name, _ in relation.links} | set(map(fold, policy.unit.own_columns))
@@ -264,9 +268,9 @@ class PreparedTables:
         cuts = () if held is None else cuts_of(policy, columns)
         layout = Layout(with_units_sql(relation), columns, content, held, unit_type(held), unit, domains, linked, cuts)
         shapes = [(read.table.sql, _names(catalog.columns(read.table))) for read in relation.reads]
-        return Facts(policy, relation, layout, tuple(shapes))
+        return TwinFacts(policy, relation, layout, tuple(shapes))
 
-    def _is_prepared(self, facts: Facts) -> bool:
+    def _is_prepared(self, facts: TwinFacts) -> bool:
         """Tells whether a table is prepared under its policy, in one moment with all tables that share its unit."""
         record = self._known.get(facts.policy.table.sql)
         if record is None or record.layout != facts.digest or not self._whole(record):
@@ -275,21 +279,21 @@ class PreparedTables:
             return False
         return {record.moment} == {self._known[table].moment for table in self._sharing([facts])}
 
-    def _sharing(self, facts: Sequence[Facts]) -> list[str]:
+    def _sharing(self, facts: Sequence[TwinFacts]) -> list[str]:
         """Returns the prepared tables that share a privacy unit with a table of these facts."""
         units = {table_facts.policy.unit.key for table_facts in facts}
-        policies = ((table, self._policies.policy(named_in_sql(table))) for table in self._known)
+        policies = ((table, self._policies.policy(table_from_sql(table))) for table in self._known)
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
-    def _written(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[Facts]) -> list[Prepared]:
+    def _write_twins(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[TwinFacts]) -> list[TwinRecord]:
         """Writes twins of tables, and anew the twins of prepared tables that share their units. None is in use yet."""
         named = {table_facts.policy.table.sql for table_facts in facts}
-        beside = [named_in_sql(table) for table in self._sharing(facts) if table not in named]
+        beside = [table_from_sql(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)
         for table in beside:  # a table that is gone keeps its older moment, and is joined with none of these
             with suppress(Refusal, duckdb.Error), self._open_cursor() as aside:  # an error would end the transaction
                 every.append(self._facts(Catalog(aside, self._policies), table))
-        moment, written = secrets.token_hex(16), list[Prepared]()
+        moment, written = secrets.token_hex(16), list[TwinRecord]()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         for table_facts in every:  # each database's transaction has begun before the first row is read
             reader.columns(cursor, f"SELECT 1 FROM {table_facts.layout.from_sql} LIMIT 0", {})
@@ -303,7 +307,7 @@ class PreparedTables:
         self._steps("prepared, not yet in use")
         return written
 
-    def _write(self, cursor: duckdb.DuckDBPyConnection, facts: Facts, moment: str, at: str) -> Prepared:
+    def _write(self, cursor: duckdb.DuckDBPyConnection, facts: TwinFacts, moment: str, at: str) -> TwinRecord:
         nonce, digest, relation, table = secrets.token_hex(16), facts.digest, facts.relation, facts.relation.table
         self._steps("preparing")
         self._records.begin(table.sql, nonce)
@@ -324,12 +328,12 @@ class PreparedTables:
             self._forget(nonce)
             raise
         revisions, epoch, kind = _revisions(relation), facts.policy.epoch, unit_type(relation.unit)
-        return Prepared(
+        return TwinRecord(
             table.sql, nonce, moment, digest, epoch, revisions, facts.columns, _keys(relation), kind, size,
             content, at, facts.layout.cuts, relation.keys,
         )  # fmt: skip
 
-    def _take(self, written: Sequence[Prepared]) -> None:
+    def _take(self, written: Sequence[TwinRecord]) -> None:
         """Puts twins into use, all at once, and deletes the twins that they replace."""
         before = [self._known.get(twin.table) for twin in written]
         self._records.put(written)
@@ -347,7 +351,7 @@ class PreparedTables:
             self._files.remove(nonce)
             self._records.delete(nonce)
 
-    def _whole(self, record: Prepared) -> bool:
+    def _whole(self, record: TwinRecord) -> bool:
         try:
             self._files.table(record)
         except StoreError:
@@ -355,7 +359,7 @@ class PreparedTables:
         return True
 
 
-def _names(columns: Sequence[Column]) -> Columns:
+def _names(columns: Sequence[CatalogColumn]) -> Columns:
     return tuple((column.name, column.type_name) for column in columns)
 
 
@@ -374,11 +378,11 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
     return tuple((read.table.sql, read.revision) for read in relation.reads)
 
 
-def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
+def _done(asked: Sequence[TwinRecord], written: Sequence[TwinRecord]) -> str:
     """Returns a message on prepared tables and their times, the same if asked again. `written` may add tables."""
     by_moment: dict[str, dict[str, None]] = {}
     for twin in (*asked, *written):
-        by_moment.setdefault(twin.at, {})[str(named_in_sql(twin.table))] = None
+        by_moment.setdefault(twin.at, {})[str(table_from_sql(twin.table))] = None
     sentences = []
     for at, tables in by_moment.items():
         their = "is prepared: new questions are about its rows" if len(tables) == 1 else "are prepared: new questions"
@@ -391,5 +395,5 @@ def cuts_of(policy: Policy, columns: Columns) -> tuple[ClampedColumn, ...]:
     """Returns the columns with a CLAMP that a twin also holds clamped."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
-    cuts = (clamped_column(*field, clamp.low, clamp.high, clamp.step) for field, clamp in clamps if field is not None)
+    cuts = (clamp_column(*field, clamp.low, clamp.high, clamp.step) for field, clamp in clamps if field is not None)
     return tuple(cut for cut in cuts if cut is not None)

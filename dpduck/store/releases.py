@@ -15,8 +15,8 @@ from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.statements.kinds import PROJECTION
-from dpduck.store.cursors import OpenCursor, characters_of, interrupted_after, transaction
-from dpduck.strategies.choose import spelled_out
+from dpduck.store.cursors import OpenCursor, characters_of, interrupt_after, transaction
+from dpduck.strategies.choose import spell_out
 from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.column_notes import COMPUTED
 from dpduck.values.errors import Refusal
@@ -79,7 +79,7 @@ class StoredRelease:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestOutcome:
     """Outcome of a request. there: whether the table of its release is in the store. failed: ledger entry of a request
     that failed after its charge. unanswered: ledger entry of a request that has no answer, because its process ended.
     """
@@ -131,7 +131,7 @@ class ReleaseStore:
 
         return note
 
-    def asked(self, digest: str) -> Asked:
+    def asked(self, digest: str) -> RequestOutcome:
         """Returns the outcome of a request so far."""
         literal = quote_text(digest)
         with self._open_cursor() as cursor:
@@ -140,13 +140,13 @@ class ReleaseStore:
             ).fetchall()
             if rows:
                 release = _release(rows[0])
-                return Asked(release, self._is_taken(cursor, release.name))
+                return RequestOutcome(release, self._is_taken(cursor, release.name))
             noted = cursor.execute(
                 f"SELECT true, ledger_id FROM {self._failures} WHERE digest = {literal} UNION ALL "
                 f"SELECT false, ledger_id FROM {self._unanswered} WHERE digest = {literal}"
             ).fetchall()
         failed, ended = ([entry for failure, entry in noted if failure is which] for which in (True, False))
-        return Asked(failed=max(failed, default=None), unanswered=max(ended, default=None))
+        return RequestOutcome(failed=max(failed, default=None), unanswered=max(ended, default=None))
 
     def view(self, name: str) -> StoredRelease | None:
         """Returns a private view by name, None if there is none."""
@@ -255,7 +255,7 @@ class ReleaseStore:
                 if replace:
                     self._remove(cursor, release.name)
                 bounded = select_sql if most is None else f"FROM ({select_sql}) LIMIT {most + 1}"
-                with interrupted_after(self.seconds, cursor):
+                with interrupt_after(self.seconds, cursor):
                     if characters is not None and characters_of(cursor, bounded) > characters:
                         raise Refusal(
                             f"the texts of {release.name!r} are too long; the answers are kept: asking for them again "
@@ -324,7 +324,7 @@ class ReleaseStore:
     ) -> None:
         """Records a release after its table was made, and writes the table's comments."""
         scope = f"; {release.scope}" if release.scope else ""
-        how = spelled_out(release.strategy) or release.strategy
+        how = spell_out(release.strategy) or release.strategy
         comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
         comment = " ".join(comment.splitlines())  # a name with a line break would read as a title
         comment += f"\n{release.caption}" if release.caption else ""

@@ -15,15 +15,15 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dpduck.kernel.worker.functions import CLASSES, FUNCTIONS, check_parts, dicts, refused
-from dpduck.language.rows.facts import Column, Image, ImageInput
+from dpduck.kernel.worker.functions import CLASSES, FUNCTIONS, check_parts, dicts, refusal_of
+from dpduck.language.rows.facts import CatalogColumn, Image, ImageInput
 from dpduck.language.text.names import TableName
 from dpduck.store.cursors import KeptSandbox, SandboxAnswers
 from dpduck.values.errors import DpduckError, Refusal
 from dpduck.values.quoting import quote_identifier, quote_text, written_values
 from dpduck.values.sqltypes import sql_type
 
-Tables = Mapping[TableName, Sequence[Column]]
+Tables = Mapping[TableName, Sequence[CatalogColumn]]
 Fact = TypeVar("Fact")
 NO_TABLES: Tables = MappingProxyType({})
 
@@ -48,7 +48,7 @@ SELECT word || '"' || replace(name, '"', '""') || '"' || if(word = 'DROP SCHEMA 
 """Lists the SQL that empties a sandbox. This is enough, since only copies of tables are made there."""
 
 
-Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[Column]], None]
+Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[CatalogColumn]], None]
 """Adds made-up rows to a copy."""
 
 
@@ -64,7 +64,7 @@ class Sandbox:
         self._answered = answered or SandboxAnswers()
         self._fill = fill
         self._root: duckdb.DuckDBPyConnection | None = None
-        self._copies: dict[TableName, tuple[Column, ...]] = {}
+        self._copies: dict[TableName, tuple[CatalogColumn, ...]] = {}
 
     def __enter__(self) -> Sandbox:
         return self
@@ -73,14 +73,14 @@ class Sandbox:
         root, self._root = self._root, None
         if root is not None:
             if kind is None and self._copies:
-                self._answered.keep(KeptSandbox(root, self._told(self._copies)))
+                self._answered.keep(KeptSandbox(root, self._describe_copies(self._copies)))
             elif (kind is None or issubclass(kind, DpduckError)) and _is_emptied(root):
                 self._answered.keep(KeptSandbox(root, frozenset()))
             else:
                 root.close()
         self._copies = {}
 
-    def _told(self, tables: Tables) -> frozenset[Hashable]:
+    def _describe_copies(self, tables: Tables) -> frozenset[Hashable]:
         return frozenset((table, tuple(columns), self._fill) for table, columns in tables.items())
 
     @contextmanager
@@ -90,20 +90,20 @@ class Sandbox:
         The listed tables have copies there.
         """
         if self._root is None:
-            self._root = self._opened(tables)
+            self._root = self._open(tables)
         with self._root.cursor() as cursor:
             self._copy(cursor, tables)
             yield cursor
 
-    def _opened(self, tables: Tables) -> duckdb.DuckDBPyConnection:
+    def _open(self, tables: Tables) -> duckdb.DuckDBPyConnection:
         """Returns an idle sandbox, or a new one. It holds copies of no other tables than the listed ones."""
-        wanted = self._told(tables)
+        wanted = self._describe_copies(tables)
         idle = self._answered.lend(wanted)
         if idle is not None and idle.copies <= wanted:
             self._copies = {
                 table: tuple(columns)
                 for table, columns in tables.items()
-                if self._told({table: columns}) <= idle.copies
+                if self._describe_copies({table: columns}) <= idle.copies
             }
             return idle.root
         if idle is not None:
@@ -132,7 +132,7 @@ class Sandbox:
             self._answered.put(question, fact)
         return fact
 
-    def bind(self, select_sql: str, tables: Tables) -> tuple[Column, ...]:
+    def bind(self, select_sql: str, tables: Tables) -> tuple[CatalogColumn, ...]:
         """Returns the columns of a SELECT over copies of the tables. An error of DuckDB's becomes a Refusal."""
         return self.answer(("bind", select_sql, _shapes(tables)), partial(_bound, select_sql=select_sql), tables)
 
@@ -173,7 +173,7 @@ def _is_emptied(root: duckdb.DuckDBPyConnection) -> bool:
     return True
 
 
-def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
+def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[CatalogColumn, ...]], ...]:
     return tuple((table, tuple(columns)) for table, columns in tables.items())
 
 
@@ -184,7 +184,7 @@ def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[Column, ...]:
+def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[CatalogColumn, ...]:
     try:
         if len(connection.extract_statements(select_sql)) != 1:
             raise Refusal("DuckDB reads more than one statement in this", accepted="one SELECT")
@@ -192,7 +192,7 @@ def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[Colu
         connection.execute(f"SELECT * FROM ({select_sql}) LIMIT 0").fetchall()
     except duckdb.Error as error:
         raise _complaint(error) from None
-    return tuple(Column(row[0], row[1]) for row in rows)
+    return tuple(CatalogColumn(row[0], row[1]) for row in rows)
 
 
 def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: str) -> bool:
@@ -209,16 +209,16 @@ def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: st
 
 
 def _complaint(error: duckdb.Error) -> Refusal:
-    return Refusal(f"DuckDB does not accept this: {_said(error)}", accepted="DuckDB's SQL")
+    return Refusal(f"DuckDB does not accept this: {_message(error)}", accepted="DuckDB's SQL")
 
 
-def _said(error: duckdb.Error) -> str:
+def _message(error: duckdb.Error) -> str:
     """Returns DuckDB's message without its kind, and without the internal aliases of tables."""
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
     return re.sub(r'"?\b[rp]\d+"?\.', "", message)
 
 
-def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> None:
     """Creates a table of the same columns, except columns of types that a plain DuckDB does not know."""
     database, schema, _ = table.parts
     if database.lower() not in _OWN_DATABASES:
@@ -232,7 +232,7 @@ def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, column
         _create(connection, table, [column for column in columns if _is_known(connection, column.type_name)])
 
 
-def _create(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+def _create(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> None:
     listed = ", ".join(f"{quote_identifier(column.name)} {column.type_name}" for column in columns)
     connection.execute(f"CREATE TABLE {table.sql} ({listed})")
 
@@ -252,7 +252,7 @@ def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: 
     order = ", ".join(f"dpduck_code_{number}" for number in range(len(columns)))
     try:
         sql = f"SELECT {expression_sql} AS value, row_number() OVER (ORDER BY {order}) AS place"
-        sql = f"{sql} FROM {_aliased(columns)}"
+        sql = f"{sql} FROM {_from_sql(columns)}"
         type_name = str(connection.execute(f"DESCRIBE {sql}").fetchall()[0][1])
         _require_plain(type_name)
         connection.execute(f"CREATE TEMP TABLE image AS {sql}")
@@ -263,7 +263,7 @@ def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: 
         codes = tuple(row[0] for row in connection.execute(codes_sql).fetchall())
     except duckdb.Error as error:
         raise Refusal(
-            f"the expression fails on the public domain: {_said(error)}",
+            f"the expression fails on the public domain: {_message(error)}",
             accepted="an expression that every declared value can go through",
         ) from None
     return Image(type_name, texts, codes)
@@ -285,7 +285,7 @@ def _require_text_form(connection: duckdb.DuckDBPyConnection, type_name: str) ->
         )
 
 
-def _aliased(columns: Sequence[ImageInput]) -> str:
+def _from_sql(columns: Sequence[ImageInput]) -> str:
     parts = []
     for alias in dict.fromkeys(column.alias for column in columns):
         inner = ", ".join(
@@ -351,10 +351,10 @@ _WINDOWS = _COUNTS | {"row_number", "rank", "dense_rank", "lag", "lead", "first_
 def check_tree(tree: Any) -> None:
     """Refuses a parse tree of json_serialize_sql that has anything except plain row-local expressions."""
     if not isinstance(tree, dict) or tree.get("error") or len(tree.get("statements", ())) != 1:
-        raise refused("this SQL")
+        raise refusal_of("this SQL")
     node = tree["statements"][0]["node"]
     if node.get("type") != "SELECT_NODE" or node.get("cte_map", {}).get("map"):
-        raise refused("this query")
+        raise refusal_of("this query")
     if _has_windows(node):
         check_parts(node, FUNCTIONS | _OF_UNITS | _WINDOWS, CLASSES | {"WINDOW"})
     else:
@@ -388,7 +388,7 @@ def _is_a_unit(keys: Any) -> bool:
 
 def _check_source(source: Any) -> None:
     if source.get("type") not in _ROWS or source.get("sample"):
-        raise refused(str(source.get("type")))
+        raise refusal_of(str(source.get("type")))
     for side in ("left", "right"):
         if isinstance(source.get(side), dict):
             _check_source(source[side])
@@ -399,10 +399,10 @@ def _check_source(source: Any) -> None:
 def _check_rows(node: Any) -> None:
     """Refuses rows, except those of plain SELECTs, of a UNION ALL of these, and the DISTINCT rows of a public table."""
     if node.get("cte_map", {}).get("map"):
-        raise refused("a CTE")
+        raise refusal_of("a CTE")
     if node.get("type") == "SET_OPERATION_NODE":
         if node.get("setop_type") != "UNION" or not node.get("setop_all") or node.get("modifiers"):
-            raise refused(str(node.get("setop_type")))
+            raise refusal_of(str(node.get("setop_type")))
         sides = [node.get("left"), node.get("right"), *(node.get("children") or ())]  # the last is DuckDB 2.0's
         for side in sides:
             if isinstance(side, dict):
@@ -418,4 +418,4 @@ def _check_rows(node: Any) -> None:
         or len(node.get("group_expressions") or ()) > 1
         or any(node.get(part) for part in _NO_PARTS)
     ):
-        raise refused("a subquery")
+        raise refusal_of("a subquery")

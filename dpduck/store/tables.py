@@ -15,12 +15,12 @@ from dpduck.language.rows.facts import Policy
 from dpduck.store.cursors import Caller
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.periods import each, last_number, shown
+from dpduck.values.periods import each, format_run, last_number
 from dpduck.values.privacy import Budget, Charge
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 if TYPE_CHECKING:
-    from dpduck.store.check import Distance, Finding
+    from dpduck.store.check import CheckFinding, Distance
     from dpduck.store.releases import StoredRelease
 
 SMALLEST_RHO = Fraction(1, 10**12)
@@ -87,7 +87,7 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
                 most = (
                     left if measure == "epsilon" else _epsilon_left(account.budget, left) if measure == "rho" else None
                 )
-                declared = _declared(account.budget)
+                declared = _declaration(account.budget)
                 rows.append([name, measure, total, own, left, caller.share, declared, most, state, account.period])
     columns = [
         ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
@@ -116,7 +116,7 @@ def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Accou
     touched = ledger.spent_by_run(key)
     for run, spent in touched:
         for period in each(run) if run.count <= MOST_SHOWN else [run]:
-            yield _Account(budget, spent, spent if who is None else ledger.spent(key, who, period), shown(period))
+            yield _Account(budget, spent, spent if who is None else ledger.spent(key, who, period), format_run(period))
     if sum(run.count for run, _ in touched) <= last_number(policy.unit.period.word):
         other = f"any other {policy.unit.period.word.lower()}"
         yield _Account(budget, NOTHING, NOTHING, other)
@@ -144,7 +144,7 @@ def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
     return epsilon_of(left, delta) * (1 - Fraction(1, 10**9))  # so that a statement may ask for the shown value
 
 
-def _declared(budget: Budget) -> str:
+def _declaration(budget: Budget) -> str:
     if budget.epsilon is None:
         return f"rho = {float(budget.rho or 0):g}"
     parts = [("epsilon", budget.epsilon), ("delta", budget.delta), ("delta_keys", budget.delta_keys)]
@@ -201,7 +201,7 @@ def _guarantee(policy: Policy) -> str:
     """Returns the protected unit and its total price, for units by periods also the guarantee for a whole person."""
     period, names = policy.unit.period, policy.unit.own_columns
     column = f"({', '.join(names)})" if len(names) > 1 else next(iter(names), None)
-    unit, amounts = "one row" if column is None else f"all rows of one {column}", _declared(policy.budget)
+    unit, amounts = "one row" if column is None else f"all rows of one {column}", _declaration(policy.budget)
     if period is None:
         return f"{unit}: {amounts}, over all statements"
     word = period.word.lower()
@@ -214,7 +214,9 @@ def _guarantee(policy: Policy) -> str:
     if policy.budget.delta_keys:
         more += f" (no bound for keys that are selected over several {word}s)"
     lifetime = policy.budget.lifetime
-    most = f"; never more than {_declared(lifetime)} in all (LIFETIME)" if lifetime is not None else ", without an end"
+    most = (
+        f"; never more than {_declaration(lifetime)} in all (LIFETIME)" if lifetime is not None else ", without an end"
+    )
     return f"{sentence}; {more}{most}"
 
 
@@ -251,14 +253,14 @@ def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) ->
     return rows_sql(columns, rows)
 
 
-def check(findings: Sequence[Finding]) -> str:
+def check(findings: Sequence[CheckFinding]) -> str:
     """Renders dp_check: exact facts for the owner."""
     columns = [("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR"), ("percent", "DOUBLE")]
     listed = [[finding.what, finding.value, finding.advice, finding.percent] for finding in findings]
     return rows_sql(columns, listed)
 
 
-def compared(distances: Sequence[Distance]) -> str:
+def comparison(distances: Sequence[Distance]) -> str:
     """Renders dp_compare: exact distances for the owner."""
     columns = [
         ("columns", "VARCHAR"), ("ways", "INTEGER"), ("distance", "DOUBLE"), ("worst_value", "VARCHAR"),

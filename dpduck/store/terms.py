@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from dpduck.language.rows.facts import Policy, Rows
+from dpduck.language.rows.facts import Policy, RequestRows
 from dpduck.values.errors import PermissionRefusal, Refusal
 from dpduck.values.privacy import ZERO, Budget
 
@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
-class Terms:
+class PolicyTerms:
     """Policies by their tables' names in SQL, and budgets by privacy unit. All were in force together."""
 
     policies: Mapping[str, Policy]
@@ -42,7 +42,7 @@ def _bare(policy: Policy) -> Policy:
     return replace(policy, budget=NO_BUDGET, expect_rows=None, max_epsilon=None, min_epsilon=None, revision=0)
 
 
-def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> tuple[Terms, ...]:
+def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> tuple[PolicyTerms, ...]:
     """Returns the terms before those in force under which some table answered as now, the latest first.
 
     written: every policy that was ever put in force, in order.
@@ -50,7 +50,7 @@ def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> 
     """
     history = [_beside(policy, in_force.get(policy.table.sql)) for policy in written]
     last_change = {policy.table.sql: number for number, (policy, same) in enumerate(history) if not same}
-    policies, budgets, earlier = dict[str, Policy](), dict[str, Budget](), list[Terms]()
+    policies, budgets, earlier = dict[str, Policy](), dict[str, Budget](), list[PolicyTerms]()
     for number, (policy, _) in enumerate(history):
         name = policy.table.sql
         if number > last_change.get(name, -1):
@@ -59,7 +59,7 @@ def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> 
         terms = {name: replace(latest, budget=budgets[latest.unit.key]) for name, latest in policies.items()}
         differs = any(latest != in_force[name] for name, latest in terms.items())
         if differs and (not earlier or earlier[-1].policies != terms):
-            earlier = [*earlier[1 - MOST_TERMS :], Terms(terms, dict(budgets))]
+            earlier = [*earlier[1 - MOST_TERMS :], PolicyTerms(terms, dict(budgets))]
     return tuple(reversed(earlier))
 
 
@@ -82,7 +82,9 @@ def _beside(policy: Policy, now: Policy | None) -> tuple[Policy, bool]:
 
 
 def as_answered(
-    read: Callable[[Terms | None], Read], is_answered: Callable[[Read], bool], earlier: Callable[[], Sequence[Terms]]
+    read: Callable[[PolicyTerms | None], Read],
+    is_answered: Callable[[Read], bool],
+    earlier: Callable[[], Sequence[PolicyTerms]],
 ) -> Read:
     """Returns a statement's reading under the terms in force, or under earlier terms if only these answered it.
 
@@ -94,19 +96,19 @@ def as_answered(
     except PermissionRefusal:  # no terms let a caller ask about another table
         raise
     except Refusal:
-        before = _answered(read, is_answered, earlier())
+        before = _find_answer(read, is_answered, earlier())
         if before is None:
             raise
         return before[0]
     terms = earlier()
     if not terms or is_answered(reading):
         return reading
-    before = _answered(read, is_answered, terms)
+    before = _find_answer(read, is_answered, terms)
     return reading if before is None else before[0]
 
 
-def _answered(
-    read: Callable[[Terms | None], Read], is_answered: Callable[[Read], bool], earlier: Sequence[Terms]
+def _find_answer(
+    read: Callable[[PolicyTerms | None], Read], is_answered: Callable[[Read], bool], earlier: Sequence[PolicyTerms]
 ) -> tuple[Read] | None:
     for terms in earlier:
         try:
@@ -118,7 +120,7 @@ def _answered(
     return None
 
 
-def brought_up(rows: Rows, in_force: Mapping[str, Policy]) -> Rows:
+def brought_up(rows: RequestRows, in_force: Mapping[str, Policy]) -> RequestRows:
     """Returns rows that were read under earlier terms, with the revisions in force. The rows are the same."""
 
     def revision(name: str, old: int) -> int:

@@ -28,9 +28,9 @@ from dpduck.kernel.places.twin_writer import sent_sql
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.worker.program import BATCH_TEXTS
-from dpduck.language.rows.facts import Column
+from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
-from dpduck.store.attached import Still, kept
+from dpduck.store.attached import Still, look_up_fact
 from dpduck.store.cursors import OpenCursor, transaction
 from dpduck.store.layout import READY
 from dpduck.values.errors import InternalError, Refusal, StoreError
@@ -51,7 +51,7 @@ _LEAST_SHARE, _LEAST = 4, 256 << 20
 
 _UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5}
 _COPIES = "dpduck_public"
-Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
+Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
 Columns = tuple[tuple[str, str], ...]
 WRITING, LEFT = "writing", "left"
 
@@ -149,27 +149,27 @@ class TwinFiles:
         with self._lock:
             self._doubted.update(nonces)
 
-    def table(self, twin: Prepared) -> str:
+    def table(self, twin: TwinRecord) -> str:
         """Attaches a twin and returns its name. Raises StoreError if its file is not the one that was written."""
         nonce, layout, size = twin.nonce, twin.layout, twin.size
         with self._lock:
             path, catalog = self.path(nonce), _catalog(nonce)
             if nonce in self._doubted and path is not None:
                 if not path.is_file() or self.digest(nonce) != twin.digest:
-                    raise _refused(twin, "is damaged")
+                    raise _refusal(twin, "is damaged")
                 self._doubted.discard(nonce)
             if nonce not in self._attached:
                 if path is None or not path.is_file() or path.stat().st_size != size:
-                    raise _refused(twin, "is not there, or is not whole")
+                    raise _refusal(twin, "is not there, or is not whole")
                 try:
                     with self.cursor() as cursor:
                         cursor.execute(f"ATTACH {quote_text(str(path))} AS {catalog} (READ_ONLY)")
                         rows = cursor.execute(f"FROM {catalog}.main.header").fetchall()
                         if rows != [(nonce, layout, self._mac(nonce, layout))]:
                             cursor.execute(f"DETACH {catalog}")
-                            raise _refused(twin, "is that of another table, epoch or store")
+                            raise _refusal(twin, "is that of another table, epoch or store")
                 except duckdb.Error:
-                    raise _refused(twin, "cannot be read") from None
+                    raise _refusal(twin, "cannot be read") from None
                 self._attached[nonce] = catalog
             return f"{catalog}.{TABLE}"
 
@@ -214,11 +214,11 @@ class TwinFiles:
         cursor: duckdb.DuckDBPyConnection,
         table: TableName,
         digest: str,
-        columns: Sequence[Column],
+        columns: Sequence[CatalogColumn],
         still: Still | None,
     ) -> str:
         types = [(column.name, column.type_name) for column in columns]
-        texts = kept(still, table, ("texts", tuple(columns)), lambda: _texts_digest(cursor, table, columns))
+        texts = look_up_fact(still, table, ("texts", tuple(columns)), lambda: _texts_digest(cursor, table, columns))
         key = repr((table.sql, digest, texts, types))
         if key in self._copies:
             self._copies.move_to_end(key)
@@ -237,7 +237,7 @@ class TwinFiles:
         batches = reader.record_batches(cursor, f"SELECT {sent} FROM {table.sql}", {}, BATCH_TEXTS)
         with self.cursor() as second:
             second.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_COPIES}")
-            reader.poured(
+            reader.pour_rows(
                 second, f"CREATE TABLE {name} AS SELECT {typed} FROM dpduck_poured", {}, "dpduck_poured", batches
             )
         self._copies[key] = name
@@ -255,10 +255,10 @@ class TwinFiles:
         """Returns a cursor of the instance, which no SQL of a client ever reaches."""
         with self._lock:
             if self._instance is None:
-                self._instance = self._opened()
+                self._instance = self._open_instance()
             return self._instance.cursor()
 
-    def _opened(self) -> duckdb.DuckDBPyConnection:
+    def _open_instance(self) -> duckdb.DuckDBPyConnection:
         """Opens the instance, with the limits of the database."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "python_enable_replacements": "false",
@@ -298,7 +298,7 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
         raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
 
 
-def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:
+def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> list[str]:
     """Returns a digest of the values as texts, for columns in which a public table's digest confuses values: DuckDB's
     hash is the same for 0 and -0, and for some wide numbers (by their halves).
     """
@@ -316,7 +316,7 @@ def _catalog(nonce: str) -> str:
     return quote_identifier(f"dpduck_{nonce}")
 
 
-def _refused(twin: Prepared, why: str) -> StoreError:
+def _refusal(twin: TwinRecord, why: str) -> StoreError:
     return StoreError(
         f"the file of the prepared table {twin.table} {why}; "
         f"accepted: ALTER PRIVACY POLICY ON {twin.table} PREPARE, which reads the table anew"
@@ -327,7 +327,7 @@ def _refused(twin: Prepared, why: str) -> StoreError:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TwinRecord:
     """Record of a prepared table. layout: digest of everything that its twin depends on. moment: token of the
     transaction that read the rows, equal for twins of one moment.
 
@@ -360,11 +360,13 @@ class Records:
         self._open_cursor = open_cursor
         self._table = f"{quote_identifier(store)}.dpduck.prepared"
 
-    def opened(self) -> tuple[dict[str, Prepared], list[str]]:
+    def opened(self) -> tuple[dict[str, TwinRecord], list[str]]:
         """Returns the prepared tables by name, and the nonces of twins that were not finished or not deleted."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
-        ready = {table: _read(table, nonce, facts, at) for table, nonce, state, facts, at in rows if state == READY}
+        ready = {
+            table: _parse_record(table, nonce, facts, at) for table, nonce, state, facts, at in rows if state == READY
+        }
         return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
 
     def begin(self, table: str, nonce: str) -> None:
@@ -372,7 +374,7 @@ class Records:
         with self._open_cursor() as cursor:
             cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
 
-    def put(self, written: Sequence[Prepared]) -> None:
+    def put(self, written: Sequence[TwinRecord]) -> None:
         """Records that twins are whole and in use, all at once, and that their tables' earlier twins are not."""
         with transaction(self._open_cursor) as cursor:
             for twin in written:
@@ -395,12 +397,12 @@ class Records:
             cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])
 
 
-def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
+def _parse_record(table: str, nonce: str, facts: str, at: object) -> TwinRecord:
     moment, layout, epoch, revisions, columns, keys, unit_type, size, digest, *more = json.loads(facts)
     read = tuple((str(name), int(revision)) for name, revision in revisions)
     listed = tuple((str(name), tuple((str(column), str(of)) for column, of in types)) for name, types in columns)
     cuts = tuple(ClampedColumn(*map(str, cut)) for cut in (more[0] if more else ()))
     together = tuple(tuple(map(str, key)) for key in (more[1] if len(more) > 1 else ()))
-    return Prepared(
+    return TwinRecord(
         table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts, together
     )

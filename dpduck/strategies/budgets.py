@@ -180,28 +180,28 @@ def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Pre
     """
     fine = plan_at(FINE).worst_stderr
     ratio = Fraction(fine / target * (1 + 1e-9))
-    enough = rounded_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
+    enough = round_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
     if searched:
         return enough
     low, high = enough / 2, enough
     for _ in range(REPLANS):
         if high - low <= TOLERANCE * high:
             break
-        middle = rounded_up((low + high) / 2)
+        middle = round_up((low + high) / 2)
         if middle >= high:
             break
         low, high = (low, middle) if plan_at(middle).worst_stderr <= target else (middle, high)
     return high
 
 
-def rounded_up(amount: Fraction) -> Fraction:
+def round_up(amount: Fraction) -> Fraction:
     """Rounds an amount up to six significant digits."""
     digits = 6 - ceil(log10(float(amount)))
     scale = Fraction(10) ** digits
     return Fraction(ceil(amount * scale)) / scale
 
 
-def raised(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
+def raise_price(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
     """Returns a higher price for a plan with `excess` times the target error, since a search may end elsewhere."""
     ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
-    return rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
+    return round_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

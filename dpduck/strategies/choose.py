@@ -102,7 +102,7 @@ CANDIDATES: tuple[Strategy, ...] = (
 )
 
 
-def spelled_out(strategy: str) -> str:
+def spell_out(strategy: str) -> str:
     """Returns the meaning of a strategy's letters, "" for a strategy named by a word.
 
     >>> spelled_out("Q+"), spelled_out("hierarchy")
@@ -144,10 +144,10 @@ def plan_workload(
         workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds, row_bound, squared_bound
     )
     if strategy != "auto":
-        return (_named(strategy, problem, budgets),)
+        return (_plan_by_name(strategy, problem, budgets),)
     candidates = CANDIDATES if rivals or not _best_as_it_is(problem) else CANDIDATES[:1]
     plans = [
-        _timed(candidate, problem, kind)
+        _time_plan(candidate, problem, kind)
         for candidate in candidates
         if candidate.applies(problem)
         for kind in ((budgets, "uniform") if candidate.uniform and budgets == "optimal" else (budgets,))
@@ -176,14 +176,14 @@ def _require_known(workload: MarginalWorkload, strategy: str, budgets: str, cons
         )
 
 
-def _timed(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:
+def _time_plan(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:
     """Returns the candidate's plan with its planning time. Work that candidates share counts for the first one."""
     begin = perf_counter()
     plan = candidate.plan(problem, budgets)
     return replace(plan, planning_seconds=perf_counter() - begin)
 
 
-def _named(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
+def _plan_by_name(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
     """Returns the plan of the candidate with this name. A trailing + asks for optimal budgets."""
     wanted = strategy.casefold()
     for candidate in CANDIDATES:
@@ -195,6 +195,6 @@ def _named(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
             why = "takes a price with a delta or in rho" if pure else "cannot serve this workload"
             others = ", ".join(other.names[0] for other in CANDIDATES if other.applies(problem))
             raise Refusal(f"strategy = '{strategy}' {why}", accepted=f"strategy = 'auto', or one of {others}")
-        return _timed(candidate, problem, "optimal" if wanted.endswith("+") else budgets)
+        return _time_plan(candidate, problem, "optimal" if wanted.endswith("+") else budgets)
     choices = ", ".join(["auto", *(name for candidate in CANDIDATES for name in candidate.names)])
     raise Refusal(f"strategy = '{strategy}' is not known without PREFIXES or RANGES", accepted=f"one of {choices}")

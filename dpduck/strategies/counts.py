@@ -121,12 +121,12 @@ def plan_counts(
     if not plain and len(asked):
         kinds = np.eye(counts.shape[1], dtype=np.int64)[asked]
         ways.append(("each kind of rows", kinds, counts[:, asked].astype(np.float64)))
-        ways.append(("each count, made consistent", distinct, _answered(counts, distinct)))
+        ways.append(("each count, made consistent", distinct, _least_squares_weights(counts, distinct)))
         if searched and 1 < len(asked) <= MOST_SEARCHED:
             own = _search(counts[:, asked].astype(np.float64), np.array(weights), noise)
             strategy = np.zeros((len(own), counts.shape[1]), np.int64)
             strategy[:, asked] = own
-            ways.append(("a strategy that was searched for", strategy, _answered(counts, strategy)))
+            ways.append(("a strategy that was searched for", strategy, _least_squares_weights(counts, strategy)))
     errors = [_error(rows, answers, np.array(weights), noise, evenly) for _, rows, answers in ways]
     name, rows, answers = next(way for way, error in zip(ways, errors, strict=True) if error <= NEARLY * min(errors))
     exact = tuple(tuple(Fraction(w) if abs(w) > ZERO else Fraction(0) for w in line) for line in answers.tolist())
@@ -138,7 +138,7 @@ def _norm(rows: IntegerArray, noise: NoiseKind) -> int:
     return MatrixFactor(np.ascontiguousarray(rows)).norms[0 if noise is NoiseKind.LAPLACE else 1]
 
 
-def _answered(counts: IntegerArray, rows: IntegerArray) -> FloatArray:
+def _least_squares_weights(counts: IntegerArray, rows: IntegerArray) -> FloatArray:
     """Returns W B^+, the weights of least squares."""
     inverse: FloatArray = scipy.linalg.pinv(rows.astype(np.float64))
     return np.asarray(counts @ inverse)

@@ -177,7 +177,7 @@ class PlanningProblem:
         return Plan(strategy, self.noise, self.workload, measurements, variances, self.consistency, note)
 
 
-def measured_kinds(plan: Plan) -> set[type[Factor]]:
+def factor_kinds(plan: Plan) -> set[type[Factor]]:
     """Returns the kinds of factors in a plan's measurements."""
     if isinstance(plan.measurements, FamilyMeasurements):
         return {type(factor) for factor in plan.measurements.factors}
@@ -199,7 +199,7 @@ def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
 # Q: each marginal of the workload is measured itself. Its cells are one group with C = 1 (paper, section 3.2).
 
 
-def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.float64]]:
+def distinct_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.float64]]:
     """Returns the distinct marginals and, for each, s_r: the summed weight of its cells."""
     weights: dict[tuple[int, ...], float] = {}
     for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
@@ -231,7 +231,7 @@ def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
 # F: unnormalised Hadamard rows on the bits of each attribute (Cormode et al., section 4.1).
 
 
-def padded(size: int) -> int:
+def code_count(size: int) -> int:
     """Returns the number of codes m of an attribute of `size` values: the next power of two.
 
     >>> padded(9), padded(16), padded(1)
@@ -243,7 +243,7 @@ def padded(size: int) -> int:
 def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
     """Returns a HadamardFactor's transpose times `tensor` along `axis`: coefficients back to the valid codes."""
     moved = np.moveaxis(tensor, axis, 0)
-    codes = np.zeros((padded(size), *moved.shape[1:]), dtype=tensor.dtype)
+    codes = np.zeros((code_count(size), *moved.shape[1:]), dtype=tensor.dtype)
     codes[1:] = moved
     values: FloatArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[:size], 0, axis))
     return values
@@ -257,7 +257,7 @@ def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArra
     So each coefficient has a weight: the sum of cell_weights(B) / m_B^2 over the sets B that contain T. The number of
     coefficients with support T is prod (m_i - 1).
     """
-    codes = np.array([padded(size) for size in lattice.sizes], dtype=np.float64)
+    codes = np.array([code_count(size) for size in lattice.sizes], dtype=np.float64)
     each = lattice.sum_over_supersets(cell_weights / lattice.products(codes) ** 2, np.ones(len(codes)))
     weights: FloatArray = each * lattice.products(codes - 1)
     return weights

@@ -58,7 +58,7 @@ def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
     with localcontext(_EXACT):
         excess, magnitude = _log_excess(log_delta, t)
         error = _SAFETY * (share + magnitude / t) / (1 + t)
-        rho = _rounded((share + excess / t) / (1 + t) - error, ROUND_FLOOR)
+        rho = _round((share + excess / t) / (1 + t) - error, ROUND_FLOOR)
     if rho <= 0:
         raise ValueError("this epsilon and delta are too small to be turned into a rho")
     return rho
@@ -72,7 +72,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     with localcontext(_EXACT):
         excess, magnitude = _log_excess(log_delta, t)
         error = _SAFETY * ((1 + t) * rate + magnitude / t)
-        return max(Fraction(0), _rounded((1 + t) * rate - excess / t + error, ROUND_CEILING))
+        return max(Fraction(0), _round((1 + t) * rate - excess / t + error, ROUND_CEILING))
 
 
 def rho_of_pure(epsilon: Fraction) -> Fraction:
@@ -107,7 +107,7 @@ def rho_of_laplace(l1: int, most: int, scale: Fraction) -> Fraction:
         x, s = _decimal(shift), _decimal(1 / scale)
         ratio = 2 * s / (s.exp() - (-s).exp()) if s > _SMALL_STEP else 1 - s * s / 6  # s/sinh(s) is never below that
         divergence = x - (1 - (-x).exp()) * ratio + _SAFETY * x
-        return min(bound, _rounded(_decimal(least) * divergence * (1 + _SAFETY), ROUND_CEILING))
+        return min(bound, _round(_decimal(least) * divergence * (1 + _SAFETY), ROUND_CEILING))
 
 
 def _require_amount(name: str, amount: Fraction, lowest: Fraction = _LOWEST) -> None:
@@ -153,6 +153,6 @@ def _best_t(gain: Callable[[Decimal], Decimal]) -> Decimal:
         return left.exp()
 
 
-def _rounded(value: Decimal, rounding: str) -> Fraction:
+def _round(value: Decimal, rounding: str) -> Fraction:
     """Rounds to 18 significant digits towards the safe side."""
     return Fraction(Context(prec=18, rounding=rounding, Emin=-999_999, Emax=999_999, traps=_TRAPS).plus(value))

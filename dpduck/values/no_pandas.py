@@ -6,7 +6,7 @@ import sys
 from importlib.abc import MetaPathFinder
 
 
-class _NoPandas(MetaPathFinder):
+class _PandasBlocker(MetaPathFinder):
     """Import finder that finds no pandas, installed or not."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
@@ -16,4 +16,4 @@ class _NoPandas(MetaPathFinder):
 
 def do_without_pandas() -> None:
     """Keeps DuckDB from importing pandas as it does for a bound parameter: 0.3 s and 90 MB in every process."""
-    sys.meta_path.insert(0, _NoPandas())
+    sys.meta_path.insert(0, _PandasBlocker())

@@ -134,7 +134,7 @@ def between(word: str, first: date, last: date) -> Periods | None:
     return Periods(word, low, high) if low <= high else None
 
 
-def charged_key(unit_key: str, periods: Periods | None) -> str:
+def charge_key(unit_key: str, periods: Periods | None) -> str:
     """Returns the key of a charge: a unit's key, and its periods if there are any.
 
     >>> charged_key("clinic.main.visits.patient_id PER DAY", Periods("DAY", 738885, 738885))
@@ -165,7 +165,7 @@ def word_of(unit_key: str) -> str | None:
     return None if match is None else match["word"]
 
 
-def named_like_periods(name: str) -> bool:
+def is_period_name(name: str) -> bool:
     """Tells whether a column's name could be taken for a unit's key with its periods."""
     return _KEY.fullmatch(f"x{name.upper()}") is not None
 
@@ -175,7 +175,7 @@ def each(run: Periods) -> list[Periods]:
     return [replace(run, first=number, last=number) for number in range(run.first, run.last + 1)]
 
 
-def shown(run: Periods) -> str:
+def format_run(run: Periods) -> str:
     """Renders a run for people: a month by its name, others by their first day, several by the first and the last.
 
     >>> shown(Periods("MONTH", 24280, 24280)), shown(Periods("WEEK", 105589, 105590)), shown(every("DAY"))

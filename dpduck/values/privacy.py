@@ -90,6 +90,6 @@ class Charge:
         return cls(epsilon=epsilon, rho=epsilon * epsilon / 2)
 
     @classmethod
-    def concentrated(cls, rho: Fraction, delta: Fraction = ZERO) -> Charge:
+    def zcdp(cls, rho: Fraction, delta: Fraction = ZERO) -> Charge:
         """Prices rho-zCDP, with a delta for keys if some were selected by a threshold."""
         return cls(epsilon=None, rho=rho, delta=delta)

@@ -58,7 +58,7 @@ def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
     return ", ".join(marks), parameters
 
 
-def unquoted(name: str) -> str:
+def unquote_identifier(name: str) -> str:
     """Returns a name without the quotes of SQL.
 
     >>> unquoted('"a""b"'), unquoted("day")

@@ -42,7 +42,7 @@ def test_closed_forms_are_the_dense_ones(workload: RangeWorkload) -> None:
 def test_buckets_keep_every_answer(workload: RangeWorkload) -> None:
     """Merging values that no query tells apart changes no answer, and no bucket could be merged further."""
     values = np.random.default_rng(3).normal(size=workload.size)
-    reduced, boundaries = workload.reduced()
+    reduced, boundaries = workload.merge_values()
     prefix = np.concatenate([[0], np.cumsum(values)])
     np.testing.assert_allclose(reduced.answers(np.diff(prefix[boundaries])), workload.answers(values), atol=1e-12)
     columns = reduced.matrix()

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from dpduck.auditor.additivity import condition_statements, sums
-from dpduck.auditor.audit import ADDITIVITY, NOT_THE_SUM, added_up
+from dpduck.auditor.audit import ADDITIVITY, NOT_THE_SUM, check_sums
 from dpduck.commands.audit import lines
 from tests.auditor.planted import BY_TWO, COUNT, KEYS, MEDIAN, SUM, shop
 from tests.support.additivity import plain_again
@@ -27,7 +27,7 @@ def test_counts_of_twins_add_up(unit: str, budget: str) -> None:
     """Sums, medians, counts, and conditions over every column. False alarm: 1e-20, with 1e-25 for each number."""
     with shop(budget, unit) as source:
         texts = [one.replace("epsilon = 1", BUDGETS[budget]) for one in STATEMENTS]
-        (found,) = added_up(source, texts, BUDGETS[budget])
+        (found,) = check_sums(source, texts, BUDGETS[budget])
     assert (found.mechanism, found.told, found.broken) == (ADDITIVITY, "", False)
     (line,) = lines(found)
     assert len(line) <= 80 and line.endswith(" statements: all units, and each alone      holds")
@@ -38,7 +38,7 @@ def test_conditions_that_a_scan_is_given_are_found(monkeypatch: pytest.MonkeyPat
     """What is planted, conditions as they were, is told of by a statement that shows it."""
     plain_again(monkeypatch)
     with shop() as source:
-        found = list(added_up(source, [], "epsilon = 1"))
+        found = list(check_sums(source, [], "epsilon = 1"))
     assert found and all(one.broken and one.told == NOT_THE_SUM for one in found)
     assert all("IS DISTINCT FROM" in one.statement for one in found)
     text = list(lines(found[0]))

@@ -16,8 +16,8 @@ import dpduck
 from dpduck.auditor.audit import ALONE, Settings, audit
 from dpduck.auditor.bounds import Claim, bounds
 from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, SPREAD, Neighbours, neighbours, roomy
-from dpduck.auditor.statements import Search, own_statements
-from dpduck.auditor.statements import asked as what_can_be_asked
+from dpduck.auditor.statements import StatementSearch, own_statements
+from dpduck.auditor.statements import list_parts as what_can_be_asked
 from dpduck.commands.command_line import main
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -159,7 +159,7 @@ def test_the_search_covers_and_repeats(pair: Neighbours) -> None:
     tables = what_can_be_asked(pair, "1")
     texts = []
     for _ in range(2):
-        search = Search(tables, "a seed")
+        search = StatementSearch(tables, "a seed")
         texts.append([search.statement()[0] for _ in range(60)])
     assert texts[0] == texts[1] and len(set(texts[0])) > 55
     accepted = 0

@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from dpduck.auditor.audit import Finding, Settings, audit_case
+from dpduck.auditor.audit import AuditFinding, Settings, audit_case
 from dpduck.auditor.neighbours import CROWDED, SPREAD, Neighbours, neighbours
 from dpduck.auditor.statements import Case
 from dpduck.kernel.worker.workers import Workers
@@ -35,7 +35,7 @@ def untouched() -> Iterator[Pairs]:
         yield {kind: stack.enter_context(neighbours(source, kind)) for kind in (CROWDED, SPREAD)}
 
 
-def audited(pairs: Pairs, one: Planted, word: str, runs: int) -> Finding:
+def audited(pairs: Pairs, one: Planted, word: str, runs: int) -> AuditFinding:
     settings = Settings(seconds=inf, runs=runs)
     return audit_case(pairs[one.kind], Case("", one.statement), word, settings, Workers())
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import duckdb
 
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from tests.engine.corpus import BY_NOISE, KEYS, STATEMENTS, opened
 from tests.support.exact import noted_counts
@@ -74,7 +74,7 @@ def _pin(connection: duckdb.DuckDBPyConnection, statement: str) -> Pin:
         "columns": columns,
     }
     if statement.startswith(("SELECT", "WITH")):
-        pin["sql"] = RELEASED.sub("released", loaded(connection).run(statement, OWNER))
+        pin["sql"] = RELEASED.sub("released", require_engine(connection).run(statement, OWNER))
     return pin
 
 

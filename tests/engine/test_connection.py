@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.macros import shipped_texts
+from dpduck.engine.macros import read_macro_files
 from tests.support.clinics import Clinic, by
 
 
@@ -249,7 +249,7 @@ def test_a_macro_of_the_users_is_not_replaced(name: str) -> None:
 def test_shipped_macros_that_are_there_are_no_obstacle() -> None:
     """Ours, read by hand beforehand or by an earlier load, are what they were."""
     with duckdb.connect() as con:
-        for text in shipped_texts():
+        for text in read_macro_files():
             con.execute(text)
         before = con.execute("SELECT dp_key(['a'])").fetchall()
         for _ in range(2):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpduck.engine.functions import called, engine_of
+from dpduck.engine.functions import engine_of, run_call
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import DpduckError, PermissionRefusal
 from tests.support.clinics import Clinic, by
@@ -54,7 +54,7 @@ def test_a_call_returns_the_entry_that_paid_for_it(clinic: Clinic, monkeypatch: 
 
     def entry_of(action: str, text: str) -> int | None:
         try:
-            return called(engine, alice, action, text).entry
+            return run_call(engine, alice, action, text).entry
         except DpduckError as error:
             return error.entry
 

@@ -115,6 +115,6 @@ def opened(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
 @pytest.fixture
 def lake(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     # this engine was probed: test_whole_way.py attaches it as it is
-    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
+    monkeypatch.setattr("dpduck.engines.tables.probe_engine", lambda engine, workers: engine)
     with opened(server, monkeypatch) as made:
         yield made

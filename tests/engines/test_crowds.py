@@ -12,7 +12,7 @@ import pytest
 from dpduck.engine.functions import engine_of
 from dpduck.engines import spark
 from dpduck.kernel import contributions
-from dpduck.kernel.contributions import bounded_rows_sql, key_integer
+from dpduck.kernel.contributions import bound_rows_sql, key_integer
 from dpduck.kernel.places import orders
 from dpduck.kernel.places.orders import CROWD, Order, Sent, cut_task, first_rows, made_task, read_bytes
 from dpduck.kernel.stage import cut_sql
@@ -99,7 +99,7 @@ def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     with duckdb.connect() as con:
         con.register("found", whole)
         con.register("given", given.rename_columns(["unit", "text", "real"]))
-        asked = bounded_rows_sql("FROM rows WHERE cell BETWEEN 0 AND 4", ["cell", contributions.UNIT], 40)
+        asked = bound_rows_sql("FROM rows WHERE cell BETWEEN 0 AND 4", ["cell", contributions.UNIT], 40)
         con.execute(f"CREATE TABLE rows AS {rows_sql.replace(TABLE.sql, 'given')}")
         expected = con.sql(asked).fetchall()
         con.execute("CREATE OR REPLACE TABLE rows AS FROM found")

@@ -104,7 +104,7 @@ def test_an_executor_that_is_killed(lake: Lake, tmp_path: Path, monkeypatch: pyt
 def test_an_engine_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all of its tasks: the statement fails with the one text, and stays paid."""
     monkeypatch.setattr(spark, "task_of", slow(tmp_path / "begun"))
-    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
+    monkeypatch.setattr("dpduck.engines.tables.probe_engine", lambda engine, workers: engine)
     with sail_server(tmp_path) as server, opened(server, monkeypatch) as lake:
         server.session.client.set_retry_policies([])
         assert server.process is not None

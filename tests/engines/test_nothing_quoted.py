@@ -31,13 +31,13 @@ def test_canaries(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], carry_name: str
 ) -> None:
     """A statement that is answered, one whose task fails, quoting a row; prepared, too."""
-    said_there = spark.SparkEngine._said
+    said_there = spark.SparkEngine._fetch_results
 
     def planned(self: spark.SparkEngine, found: Any) -> Any:
         found.explain(extended=True)  # to standard output
         return said_there(self, found)
 
-    monkeypatch.setattr(spark.SparkEngine, "_said", planned)
+    monkeypatch.setattr(spark.SparkEngine, "_fetch_results", planned)
     lake.put(3, quoted=pa.table({"unit": [1, 2, 3], "text": [ROW, LABEL, "b"]}))
     lake.dp(POLICY.format("quoted"))
     if carry_name == "carry_packed":

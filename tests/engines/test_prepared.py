@@ -190,7 +190,7 @@ def test_each_piece_is_counted_once(pond: Lake, monkeypatch: pytest.MonkeyPatch,
     pond.put(3, pieces=plain())
     pond.dp(PLAIN.format("pieces", ""))
     prepare(pond, "pieces")
-    said = SparkEngine._said
+    said = SparkEngine._fetch_results
 
     def changed(self: SparkEngine, found: Any) -> Any:
         every = [tuple(one) for one in said(self, found)]
@@ -199,7 +199,7 @@ def test_each_piece_is_counted_once(pond: Lake, monkeypatch: pytest.MonkeyPatch,
             name = " ".join("0" * 32 + one[32:] for one in str(name).split())
         return [*others, *{"twice": [every[0], every[0]], "less": [], "of another": [(name, body)]}[told]]
 
-    monkeypatch.setattr(SparkEngine, "_said", changed)
+    monkeypatch.setattr(SparkEngine, "_fetch_results", changed)
     assert "failed after its charge" in pond.refused(ASK.format(1, "pieces"))
     assert spent(pond, "pieces") > 0
 

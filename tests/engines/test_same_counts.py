@@ -111,7 +111,7 @@ def test_any_rows(lake: Lake) -> None:
         lake.here.register("given", table)
         lake.here.execute("DELETE FROM lake.db.made; INSERT INTO lake.db.made FROM given")
         frame = engine.made_up(table, 3)
-        object.__setattr__(engine, "carry", lambda places, buckets, order: engine.carried(
+        object.__setattr__(engine, "carry", lambda places, buckets, order: engine.carry_frames(
             dict.fromkeys(places, frame), places, buckets, order))  # fmt: skip
         lake.same(statement.format(number))
 

@@ -45,7 +45,7 @@ def made(server: Server, folder: Path) -> tuple[Path, str]:
 
 @pytest.fixture
 def probed_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
+    monkeypatch.setattr("dpduck.engines.tables.probe_engine", lambda engine, workers: engine)
 
 
 @pytest.mark.slow

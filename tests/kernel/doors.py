@@ -11,7 +11,7 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.price import Answer, Ask, Query, Scan, price
+from dpduck.kernel.price import Answer, Ask, AskScan, Query, price
 from dpduck.kernel.queries.keys import Threshold
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.tables import Table
@@ -24,9 +24,9 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.privacy import Charge
 
 
-def scan_of(bound: int, job: CountingJob = NO_ROWS) -> Scan:
+def scan_of(bound: int, job: CountingJob = NO_ROWS) -> AskScan:
     """Counts of which one unit holds at most so many."""
-    return Scan(job, bound)
+    return AskScan(job, bound)
 
 
 def door_over(counts: Hidden, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
@@ -45,7 +45,7 @@ def measure(
     counts: Hidden, queries: Sequence[tuple[KroneckerQuery, Noise]], table: int, bound: int, entropy: Entropy
 ) -> list[IntegerArray]:
     """The answers of integer queries about one table, for each of which a unit holds so many."""
-    scan = Scan(NO_ROWS, bound, range(table, table + 1))
+    scan = AskScan(NO_ROWS, bound, range(table, table + 1))
     asks = [Ask(scan, Table(query), noise) for query, noise in queries]
     return [answer for (answer,) in asks[0].query.draw_together(counts, asks, entropy)]
 
@@ -71,4 +71,4 @@ def key_ask(job: CountingJob, plan: KeyPlan) -> Ask[Any]:
     """The selection of a plan."""
     bounds = plan.bounds
     query = Threshold(bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
-    return Ask(Scan(job, bounds.l1), query, plan.selection)
+    return Ask(AskScan(job, bounds.l1), query, plan.selection)

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from dpduck.kernel import contributions as bounding_sql
-from dpduck.kernel.contributions import ORDER, UNIT, bounded_rows_sql
+from dpduck.kernel.contributions import ORDER, UNIT, bound_rows_sql
 
 UNITS = {
     "INTEGER": "n",
@@ -22,7 +22,7 @@ OUTPUTS = ["cell", "flag"]
 
 
 def kept(connection: duckdb.DuckDBPyConnection, max_rows: int) -> list[tuple[int, ...]]:
-    return sorted(connection.execute(bounded_rows_sql(ROWS, OUTPUTS, max_rows)).fetchall())
+    return sorted(connection.execute(bound_rows_sql(ROWS, OUTPUTS, max_rows)).fetchall())
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -57,5 +57,5 @@ def test_a_unit_with_too_many_rows_does_not_touch_others(monkeypatch: pytest.Mon
 
 def test_few_rows_a_unit_are_not_counted_first() -> None:
     """The form follows from the public bound alone."""
-    assert "dpduck_crowded" not in bounded_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST - 1)
-    assert "dpduck_crowded" in bounded_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST)
+    assert "dpduck_crowded" not in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST - 1)
+    assert "dpduck_crowded" in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST)

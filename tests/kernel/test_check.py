@@ -12,12 +12,12 @@ from itertools import product
 import duckdb
 import pytest
 
-from dpduck.kernel.check import NotVerified, carried_by, require_carried
+from dpduck.kernel.check import NotVerified, derive_unit, require_carried
 from dpduck.kernel.columns.arithmetic import Cut
 from dpduck.kernel.columns.expressions import (
     MOST_HEIGHT,
+    AnalystSql,
     Coded,
-    Column,
     Comparison,
     Expression,
     Junction,
@@ -25,9 +25,9 @@ from dpduck.kernel.columns.expressions import (
     Lookup,
     Not,
     Own,
-    Program,
+    RelationColumn,
 )
-from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
+from dpduck.kernel.facts import Facts, PolicyUnit, TableFacts
 from dpduck.kernel.relations import (
     MOST_LEVELS,
     UNIT_COLUMN,
@@ -44,7 +44,7 @@ from dpduck.kernel.relations import (
     every_table,
     with_unit,
 )
-from dpduck.kernel.units import FirstOf, Referenced, Step, Together, unit_type
+from dpduck.kernel.units import FirstOf, Referenced, ReferenceStep, UnitTuple, unit_type
 from dpduck.values.periods import Periods
 
 PERSON, SHOP = "person", "shop"
@@ -70,25 +70,25 @@ TYPES = {
     "spans": {"patient": "INTERVAL", "ward": "VARCHAR"},
 }
 UNITS = {
-    "visit": UnitFacts(PERSON, ("patient",)),
-    "stay": UnitFacts(PERSON, ("patient",)),
-    "test": UnitFacts(PERSON, (), ("visit", "visit", "id")),
-    "sale": UnitFacts(SHOP, ("shop",)),
-    "pair": UnitFacts(PERSON, ("a", "b")),
-    "spell": UnitFacts(PERSON, ("a", "b")),
+    "visit": PolicyUnit(PERSON, ("patient",)),
+    "stay": PolicyUnit(PERSON, ("patient",)),
+    "test": PolicyUnit(PERSON, (), ("visit", "visit", "id")),
+    "sale": PolicyUnit(SHOP, ("shop",)),
+    "pair": PolicyUnit(PERSON, ("a", "b")),
+    "spell": PolicyUnit(PERSON, ("a", "b")),
     "wards": None,
-    "loose": UnitFacts(PERSON, (), ("visit", "stay", "visit")),
-    "gone": UnitFacts(PERSON, (), ("visit", "sale", "shop")),
-    "people": UnitFacts(PERSON, ()),
-    "folded": UnitFacts(PERSON, ("patient",)),
-    "ring": UnitFacts(PERSON, (), ("next", "ring", "id")),
-    "named": UnitFacts(PERSON, ("patient",)),
-    "large": UnitFacts(PERSON, ("patient",)),
-    "turned": UnitFacts(PERSON, ("b", "a")),
-    "lost": UnitFacts(PERSON, (), ("visit", "nowhere", "id")),
-    "homes": UnitFacts(PERSON, ("patient",)),
-    "calls": UnitFacts(PERSON, (), ("place", "homes", "place")),
-    "spans": UnitFacts(PERSON, ("patient",)),
+    "loose": PolicyUnit(PERSON, (), ("visit", "stay", "visit")),
+    "gone": PolicyUnit(PERSON, (), ("visit", "sale", "shop")),
+    "people": PolicyUnit(PERSON, ()),
+    "folded": PolicyUnit(PERSON, ("patient",)),
+    "ring": PolicyUnit(PERSON, (), ("next", "ring", "id")),
+    "named": PolicyUnit(PERSON, ("patient",)),
+    "large": PolicyUnit(PERSON, ("patient",)),
+    "turned": PolicyUnit(PERSON, ("b", "a")),
+    "lost": PolicyUnit(PERSON, (), ("visit", "nowhere", "id")),
+    "homes": PolicyUnit(PERSON, ("patient",)),
+    "calls": PolicyUnit(PERSON, (), ("place", "homes", "place")),
+    "spans": PolicyUnit(PERSON, ("patient",)),
 }
 KEYS = {"visit": {"id"}, "wards": {"ward"}, "ring": {"id"}, "named": {"code"}, "homes": {"place"}}
 FACTS: Facts = {
@@ -97,23 +97,23 @@ FACTS: Facts = {
 }
 MONTHLY: Facts = {
     **FACTS,
-    "visit": replace(FACTS["visit"], unit=UnitFacts(PERSON, ("patient",), None, ("MONTH", "day"))),
+    "visit": replace(FACTS["visit"], unit=PolicyUnit(PERSON, ("patient",), None, ("MONTH", "day"))),
 }
 PERIODS = Periods("MONTH", 0, 1)
 
 
-def column(relation: str, name: str, table: str = "") -> Column:
+def column(relation: str, name: str, table: str = "") -> RelationColumn:
     """A column of a table under an alias, of the type that it is stored with."""
-    return Column(relation, name, TYPES[table or relation][name])
+    return RelationColumn(relation, name, TYPES[table or relation][name])
 
 
-def equal(one: Column, other: Column) -> Comparison:
+def equal(one: RelationColumn, other: RelationColumn) -> Comparison:
     """An equality of two columns."""
     return Comparison(one, "=", other)
 
 
 def joined(
-    left: str, right: str, *on: Expression, kind: str = "JOIN", alias: str = "", cut: tuple[Column, ...] = ()
+    left: str, right: str, *on: Expression, kind: str = "JOIN", alias: str = "", cut: tuple[RelationColumn, ...] = ()
 ) -> Source:
     """Two tables, each under its own name. cut: the columns of which each value has one row of the right one."""
     right_rows = Source(Stored(right, alias or right))
@@ -128,11 +128,11 @@ def joined_public(wards: Stored) -> Source:
 
 PATIENT, STAYED, SHOPPED = column("visit", "patient"), column("stay", "patient"), column("sale", "shop")
 BY_PATIENT, BY_WARD = equal(PATIENT, STAYED), equal(column("visit", "ward"), column("stay", "ward"))
-TESTED = Referenced(column("test", "visit"), (Step("visit", Column("test_1", "id", "INTEGER")),),
-                    Column("test_1", "patient", "INTEGER"))  # fmt: skip
+TESTED = Referenced(column("test", "visit"), (ReferenceStep("visit", RelationColumn("test_1", "id", "INTEGER")),),
+                    RelationColumn("test_1", "patient", "INTEGER"))  # fmt: skip
 BY_VISIT = equal(column("test", "visit"), column("visit", "id"))
 VISITS, STAYS, SALES = Source(Stored("visit", "visit")), Source(Stored("stay", "stay")), Source(Stored("sale", "sale"))
-PAIRED = Together((column("pair", "a"), column("pair", "b")))
+PAIRED = UnitTuple((column("pair", "a"), column("pair", "b")))
 BOTH = (equal(column("pair", "a"), column("spell", "a")), equal(column("pair", "b"), column("spell", "b")))
 
 
@@ -147,8 +147,8 @@ def of_units(unit: Expression, outputs: tuple[tuple[Expression, str], ...] = (),
     return Source(Units(VISITS, unit, outputs, ((None, "n"),), "g", (), windowed))
 
 
-UNITED = Column("u", UNIT_COLUMN, "INTEGER")
-GROUPED = Column("g", UNIT_COLUMN, "INTEGER")
+UNITED = RelationColumn("u", UNIT_COLUMN, "INTEGER")
+GROUPED = RelationColumn("g", UNIT_COLUMN, "INTEGER")
 
 ACCEPTED: dict[str, tuple[Source, Expression | None]] = {
     "a table": (VISITS, PATIENT),
@@ -192,20 +192,20 @@ def coded_by(alias: str) -> Union:
 
 
 OLD, ROWS_OF_ALL = Comparison(PATIENT, ">", Literal("number", "1")), Own(("(SELECT count(*) FROM visit) = 3",))
-LARGE, WARD, CODE = Source(Stored("large", "large")), column("wards", "ward"), Column("u", "code", "VARCHAR")
-TURNED = Together((column("turned", "b"), column("turned", "a")))
+LARGE, WARD, CODE = Source(Stored("large", "large")), column("wards", "ward"), RelationColumn("u", "code", "VARCHAR")
+TURNED = UnitTuple((column("turned", "b"), column("turned", "a")))
 COUNTED = Units(VISITS, PATIENT, (), ((None, "n"),), "g")
-WRONG_STEP = replace(TESTED, unit=Column("test_1", "id", "INTEGER"))
+WRONG_STEP = replace(TESTED, unit=RelationColumn("test_1", "id", "INTEGER"))
 REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     "another column as the unit": (VISITS, column("visit", "id"), "rows of another privacy unit"),
     "no unit where rows have one": (VISITS, None, "rows of another privacy unit"),
     "a unit where rows are units": (Source(Stored("people", "people")), column("people", "patient"), "another privacy"),
-    "a unit of another type": (VISITS, Column("visit", "patient", "BIGINT"), "rows of another privacy unit"),
+    "a unit of another type": (VISITS, RelationColumn("visit", "patient", "BIGINT"), "rows of another privacy unit"),
     "the key that a reference leads to": (Source(Stored("test", "test")), WRONG_STEP, "rows of another privacy unit"),
     "the reference itself": (Source(Stored("test", "test")), column("test", "visit"), "rows of another privacy unit"),
     "one of two columns": (Source(Stored("pair", "pair")), column("pair", "a"), "rows of another privacy unit"),
     "two columns in another order": (
-        Source(Stored("pair", "pair")), Together(PAIRED.parts[::-1]), "rows of another privacy unit",
+        Source(Stored("pair", "pair")), UnitTuple(PAIRED.parts[::-1]), "rows of another privacy unit",
     ),
     "a public table alone": (Source(Stored("wards", "wards")), column("wards", "patient"), "rows of no privacy unit"),
     "an unknown table": (Source(Stored("secret", "secret")), PATIENT, "a table without facts"),
@@ -239,7 +239,8 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
         UNITED, "two columns of one name",
     ),
     "a program for an output": (
-        Source(Union((Branch(VISITS, PATIENT, ((Program(("1",)), "ward"),)),), "u")), UNITED, "no column and no text",
+        Source(Union((Branch(VISITS, PATIENT, ((AnalystSql(("1",)), "ward"),)),), "u")),
+        UNITED, "no column and no text",
     ),
     "a number for an output": (
         Source(Union((Branch(VISITS, PATIENT, ((Literal("number", "5"), "ward"),)),), "u")),
@@ -253,7 +254,7 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     ),
     "UNION ALL of columns in another order": (
         united((Source(Stored("pair", "pair")), PAIRED), (Source(Stored("turned", "turned")), TURNED)),
-        Column("u", UNIT_COLUMN, "VARCHAR"), "units of other columns",
+        RelationColumn("u", UNIT_COLUMN, "VARCHAR"), "units of other columns",
     ),
     "a name that a SEMI JOIN had": (
         Source(Stored("visit", "visit"), (
@@ -294,7 +295,7 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
         replace(VISITS, filters=(Comparison(STAYED, "=", Literal("number", "1")),)), PATIENT, "a column of another",
     ),
     "a column of another type": (
-        replace(VISITS, filters=(Comparison(Column("visit", "ward", "INTEGER"), "=", Literal("number", "1")),)),
+        replace(VISITS, filters=(Comparison(RelationColumn("visit", "ward", "INTEGER"), "=", Literal("number", "1")),)),
         PATIENT, "a column of another type",
     ),
     "a selection of private columns": (
@@ -319,7 +320,7 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     ),
     "a name of the kernel's own in a UNION ALL": (
         Source(Union((Branch(VISITS, PATIENT, ((PATIENT, "dpduck_cut_0"),)),), "u")),
-        Column("u", UNIT_COLUMN, "INTEGER"), "a name of the kernel's own",
+        RelationColumn("u", UNIT_COLUMN, "INTEGER"), "a name of the kernel's own",
     ),
     "a list that hides SQL": (
         replace(VISITS, filters=(Junction("AND", [Comparison(PATIENT, "=", Literal("number", "1"))]),)),  # type: ignore[arg-type]
@@ -397,7 +398,8 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
         united((VISITS, PATIENT), (Source(Stored("pair", "pair")), PAIRED)), UNITED, "units of two types",
     ),
     "UNION ALL with an output as the unit": (
-        united((VISITS, PATIENT), (STAYS, STAYED)), Column("u", "ward", "VARCHAR"), "rows of another privacy unit",
+        united((VISITS, PATIENT), (STAYS, STAYED)),
+        RelationColumn("u", "ward", "VARCHAR"), "rows of another privacy unit",
     ),
     "GROUP BY another column": (of_units(column("visit", "id")), GROUPED, "grouped by something else"),
     "GROUP BY with a column of one row": (
@@ -406,7 +408,7 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     "PARTITION BY another column": (
         of_units(column("visit", "id"), windowed=True), GROUPED, "grouped by something else",
     ),
-    "a count as the unit": (Source(COUNTED), Column("g", "n", "BIGINT"), "rows of another privacy unit"),
+    "a count as the unit": (Source(COUNTED), RelationColumn("g", "n", "BIGINT"), "rows of another privacy unit"),
     "a sum that could overflow": (
         Source(replace(COUNTED, features=(
             Feature("sum", "s", RowValue(Own(("x",)), "HUGEINT")),))), GROUPED, "SQL that nobody|could overflow",
@@ -454,28 +456,30 @@ def test_views_and_rows_without_numbers_are_refused(name: str) -> None:
 def test_columns_that_are_read_are_those_of_the_rows() -> None:
     """What a job reads of a row is checked like conditions."""
     assert require_carried(VISITS, PATIENT, None, [column("visit", "ward")], FACTS) == PERSON
-    for read in (column("stay", "ward"), Column("visit", "ward", "BLOB"), Own(("ward",))):
+    for read in (column("stay", "ward"), RelationColumn("visit", "ward", "BLOB"), Own(("ward",))):
         with pytest.raises(NotVerified):
             require_carried(VISITS, PATIENT, None, [read], FACTS)
 
 
 def joined_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
     """A table that looks at rows of the same unit."""
-    own = Column(f"v{number}", "patient", "INTEGER")
-    assert isinstance(unit, Column)
+    own = RelationColumn(f"v{number}", "patient", "INTEGER")
+    assert isinstance(unit, RelationColumn)
     return Source(Stored("visit", f"v{number}"), (Join("SEMI JOIN", inside, (equal(own, unit),)),)), own
 
 
 def united_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
     """A UNION ALL of one branch."""
-    return Source(Union((Branch(inside, unit, ((unit, "patient"),)),), f"u{number}")), Column(
+    return Source(Union((Branch(inside, unit, ((unit, "patient"),)),), f"u{number}")), RelationColumn(
         f"u{number}", UNIT_COLUMN, "INTEGER"
     )
 
 
 def grouped_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
     """A row for each unit."""
-    return Source(Units(inside, unit, (), ((None, "n"),), f"g{number}")), Column(f"g{number}", UNIT_COLUMN, "INTEGER")
+    return Source(Units(inside, unit, (), ((None, "n"),), f"g{number}")), RelationColumn(
+        f"g{number}", UNIT_COLUMN, "INTEGER"
+    )
 
 
 @pytest.mark.parametrize("around", [joined_around, united_around, grouped_around])
@@ -679,7 +683,7 @@ def test_the_oracle_finds_rows_of_two_units() -> None:
 
 def test_a_unit_is_known_of_facts_alone() -> None:
     """The unit of a source is that of its tables, whatever a statement says of it."""
-    assert [str(unit_type(one)) for one in carried_by(VISITS, FACTS).units] == ["INTEGER"]
-    other = {**FACTS, "visit": replace(FACTS["visit"], unit=UnitFacts(SHOP, ("id",)))}
-    assert carried_by(VISITS, other).units == (column("visit", "id"),)
+    assert [str(unit_type(one)) for one in derive_unit(VISITS, FACTS).units] == ["INTEGER"]
+    other = {**FACTS, "visit": replace(FACTS["visit"], unit=PolicyUnit(SHOP, ("id",)))}
+    assert derive_unit(VISITS, other).units == (column("visit", "id"),)
     assert require_carried(VISITS, column("visit", "id"), None, (), other) == SHOP

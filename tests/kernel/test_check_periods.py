@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 from dpduck.kernel.check import NotVerified, require_carried
-from dpduck.kernel.columns.expressions import Column, Expression, Program
-from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, RelationColumn
+from dpduck.kernel.facts import Facts, PolicyUnit, TableFacts
 from dpduck.kernel.relations import (
     NUMBER_TYPE,
     PERIOD_COLUMN,
@@ -27,8 +27,8 @@ from dpduck.kernel.relations import (
     Units,
 )
 from dpduck.kernel.rows.held import cut_sql
-from dpduck.kernel.rows.placed import placed
-from dpduck.kernel.units import FirstOf, InPeriod, Numbered, Referenced, SamePeriod, Step
+from dpduck.kernel.rows.placed import render_source
+from dpduck.kernel.units import FirstOf, InPeriod, Numbered, Referenced, ReferenceStep, SamePeriod
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import Periods, number_of
 from tests.kernel.test_check import column, equal
@@ -45,20 +45,20 @@ TYPES = {
 }
 BY_DAY = ("MONTH", "day")
 FACTS: Facts = {
-    "visit": TableFacts(UnitFacts(PERSON, ("patient",), None, BY_DAY), TYPES["visit"], frozenset({"id"}), False),
-    "stay": TableFacts(UnitFacts(PERSON, ("patient",), None, BY_DAY), TYPES["stay"], frozenset(), False),
+    "visit": TableFacts(PolicyUnit(PERSON, ("patient",), None, BY_DAY), TYPES["visit"], frozenset({"id"}), False),
+    "stay": TableFacts(PolicyUnit(PERSON, ("patient",), None, BY_DAY), TYPES["stay"], frozenset(), False),
     "wards": TableFacts(None, TYPES["wards"], frozenset({"ward"}), False),
 }
 
 
-def changed(**units: UnitFacts) -> Facts:
+def changed(**units: PolicyUnit) -> Facts:
     """The facts with other units of some tables."""
     return {**FACTS, **{name: replace(FACTS[name], unit=unit) for name, unit in units.items()}}
 
 
 def stored(table: str, alias: str = "", moment: str = "day") -> Stored:
     """A table that says of which month its rows are."""
-    return Stored(table, alias or table, moment=Column(alias or table, moment, TYPES[table][moment]))
+    return Stored(table, alias or table, moment=RelationColumn(alias or table, moment, TYPES[table][moment]))
 
 
 def within(table: str, person: str = "patient", moment: str = "day", word: str = "MONTH") -> InPeriod:
@@ -83,7 +83,7 @@ def united(*branches: tuple[Source, Expression]) -> Source:
 
 def of_relation(alias: str) -> InPeriod:
     """The unit of rows that stand beside it."""
-    return InPeriod(Column(alias, UNIT_COLUMN, "INTEGER"), Column(alias, PERIOD_COLUMN, NUMBER_TYPE))
+    return InPeriod(RelationColumn(alias, UNIT_COLUMN, "INTEGER"), RelationColumn(alias, PERIOD_COLUMN, NUMBER_TYPE))
 
 
 def grouped(unit: Expression, source: Source = VISITS, windowed: bool = False) -> Source:
@@ -114,12 +114,12 @@ ACCEPTED: dict[str, tuple[Source, Expression]] = {
     "GROUP BY of a UNION ALL": (grouped(UNITED, united(*PAIRS)), GROUPED),
     "GROUP BY of a FULL JOIN": (grouped(BOTH, joined(BY_PATIENT, SAME, kind="FULL JOIN")), GROUPED),
     "LEFT JOIN of a UNION ALL": (
-        joined(equal(column("visit", "patient"), Column("v", UNIT_COLUMN, "INTEGER")),
+        joined(equal(column("visit", "patient"), RelationColumn("v", UNIT_COLUMN, "INTEGER")),
                SamePeriod(VISIT.number, SHOWN.number), kind="LEFT JOIN", right=Source(AS_V)), VISIT,
     ),
 }  # fmt: skip
 NO_MOMENT, WARD = Source(Stored("visit", "visit")), column("visit", "ward")
-FOR_ALL_TIME, BY_WEEK = UnitFacts(PERSON, ("patient",)), UnitFacts(PERSON, ("patient",), None, ("WEEK", "day"))
+FOR_ALL_TIME, BY_WEEK = PolicyUnit(PERSON, ("patient",)), PolicyUnit(PERSON, ("patient",), None, ("WEEK", "day"))
 REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     "a table that says no month": (NO_MOMENT, VISIT, "periods of another column"),
     "a table without its period": (VISITS, VISIT.unit, "another privacy unit"),
@@ -170,7 +170,7 @@ OTHER_FACTS: dict[str, tuple[Source, Expression | None, Facts, str]] = {
     "a policy of another word": (VISITS, VISIT, changed(visit=BY_WEEK), "another privacy unit"),
     "a policy without PER": (VISITS, VISIT, changed(visit=FOR_ALL_TIME), "periods of another column"),
     "a policy of another column": (
-        VISITS, VISIT, changed(visit=UnitFacts(PERSON, ("patient",), None, ("MONTH", "ward"))), "of another column",
+        VISITS, VISIT, changed(visit=PolicyUnit(PERSON, ("patient",), None, ("MONTH", "ward"))), "of another column",
     ),
     "a JOIN with a table for all time": (
         joined(BY_PATIENT, right=Source(Stored("stay", "stay"))), VISIT, changed(stay=FOR_ALL_TIME),
@@ -190,7 +190,7 @@ OTHER_FACTS: dict[str, tuple[Source, Expression | None, Facts, str]] = {
     "a unit that pairs do not tell apart": (VISITS, VISIT, WIDE, "a unit that pairs do not tell apart"),
     "a month of a text": (
         Source(stored("visit", moment="ward")), None,
-        changed(visit=UnitFacts(PERSON, ("patient",), None, ("MONTH", "ward"))), "a column that is no moment",
+        changed(visit=PolicyUnit(PERSON, ("patient",), None, ("MONTH", "ward"))), "a column that is no moment",
     ),
 }  # fmt: skip
 
@@ -216,7 +216,7 @@ def test_rows_of_several_are_refused(name: str) -> None:
 
 def test_rows_that_are_units_are_of_one_month() -> None:
     """PRIVACY UNIT ROW PER MONTH has no unit column; its rows have a month all the same."""
-    facts = changed(visit=UnitFacts(PERSON, (), None, BY_DAY))
+    facts = changed(visit=PolicyUnit(PERSON, (), None, BY_DAY))
     assert require_carried(VISITS, None, RUN, (), facts) == PERSON
     for source, periods in ((NO_MOMENT, RUN), (VISITS, None)):
         with pytest.raises(NotVerified, match="periods of another"):
@@ -225,21 +225,21 @@ def test_rows_that_are_units_are_of_one_month() -> None:
 
 def test_a_table_is_read_in_its_periods_or_not_at_all() -> None:
     """SQL of a table by periods cannot be written without them; what is joined each with each is cut by month."""
-    assert "day" in placed(VISITS, (), periods=RUN).from_sql
+    assert "day" in render_source(VISITS, (), periods=RUN).from_sql
     for source, periods in ((VISITS, None), (Source(replace(stored("visit"), alias="other")), RUN)):
         with pytest.raises(InternalError):
-            placed(source, (), periods=periods)
+            render_source(source, (), periods=periods)
     keys = (column("stay", "patient"),)
     cut = replace(joined(BY_PATIENT, SAME).joins[0], copies=3, keys=keys, content=(column("stay", "ward"),))
     _, window = cut_sql(cut, STAY.number)
     assert 'PARTITION BY dpduck_t."patient", CASE WHEN dpduck_t."day" >=' in window
-    assert window in placed(replace(VISITS, joins=(cut,)), (), periods=RUN).from_sql
+    assert window in render_source(replace(VISITS, joins=(cut,)), (), periods=RUN).from_sql
 
 
 def test_a_worker_is_asked_about_charged_periods_alone() -> None:
     """What an outer join depends on is asked of rows of the run that is charged, and of no others."""
-    condition = Program(("7 / ", column("stay", "visit"), " >= 1"))
-    (stage,) = placed(joined(BY_PATIENT, SAME, condition, kind="LEFT JOIN"), (), periods=RUN).stages
+    condition = AnalystSql(("7 / ", column("stay", "visit"), " >= 1"))
+    (stage,) = render_source(joined(BY_PATIENT, SAME, condition, kind="LEFT JOIN"), (), periods=RUN).stages
     assert stage.where == (
         """("stay"."day" >= CAST('2024-01-01' AS DATE)) AND ("stay"."day" < CAST('2024-04-01' AS DATE))"""
     )
@@ -284,7 +284,7 @@ def month_of(day: object) -> str | None:
 
 def rows_of(source: Source, unit: Expression, left_out: tuple[int | None, str | None] | None) -> Counter[str]:
     """The rows of a source as the kernel writes it, each with its unit."""
-    found = placed(source, (), periods=RUN)
+    found = render_source(source, (), periods=RUN)
     looking = ("SEMI JOIN", "ANTI JOIN")
     aliases = [source.first.alias] + [join.right.first.alias for join in source.joins if join.kind not in looking]
     shown = ", ".join(f"{alias}.*" for alias in aliases)
@@ -350,9 +350,9 @@ def test_the_oracle_finds_rows_of_two_units() -> None:
 
 def test_references_to_rows_by_periods_are_refused() -> None:
     """A row that finds its person through a row of another month would be of two units."""
-    key = Step("visit", Column("test_1", "id", "INTEGER"))
-    unit = Referenced(column("test", "visit"), (key,), Column("test_1", "patient", "INTEGER"))
-    of_parent = UnitFacts(PERSON, (), ("visit", "visit", "id"))
+    key = ReferenceStep("visit", RelationColumn("test_1", "id", "INTEGER"))
+    unit = Referenced(column("test", "visit"), (key,), RelationColumn("test_1", "patient", "INTEGER"))
+    of_parent = PolicyUnit(PERSON, (), ("visit", "visit", "id"))
     facts = {**FACTS, "test": TableFacts(of_parent, TYPES["test"], frozenset(), False)}
     with pytest.raises(NotVerified, match="a reference to rows by periods"):
         require_carried(Source(Stored("test", "test")), unit, RUN, (), facts)

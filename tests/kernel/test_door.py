@@ -13,12 +13,12 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.algebra.dyadic import Axis
-from dpduck.kernel.columns.expressions import Column
-from dpduck.kernel.columns.keys import KeyColumn, KeyText
+from dpduck.algebra.dyadic import DyadicAxis
+from dpduck.kernel.columns.expressions import RelationColumn
+from dpduck.kernel.columns.keys import KeyText, KeyTextPart
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.door import Bill, Door, charged, opened, reopened
+from dpduck.kernel.door import Bill, Door, compute_charge, open_door, open_gate
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.choice import exponential_choice
 from dpduck.kernel.noise.draw import draw
@@ -26,7 +26,7 @@ from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.places.engine import EngineRows
 from dpduck.kernel.places.rows import NumberedRows
-from dpduck.kernel.price import Ask, Query, Scan, price, pure
+from dpduck.kernel.price import Ask, AskScan, Query, price, pure
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.families import Candidate, Choice, Families
 from dpduck.kernel.queries.histograms import EveryKey
@@ -52,7 +52,7 @@ UNIT, LAPLACE, GAUSSIAN = "main.t.ROW", NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
 ENTROPY = operating_system_entropy()
 TABLE, TYPES = '"memory"."main"."t"', {'"r0"."u"': "BIGINT", '"r0"."k"': "VARCHAR"}
 ROWS = counts(Source(Stored(TABLE, "r0")), (), '"r0"."u"', 2, ('"r0"."k"', '"r0"."u"'), (), (), (), TYPES)
-KEY_TEXT = KeyText((KeyColumn(Column("r0", "k", "VARCHAR")),))
+KEY_TEXT = KeyText((KeyTextPart(RelationColumn("r0", "k", "VARCHAR")),))
 JOB = by_digest(ROWS, KEY_TEXT)
 POLICIES = f"""
 CREATE TABLE private.dpduck.public_tables (table_name VARCHAR);
@@ -61,7 +61,7 @@ INSERT INTO private.dpduck.policies VALUES ('{TABLE}', '{{"unit": ["{UNIT}", "u"
 """
 
 
-def total(scale: int = 4, scan: Scan | None = None, times: int = 1) -> Ask[int]:
+def total(scale: int = 4, scan: AskScan | None = None, times: int = 1) -> Ask[int]:
     """The number of rows, of which a unit has two: 2 / scale of epsilon."""
     return Ask(scan or scan_of(2, JOB), Total(), Noise(LAPLACE, Fraction(scale)), times)
 
@@ -91,7 +91,7 @@ class Vault:
 
     def open(self, asks: list[Ask[Any]], paid: Bill | None = None, **given: Any) -> Any:
         unchanged = given.get("unchanged", self.unchanged)
-        return opened(
+        return open_door(
             asks, paid or bill(), self.ledger, self.con.cursor, unchanged, ENTROPY, self.events.append, Workers()
         )
 
@@ -123,7 +123,7 @@ def test_the_order_of_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rows", "unit"),
     [
-        (replace(ROWS, unit=Column("r0", "k", "VARCHAR")), UNIT),
+        (replace(ROWS, unit=RelationColumn("r0", "k", "VARCHAR")), UNIT),
         (replace(ROWS, unit=None), UNIT),
         (replace(ROWS, unit=own('"r0"."u"')), UNIT),
         (replace(ROWS, source=Source(Grouped(TABLE, "r0"))), UNIT),
@@ -288,11 +288,11 @@ def test_a_session_is_reopened_for_what_was_paid() -> None:
     with vault.open(asks, bill(paid)) as door:
         vault.ledger.secrets.put("session", door.answer(asks[1]))
     given = ("session", door.entry, vault.ledger, vault.con.cursor, vault.unchanged, ENTROPY, Workers())
-    reopened(law, scan, *given)
+    open_gate(law, scan, *given)
     vault.events.clear()
     for dearer in (replace(law, parameter=law.parameter / 2), replace(law, question_scale=law.question_scale - 1)):
         with pytest.raises(InternalError, match="cost more"):
-            reopened(dearer, scan, *given)
+            open_gate(dearer, scan, *given)
     assert vault.events == [], "refused before anything was looked at"
 
 
@@ -312,12 +312,12 @@ def test_prices_by_hand() -> None:
     two, four = Noise(LAPLACE, Fraction(2)), Noise(GAUSSIAN, Fraction(4))
     families = Families((Family((0,), (3,)),), whole=True)
     assert price_of(Total(), two, 3).epsilon == Fraction(3, 2)
-    assert price_of(Total(), four, 3) == Charge.concentrated(Fraction(9, 8))
+    assert price_of(Total(), four, 3) == Charge.zcdp(Fraction(9, 8))
     assert price_of(Candidate(families), four, 2, times=5).rho == 5 * Fraction(4, 8)
     assert price_of(Sketch(5, 7, ()), two, 3).epsilon == Fraction(15, 2)
     gate = SparseVector(Noise(LAPLACE, Fraction(1024)), Noise(GAUSSIAN, Fraction(1024**2)))
     assert price_of(gate, Noise(LAPLACE, Fraction(512)), 1, times=4).rho == 4 * (Fraction(9, 2) + Fraction(1, 2))
-    axis = Axis("dyadic", 8)
+    axis = DyadicAxis("dyadic", 8)
     layers = Layers((axis, None), MixedRadix((axis.nodes, 3)))
     assert price_of(layers, two, 3).epsilon == Fraction(4 * 3, 2), "8, 4, 2 and 1 label: four nodes for a row"
     one = KroneckerQuery((0,), (CentredFactor(1),))
@@ -367,7 +367,7 @@ class Doubled(Query[int]):
 
     keyed: bool = True
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return 2 * scan.l1, 4 * scan.l1**2, 2 * scan.l1
 
     def require(self, job: object) -> None:
@@ -447,7 +447,7 @@ def test_what_the_ledger_is_charged() -> None:
     asks, stated = [total(4, times=2)], Charge.pure(Fraction(1))
     cost = price(asks).rho
     assert cost < Fraction(1, 3)
-    assert charged(stated, asks, ZERO) == Charge(Fraction(1), cost)
-    assert charged(stated, asks, Fraction(1, 3)) == Charge(Fraction(1), Fraction(1, 3))
-    assert charged(stated, asks, Fraction(2)) == stated
-    assert charged(Charge.concentrated(Fraction(3)), asks, ZERO) == Charge.concentrated(Fraction(3))
+    assert compute_charge(stated, asks, ZERO) == Charge(Fraction(1), cost)
+    assert compute_charge(stated, asks, Fraction(1, 3)) == Charge(Fraction(1), Fraction(1, 3))
+    assert compute_charge(stated, asks, Fraction(2)) == stated
+    assert compute_charge(Charge.zcdp(Fraction(3)), asks, ZERO) == Charge.zcdp(Fraction(3))

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.facts import TableFacts, UnitFacts, read_facts
+from dpduck.kernel.facts import PolicyUnit, TableFacts, read_facts
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
@@ -123,7 +123,7 @@ def test_a_policy_that_is_gone_is_no_fact(con: duckdb.DuckDBPyConnection) -> Non
                 found(con, table)
     finally:
         con.execute("ROLLBACK")
-    assert isinstance(found(con, "people").unit, UnitFacts)
+    assert isinstance(found(con, "people").unit, PolicyUnit)
 
 
 def test_a_collation_for_all_texts_is_a_fact(con: duckdb.DuckDBPyConnection) -> None:

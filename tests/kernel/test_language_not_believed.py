@@ -17,7 +17,7 @@ from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.door import require_units
 from dpduck.language.rows import per_unit, periods, private_joins, relation, unions
 from dpduck.language.rows.scope import resolve
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.values.errors import Refusal
 from tests.language.facts import request_of
@@ -165,7 +165,7 @@ PROOFS: dict[str, list[tuple[Any, str, Callable[..., object]]]] = {
     KEY: [(relation, "require_key", _nothing)],
     REFERENCE: [(relation, "require_plain_reference", _nothing)],
     PLAIN: [(relation, "require_plain_unit", _nothing)],
-    TOGETHER: [(relation, "required_together", _as_it_is)],
+    TOGETHER: [(relation, "require_joint_columns", _as_it_is)],
     PERIOD: [(periods, "require_periods_alone", _in_any), (private_joins, "_same_period", lambda *_: None)],
 }
 """The language's own proofs: functions, and what stands in their place."""
@@ -192,7 +192,7 @@ class Refused(Clinic):
             for table in ("came", "paid") if number % 9 < 5 else ("came",):
                 self.con.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", [number % 9, day, ward])
 
-    def request(self, source: str) -> Request:
+    def request(self, source: str) -> SelectRequest:
         return request_of(self.con, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {counted(source)}")
 
     def verify(self, source: str) -> None:

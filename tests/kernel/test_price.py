@@ -13,7 +13,7 @@ from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan, price
+from dpduck.kernel.price import Ask, AskScan, price
 from dpduck.kernel.queries.families import Choice, Families
 from dpduck.kernel.queries.keys import GroupBounds, Threshold
 from dpduck.kernel.queries.later import Within
@@ -35,7 +35,7 @@ from tests.support.nodes import adds, counts, key
 
 ROWS, MOST, SIZES = 16, 3, (4, 3)
 GAUSSIAN = Noise(NoiseKind.GAUSSIAN, Fraction(4))
-SCAN = Scan(NO_ROWS, ROWS, most=MOST, attributes=len(SIZES))
+SCAN = AskScan(NO_ROWS, ROWS, most=MOST, attributes=len(SIZES))
 CELLS = KroneckerQuery((0, 1), (IdentityFactor(4), IdentityFactor(3)))
 PREFIXES = MatrixFactor(np.tril(np.ones((4, 4), np.int64)))
 SHIFTED = MatrixFactor(2 * np.eye(4, dtype=np.int64)[[1, 0, 3]])
@@ -48,7 +48,7 @@ OTHERS: dict[str, tuple[tuple[int, ...], tuple[Factor, ...]]] = {
 }
 
 
-def norms(query: KroneckerQuery, scan: Scan = SCAN) -> tuple[int, int, int]:
+def norms(query: KroneckerQuery, scan: AskScan = SCAN) -> tuple[int, int, int]:
     found = Ask(scan, Table(query), GAUSSIAN).moves
     assert found is not None
     return found
@@ -57,14 +57,14 @@ def norms(query: KroneckerQuery, scan: Scan = SCAN) -> tuple[int, int, int]:
 def test_cells_cost_the_root_of_both_bounds() -> None:
     """By hand: 16 in all and 3 in one cell are 48 in squares. Without a bound of one cell 256."""
     assert norms(CELLS) == (16, 48, 3)
-    assert norms(CELLS, Scan(NO_ROWS, ROWS)) == (16, 256, 16)
+    assert norms(CELLS, AskScan(NO_ROWS, ROWS)) == (16, 256, 16)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_answers_that_add_up_cells_cost_what_they_did(name: str) -> None:
     """A unit that is once in each of m cells moves their sum by m: no bound of one cell helps."""
     query = KroneckerQuery(*OTHERS[name])
-    assert norms(query) == norms(query, Scan(NO_ROWS, ROWS))
+    assert norms(query) == norms(query, AskScan(NO_ROWS, ROWS))
 
 
 def vectors() -> list[NDArray[np.int64]]:
@@ -106,12 +106,12 @@ def test_the_bound_of_a_cell_is_that_of_the_job() -> None:
     assert (merged.unit_bounds, merged.cell_bounds) == ((3,), (3,))
     assert job_of([0, -1, 1], 2).cell_bounds == (1,), "a value that is dropped merges nothing"
     query = KroneckerQuery((0,), (IdentityFactor(3),))
-    ask = Ask(Scan(apart, 3, most=1, attributes=1), Table(query), GAUSSIAN)
-    require_paid([ask], Charge.concentrated(ask.cost.rho))
-    merged_ask = Ask(Scan(merged, 3, most=1, attributes=1), Table(query), GAUSSIAN)
-    for wrong in (merged_ask, replace(ask, scan=Scan(apart, 3, most=1, attributes=2))):
+    ask = Ask(AskScan(apart, 3, most=1, attributes=1), Table(query), GAUSSIAN)
+    require_paid([ask], Charge.zcdp(ask.cost.rho))
+    merged_ask = Ask(AskScan(merged, 3, most=1, attributes=1), Table(query), GAUSSIAN)
+    for wrong in (merged_ask, replace(ask, scan=AskScan(apart, 3, most=1, attributes=2))):
         with pytest.raises(InternalError, match="nothing was charged"):
-            require_paid([wrong], Charge.concentrated(Fraction(50)))
+            require_paid([wrong], Charge.zcdp(Fraction(50)))
 
 
 def test_tables_of_several_aggregates_have_no_one_price() -> None:
@@ -120,17 +120,17 @@ def test_tables_of_several_aggregates_have_no_one_price() -> None:
     two = replace(apart, aggregates=apart.aggregates * 2)
     query = KroneckerQuery((0,), (IdentityFactor(3),))
     for tables in (range(1), range(1, 2)):
-        ask = Ask(Scan(two, 3, tables), Table(query), GAUSSIAN)
-        require_paid([ask], Charge.concentrated(ask.cost.rho))
+        ask = Ask(AskScan(two, 3, tables), Table(query), GAUSSIAN)
+        require_paid([ask], Charge.zcdp(ask.cost.rho))
     with pytest.raises(InternalError, match="nothing was charged"):
-        require_paid([Ask(Scan(two, 3, range(2)), Table(query), GAUSSIAN)], Charge.concentrated(Fraction(50)))
+        require_paid([Ask(AskScan(two, 3, range(2)), Table(query), GAUSSIAN)], Charge.zcdp(Fraction(50)))
 
 
 def test_a_scan_of_no_tables_is_refused() -> None:
     """Its bounds were compared with nothing, so that a unit of several rows was priced as one."""
     for tables in (range(0), range(-1, 0), range(0, 2, 2)):
         with pytest.raises(InternalError, match="a scan of no tables"):
-            Scan(job_of([2, 0, 1], 3), 1, tables)
+            AskScan(job_of([2, 0, 1], 3), 1, tables)
 
 
 def test_no_answer_costs_less_than_nothing() -> None:

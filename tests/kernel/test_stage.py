@@ -150,7 +150,7 @@ def test_each_guard_is_needed(monkeypatch: pytest.MonkeyPatch, broken: str) -> N
     if broken == "steps":
         monkeypatch.setattr(contribution_sql, "bounds_of_steps", lambda _: (-(1 << 31), 1 << 31))
     if broken == "window":
-        monkeypatch.setattr(stage, "bounded_rows_sql", lambda rows, *_: f"FROM ({rows})")
+        monkeypatch.setattr(stage, "bound_rows_sql", lambda rows, *_: f"FROM ({rows})")
     rows = crowded()
     if broken == "cells":
         monkeypatch.setitem(CAPACITIES, "dpduck_cell_0", 1 << 62)

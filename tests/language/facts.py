@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 
 from dpduck.language.select.analyse import Analysis, analyse
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_statement
 from dpduck.store.catalog import Catalog
@@ -21,7 +21,7 @@ def analysed(connection: duckdb.DuckDBPyConnection, text: str) -> Analysis | Non
         return analyse(statement, Catalog(cursor, PolicyStore(connection.cursor, "private", dict)))
 
 
-def request_of(connection: duckdb.DuckDBPyConnection, text: str) -> Request:
+def request_of(connection: duckdb.DuckDBPyConnection, text: str) -> SelectRequest:
     """The request of a SELECT that is accepted."""
     analysis = analysed(connection, text)
     assert analysis is not None

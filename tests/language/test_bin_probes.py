@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from dpduck.language.rows.facts import ImageInput
-from dpduck.language.select.value_ranges import misplaces, probed
+from dpduck.language.select.value_ranges import misplaces, values_to_try
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 
@@ -22,7 +22,7 @@ SEX = ValueDomain("VARCHAR", ("f", "m"))
 
 
 def refused(expression: str, **domains: Domain) -> bool:
-    values = probed(list(domains.values()))
+    values = values_to_try(list(domains.values()))
     inputs = [
         ImageInput("t", name, domain.type_name, tuple(label for one in column for label in one))
         for (name, domain), column in zip(domains.items(), values, strict=True)
@@ -70,10 +70,10 @@ def test_two_columns() -> None:
 def test_probes_lie_in_their_bins() -> None:
     """Every value that is tried is one that DuckDB puts into the bin, and the last one is next to its end."""
     for domain in (AGES, DAYS, HOURS, PRICES, LENGTHS):
-        (column,) = probed([domain])
+        (column,) = values_to_try([domain])
         ends = (*domain.edges[1:], domain.upper)
         for values, low, high in zip(column, domain.edges, ends, strict=False):
             casts = ", ".join(f"CAST('{value}' AS {domain.type_name})" for value in values)
             found = duckdb.execute(f"SELECT min(v) = '{low}', max(v) < '{high}' FROM (SELECT unnest([{casts}]) AS v)")
             assert found.fetchall() == [(True, True)]
-    assert probed([DAYS])[0][0] == tuple(f"2024-01-{day:02d}" for day in range(1, 8))
+    assert values_to_try([DAYS])[0][0] == tuple(f"2024-01-{day:02d}" for day in range(1, 8))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Periods, every, number_of
 from tests.language.facts import request_of
@@ -37,7 +37,7 @@ def visits(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection
         yield connection
 
 
-def asked(connection: duckdb.DuckDBPyConnection, rest: str, key: str = "ward") -> Request:
+def asked(connection: duckdb.DuckDBPyConnection, rest: str, key: str = "ward") -> SelectRequest:
     return request_of(
         connection,
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) {key}, count(*) FROM visits {rest} GROUP BY {key}",

@@ -44,7 +44,7 @@ def test_values_lie_on_the_grid(connection: duckdb.DuckDBPyConnection, text: str
         f"SELECT CAST({sql} AS DOUBLE) FROM (SELECT unnest([-99, -5, -1, 0, 3, 10, 99, NULL]) AS a), "
         "(SELECT unnest([-1, 0, 0.25, 1.75, 2, 7]::DECIMAL(9, 2)[]) AS b), (SELECT unnest([0.5, 1.5, 4.5, 9]) AS c)"
     ).fetchall()
-    settled = grid.settled()
+    settled = grid.align()
     for (value,) in rows:
         if value is not None:
             assert float(grid.low) - 1e-9 <= value <= float(grid.high) + 1e-9
@@ -63,7 +63,7 @@ def test_what_nothing_bounds_has_no_range(text: str) -> None:
 @given(st.fractions(-1000, 1000, max_denominator=7), st.fractions(0, 1000, max_denominator=7), st.fractions(0, 1))
 def test_settled_grids_are_whole(low: Fraction, width: Fraction, step: Fraction) -> None:
     """Bounds are multiples of the step, hold the old ones, and stay within what adds up in 64 bits."""
-    settled = Grid(low, low + width, step).settled()
+    settled = Grid(low, low + width, step).align()
     assert settled.low <= low <= low + width <= settled.high
     assert settled.low % settled.step == 0 == settled.high % settled.step
     assert max(abs(settled.low), abs(settled.high)) / settled.step <= LARGEST_INTEGER + 1
@@ -99,7 +99,7 @@ def test_conditions_see_columns_as_they_are(
 
 def test_coarser_steps() -> None:
     """A declared range of more than 2^24 steps is coarsened, a union takes the common step."""
-    settled = Grid(Fraction(0), Fraction(10**9), Fraction(1, 1000)).settled()
+    settled = Grid(Fraction(0), Fraction(10**9), Fraction(1, 1000)).align()
     assert settled.high / settled.step <= LARGEST_INTEGER + 1
     joined = union([Grid(Fraction(0), Fraction(1), Fraction(1, 2)), Grid(Fraction(3), Fraction(3), Fraction(0))])
     assert joined == Grid(Fraction(0), Fraction(3), Fraction(1, 2))

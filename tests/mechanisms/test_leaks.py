@@ -19,7 +19,7 @@ from dpduck.engine.functions import OWNER, engine_of
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.mechanisms.cubes import measure as release_module
-from dpduck.store.releases import Asked
+from dpduck.store.releases import RequestOutcome
 from dpduck.values.errors import ReleaseFailed
 from tests.support.clinics import REHEARSED, Clinic, by, one_line
 
@@ -377,7 +377,7 @@ def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic, monkeypatch: pytes
     engine = engine_of(clinic.con)
     assert engine is not None
     entry = engine.ledger.last_entry()
-    engine._releases.asked = lambda _digest: Asked(unanswered=entry)  # type: ignore[method-assign,assignment]
+    engine._releases.asked = lambda _digest: RequestOutcome(unanswered=entry)  # type: ignore[method-assign,assignment]
     monkeypatch.setattr(engine.ledger, "times_begun", lambda _: 1)
     assert clinic.refused(by("ward", epsilon="0.5")) == "the asks cost more than the statement; nothing was charged"
     assert clinic.charges() == 1

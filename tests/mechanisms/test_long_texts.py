@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.stored import LONGEST_AS_IT_IS, LONGEST_UNIT, instant_sql, shortened_sql
+from dpduck.kernel.columns.stored import LONGEST_AS_IT_IS, LONGEST_UNIT, instant_sql, shorten_sql
 from tests.support import memory
 
 PEOPLE = "CREATE TABLE people (id BIGINT PRIMARY KEY, note VARCHAR, name {0}, ward VARCHAR)"
@@ -132,7 +132,7 @@ def test_a_shortened_unit_is_one_unit_still() -> None:
     values = ["", "a", "x" * LONGEST_AS_IT_IS, long, long + "y", "~", None]
     with duckdb.connect() as con:
         for type_name in ("VARCHAR", "BLOB"):
-            sql = f"SELECT {shortened_sql('v', type_name)} FROM (SELECT CAST(? AS {type_name}) AS v)"
+            sql = f"SELECT {shorten_sql('v', type_name)} FROM (SELECT CAST(? AS {type_name}) AS v)"
             found = [con.execute(sql, [value]).fetchall()[0][0] for value in values]
             assert len(set(found)) == len(values) and found[-1] is None
             assert max(len(one) for one in found[:-1]) == LONGEST_AS_IT_IS + 1

@@ -13,7 +13,7 @@ import pytest
 
 import dpduck
 from dpduck.kernel.columns import expressions
-from dpduck.kernel.columns.expressions import Column, Program
+from dpduck.kernel.columns.expressions import AnalystSql, RelationColumn
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import rehearse
 from dpduck.kernel.relations import Source, Stored, Units
@@ -21,7 +21,7 @@ from dpduck.kernel.worker import workers
 from dpduck.kernel.worker.workers import Runner, StrictWorkers, Workers
 from dpduck.language.rows.compiled import condition_of
 from dpduck.mechanisms import rehearsal, release
-from dpduck.mechanisms.rehearsal import told
+from dpduck.mechanisms.rehearsal import rehearsal_key
 from dpduck.store.cursors import SandboxAnswers
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
@@ -54,13 +54,13 @@ def test_domains_of_one_size_and_type_are_told_apart(one: Domain, other: Domain)
     assert one.size == other.size
     jobs = [job_of(one), job_of(other)]
     for several in (jobs, [selected(job, (), 1) for job in jobs]):
-        assert told(several[0]) != told(several[1])
+        assert rehearsal_key(several[0]) != rehearsal_key(several[1])
 
 
 def test_equal_jobs_are_one() -> None:
     """The same statement again is not rehearsed again."""
-    assert told(job_of(LISTED)) == told(job_of(replace(LISTED)))
-    assert hash(told(job_of(BINS))) == hash(told(job_of(replace(BINS))))
+    assert rehearsal_key(job_of(LISTED)) == rehearsal_key(job_of(replace(LISTED)))
+    assert hash(rehearsal_key(job_of(BINS))) == hash(rehearsal_key(job_of(replace(BINS))))
 
 
 TYPES = {'"r0"."u"': "INTEGER", '"r0"."note"': "VARCHAR", '"r0"."f"': "FLOAT"}
@@ -68,7 +68,7 @@ TYPES = {'"r0"."u"': "INTEGER", '"r0"."note"': "VARCHAR", '"r0"."f"': "FLOAT"}
 
 def alone(*filters: str, nested: bool = False) -> tuple[list[str], list[pa.Table]]:
     """What is complained of when the conditions of a job are rehearsed each alone, and what a worker was sent."""
-    unit, columns = Column("r0", "u", "INTEGER"), columns_of(TYPES)
+    unit, columns = RelationColumn("r0", "u", "INTEGER"), columns_of(TYPES)
     source = Source(Stored("t", "r0"), (), tuple(condition_of(text, columns) for text in filters))
     if nested:
         source = Source(Units(source, unit, (), (), "r1"))
@@ -101,7 +101,7 @@ def test_no_condition_hides_what_stands_beside_it(monkeypatch: pytest.MonkeyPatc
     """
     hiding = ('"r0"."u" > 3000', '"r0"."u" < 7000')
     assert alone(*hiding, '"r0"."note" IS NULL', nested=nested) == ([], [])
-    monkeypatch.setattr(Program, "plain", True)
+    monkeypatch.setattr(AnalystSql, "plain", True)
     complaints, _ = alone(*hiding, 'CAST("r0"."note" AS INTEGER) > 5', nested=nested)
     assert complaints and "Could not convert" in complaints[0]
 
@@ -141,7 +141,7 @@ def test_a_process_that_ended_without_a_word_is_asked_again(
     monkeypatch.setattr(rehearsal, "_complaint", complaint)
     pool = Workers()
     try:
-        rehearsal.rehearsed([], [], SandboxAnswers(), pool)
+        rehearsal.rehearse_asks([], [], SandboxAnswers(), pool)
         assert not refused
     except Refusal as refusal:
         assert refused and "nothing was charged" in refusal.accepted

@@ -240,7 +240,7 @@ def test_without_halving_the_row_would_decide(pair: Pair, monkeypatch: pytest.Mo
     def failed(self: Runner, batch: Any) -> Any:
         raise ValueError("a batch failed")
 
-    monkeypatch.setattr(Runner, "_halved", failed)
+    monkeypatch.setattr(Runner, "_halve", failed)
     statement = EXACT.format(", refresh = 'unhalved'") + PLACES["WHERE, negated"][1].format(f="faulty('raise', note)")
     present, absent = pair.said(statement)
     assert "failed after its charge" in str(present) and isinstance(absent, list)

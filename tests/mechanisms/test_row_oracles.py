@@ -16,7 +16,7 @@ from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.queries.tables import Table
 from dpduck.kernel.worker.program import with_results_of_their_own, with_whole_conditions
 from dpduck.kernel.worker.worker import BATCH
-from dpduck.kernel.worker.workers import Program, Workers
+from dpduck.kernel.worker.workers import WorkerProgram, Workers
 from tests.kernel.worker.test_try_results import tree, unsafe
 from tests.mechanisms.neighbours import FALSE_CAST, HER, PATIENT, ROW, Neighbours, open_neighbours
 
@@ -301,7 +301,7 @@ def test_a_row_that_raises_changes_no_order_of_conditions(word: str) -> None:
     guard = "age = 97 AND" if word == "AND" else "age < 97 OR"
     start = "CASE WHEN age < 200 THEN 9223372036854775807 ELSE 1 END"
     value = f"CASE WHEN {guard} substring(note, {start}, 1) = 'q' "
-    program = Program(
+    program = WorkerProgram(
         with_whole_conditions(f"SELECT (try({value}THEN FALSE ELSE TRUE END)) AS y FROM {BATCH}"),
         pa.schema([pa.field("y", pa.bool_())]),
     )

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.door import Bill, Door, opened
+from dpduck.kernel.door import Bill, Door, open_door
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.families import Choice
@@ -110,11 +110,11 @@ def test_both_prices_agree(clinic: Clinic, kind: str, monkeypatch: pytest.Monkey
     @contextmanager
     def compared(asks: Sequence[Ask[Any]], bill: Bill, *given: Any) -> Iterator[Door]:
         seen.append((price(asks), bill.charge))
-        with opened(asks, bill, *given) as door:
+        with open_door(asks, bill, *given) as door:
             yield door
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpduck.mechanisms.release.opened", compared)
+        patch.setattr("dpduck.mechanisms.release.open_door", compared)
         clinic.dp(stated(kind, "1.04"))
     [(cost, charge)] = seen
     amount, most = (cost.rho, charge.rho) if charge.epsilon is None else (cost.epsilon, charge.epsilon)
@@ -182,14 +182,14 @@ def test_a_mechanism_measures_no_more_than_it_declared(
 
     @contextmanager
     def meddled(*given: Any) -> Iterator[Meddler]:
-        with opened(*given) as door:
+        with open_door(*given) as door:
             meddlers.append(Meddler(door, change))
             yield meddlers[-1]
 
     statement = stated(kind, PRICES[change.__name__])
     before, releases = clinic.charges(), clinic.value("SELECT count(*) FROM dp_releases()")
     with monkeypatch.context() as patch:
-        patch.setattr("dpduck.mechanisms.release.opened", meddled)
+        patch.setattr("dpduck.mechanisms.release.open_door", meddled)
         with pytest.raises(duckdb.Error, match="after its charge"):
             clinic.dp(statement)
     assert [meddler.raised for meddler in meddlers] == [["an ask that was not declared, or is used up"]]

@@ -75,7 +75,7 @@ def test_a_principal_pays_a_part_of_the_budget() -> None:
     pure = Budget(Fraction(3), Fraction(0), Fraction(0), None)
     concentrated = Budget(None, Fraction(0), Fraction(0), Fraction(1, 2))
     alice.require_price(Charge.pure(Fraction(3, 10_000)), pure)
-    alice.require_price(Charge.concentrated(Fraction(1, 2_000_000)), concentrated)
+    alice.require_price(Charge.zcdp(Fraction(1, 2_000_000)), concentrated)
     owner.require_price(Charge.pure(Fraction(1, 10**9)), pure)
     with pytest.raises(PermissionRefusal, match=r"at least epsilon = 0\.0003"):
         alice.require_price(Charge.pure(Fraction(1, 10**9)), pure)

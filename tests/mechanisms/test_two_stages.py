@@ -16,9 +16,9 @@ from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.units import Referenced
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measure import scans_of
-from dpduck.mechanisms.cubes.plan import planned
+from dpduck.mechanisms.cubes.plan import plan_cube
 from tests.language.facts import analysed
 from tests.language.full_clinic import open_full_clinic
 from tests.language.golden_files import Golden, read_golden
@@ -52,7 +52,7 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> Cells:
     return {cell: values for cell, values in found.items() if any(values)}
 
 
-def in_one_stage(request: Request) -> list[CountingJob]:
+def in_one_stage(request: SelectRequest) -> list[CountingJob]:
     """The jobs as they were before: all of it one query in the database's process, with each text as it was written.
 
     A unit's rows are ordered by the hash of each table's own content, where there are several: NULL where an outer
@@ -62,7 +62,7 @@ def in_one_stage(request: Request) -> list[CountingJob]:
     with pytest.MonkeyPatch.context() as patch:
         for name in compilers:
             patch.setattr(f"dpduck.mechanisms.{name}", own_of)
-        jobs = [scan.job for scan in scans_of(planned(request))]
+        jobs = [scan.job for scan in scans_of(plan_cube(request))]
     tables: dict[str, list[str]] = {}
     for column in request.rows.content_sql:
         tables.setdefault(column.partition(".")[0], []).append(column)
@@ -88,7 +88,7 @@ def test_both_ways_count_alike(golden: Golden, clinic: duckdb.DuckDBPyConnection
     for bound in {request.rows.max_rows, 1} if request.rows.unit_sql is not None else {request.rows.max_rows}:
         unit_bound = bound if request.rows.unit_sql else request.rows.unit_bound
         bounded = replace(request, rows=replace(request.rows, max_rows=bound, unit_bound=unit_bound))
-        for scan, whole in zip(scans_of(planned(bounded)), in_one_stage(bounded), strict=True):
+        for scan, whole in zip(scans_of(plan_cube(bounded)), in_one_stage(bounded), strict=True):
             assert cells(clinic, scan.job) == cells(clinic, whole)
 
 

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from dpduck.language.rows.facts import Column
+from dpduck.language.rows.facts import CatalogColumn
 from dpduck.owner.noisy_shares import FRACTIONS, Beyond, Tail, shares_up_to
 from dpduck.owner.private_draft import NICE, PrivateQuestion, grid_of, place_sql
-from dpduck.owner.suggestions import Seen, clamp_of, codes_of, no_answer, of_numbers, seen, unit_facts
+from dpduck.owner.suggestions import ColumnShares, clamp_of, codes_of, no_answer, of_numbers, seen, unit_facts
 from dpduck.values.arrays import FloatArray
 from tests.mechanisms.cubes.aggregate_clinic import open_stays
 from tests.owner.test_private_draft import policy_of
@@ -66,10 +66,10 @@ def drawn(places: NDArray[np.integer], number: int, error: float) -> Iterator[li
 
 
 def question_of(type_name: str) -> PrivateQuestion:
-    return PrivateQuestion("number", Column("x", type_name), "", grid_of(type_name))
+    return PrivateQuestion("number", CatalogColumn("x", type_name), "", grid_of(type_name))
 
 
-def shares_of(name: str, error: float) -> Iterator[Seen | None]:
+def shares_of(name: str, error: float) -> Iterator[ColumnShares | None]:
     """Yields what draft after draft sees of a column."""
     values, type_name = TABLES[name]
     question = question_of(type_name)
@@ -146,7 +146,10 @@ def recognised(name: str, values: FloatArray) -> int:
         place = None if shares is None else no_answer(shares)
         assert shares is not None and (place is not None) == (name == "since"), "9999 is a quarter"
         shares = shares if place is None else shares.without(place)
-        codes, (_, items) = codes_of(shares), of_numbers(Column("x", "INTEGER"), shares, shares.ends or (0, 1), "")
+        codes, (_, items) = (
+            codes_of(shares),
+            of_numbers(CatalogColumn("x", "INTEGER"), shares, shares.ends or (0, 1), ""),
+        )
         listed = set() if codes is None else set(codes[0])
         right += {
             "codes": {1, 2} <= listed and len(listed) <= 8 and items[0].startswith("DOMAIN x IN ("),
@@ -184,7 +187,7 @@ def test_a_place_is_where_a_value_lies() -> None:
             ("DOUBLE", "'-inf', -0.15, -0.0, 0, 0.1, 0.14, 2.5, 79.9, 1e300, 'inf', 'nan'"),
             ("DECIMAL(9,2)", "-1.5, 0.1, 0.15, 12.34"),
         ):  # fmt: skip
-            column, grid = Column("x y", type_name), grid_of(type_name)
+            column, grid = CatalogColumn("x y", type_name), grid_of(type_name)
             sql = f'SELECT "x y", {place_sql(column, grid)} FROM (SELECT unnest([{values}])::{type_name} AS "x y")'
             for value, place in con.execute(sql).fetchall():
                 below = len(grid) if np.isnan(float(value)) else sum(edge <= value for edge in grid)
@@ -192,7 +195,7 @@ def test_a_place_is_where_a_value_lies() -> None:
         for type_name in ("DATE", "TIMESTAMP"):
             grid = grid_of(type_name)
             dates = "'infinity', '-infinity', '1899-12-31', '1900-01-01', '2024-12-31', '2050-06-01', '2051-01-01'"
-            sql = place_sql(Column("d", type_name), grid)
+            sql = place_sql(CatalogColumn("d", type_name), grid)
             sql = f"SELECT {sql} FROM (SELECT CAST(unnest([{dates}, NULL]) AS {type_name}) AS d)"
             expected_places = [152, 1, 1, 2, 126, 152, 152, 0]
             assert [row[0] for row in con.execute(sql).fetchall()] == expected_places

@@ -11,7 +11,7 @@ import pytest
 
 import dpduck
 from dpduck.engine.functions import engine_of
-from dpduck.kernel.door import Bill, opened
+from dpduck.kernel.door import Bill, open_door
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import Period, Periods
 from tests.support.clinics import Clinic
@@ -322,13 +322,13 @@ def test_the_door_counts_the_periods_of_the_bill_alone(clinic: Clinic, monkeypat
             wrong = Bill(**{**{name: getattr(bill, name) for name in bill.__dataclass_fields__}, "periods": periods})
             with (
                 pytest.raises(InternalError, match="disagree about periods; nothing was charged"),
-                opened(asks, wrong, *rest),
+                open_door(asks, wrong, *rest),
             ):
                 raise AssertionError
         seen.append(lambda: bill)
-        return opened(asks, bill, *rest, **more)
+        return open_door(asks, bill, *rest, **more)
 
-    monkeypatch.setattr("dpduck.mechanisms.release.opened", other)
+    monkeypatch.setattr("dpduck.mechanisms.release.open_door", other)
     clinic.dp(ASK.format("0.5", MARCH))
     assert len(seen) == clinic.charges() == 1
 

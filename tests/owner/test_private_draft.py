@@ -11,10 +11,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.private_draft import NICE, PrivateQuestion, grid_of, questions
-from dpduck.owner.suggestions import Answered, suggested, unit_facts
+from dpduck.owner.suggestions import Answered, suggest, unit_facts
 from dpduck.store.policies import PolicyStore
 from dpduck.values.accounting import rho_of
 from tests.mechanisms.cubes.aggregate_clinic import exact_tables, open_stays, plan_of
@@ -106,8 +106,8 @@ def policy_of(connection: duckdb.DuckDBPyConnection) -> Policy:
 
 def asked(connection: duckdb.DuckDBPyConnection) -> list[PrivateQuestion]:
     """The questions of a draft about the columns of `stays` that a threshold is not needed for."""
-    columns = [Column("big", "BIGINT"), Column("real", "DOUBLE"), Column("dec", "DECIMAL(9,2)"),
-               Column("moment", "TIMESTAMP")]  # fmt: skip
+    columns = [CatalogColumn("big", "BIGINT"), CatalogColumn("real", "DOUBLE"), CatalogColumn("dec", "DECIMAL(9,2)"),
+               CatalogColumn("moment", "TIMESTAMP")]  # fmt: skip
     bare = replace(policy_of(connection), domains=(), clamps=())
     return questions(bare, columns, Fraction(1), None)
 
@@ -146,8 +146,8 @@ def test_suggestions_are_a_function_of_answers() -> None:
         rows += [(quantiles(80, 83, 90, 91),) for _ in asking[1:]]
         answers = [Answered(one, [row], 3.0) for one, row in zip(asking, rows, strict=True)]
         left = [(one.column, "") for one in asking if one.column is not None]
-        first = suggested(policy, answers, left, "p", None)
-        assert first == suggested(policy, answers, left, "p", None)
+        first = suggest(policy, answers, left, "p", None)
+        assert first == suggest(policy, answers, left, "p", None)
         assert first.rows == 2300 and first.unit.endswith("MAX ROWS 3")
 
 
@@ -167,14 +167,14 @@ def test_max_rows_by_noisy_quantiles(trips: Clinic) -> None:
 def test_bounds_are_on_the_public_grid(trips: Clinic) -> None:
     """A range around what stands out, a clamp with what it leaves out, for a price; none where the noise drowns it."""
     trips.dp(BARE.format(APPROXIMATE, ""))
-    question = PrivateQuestion("number", Column("x", "DOUBLE"), "", grid_of("DOUBLE"))
+    question = PrivateQuestion("number", CatalogColumn("x", "DOUBLE"), "", grid_of("DOUBLE"))
     zero = question.grid.index(Fraction(0)) + 2
     answer = (quantiles(*(zero + place for place in range(20, 28))),)
 
     def lines(rank: float) -> str:
         unit = Answered(PrivateQuestion("unit", None, ""), [(quantiles(0.0), 10_000, 1.0)], rank)
-        left = [(Column("x", "DOUBLE"), "")]
-        given = suggested(policy_of(trips.con), [unit, Answered(question, [answer], rank)], left, "p", None)
+        left = [(CatalogColumn("x", "DOUBLE"), "")]
+        given = suggest(policy_of(trips.con), [unit, Answered(question, [answer], rank)], left, "p", None)
         return "; ".join(given.columns["x"][1])
 
     assert lines(10.0) == "DOMAIN x RANGE 20 TO 300 STEP 20 WITH EDGES,; CLAMP x BETWEEN 0 AND 300,"

@@ -19,7 +19,7 @@ from dpduck.kernel.ledger.secrets import SecretsInMemory, no_step
 from dpduck.kernel.ledger.table import LedgerChain
 from dpduck.publish import checker
 from dpduck.values.errors import Refusal
-from dpduck.values.periods import WORDS, Periods, charged_key, every, last_number
+from dpduck.values.periods import WORDS, Periods, charge_key, every, last_number
 from dpduck.values.privacy import ZERO, Budget, Charge
 
 HASH = "00" * 32
@@ -91,7 +91,7 @@ def entry_of(number: int, unit: str, step: Step) -> dict[str, Any]:
     run, charge = (None, NOTHING) if isinstance(step, Budget) else step
     epsilon, rho, delta = amounts_text(charge)
     declared = budget_text(step) if isinstance(step, Budget) else None
-    key = charged_key(unit, run)
+    key = charge_key(unit, run)
     return {"id": number, "unit": key, "epsilon": epsilon, "rho": rho, "delta": delta, "text": declared}
 
 
@@ -149,7 +149,7 @@ def test_the_checker_adds_up_what_the_ledger_does(drawn: tuple[str, list[Step]])
         name, _, run = checker.run_of(entry["unit"])
         assert name == unit
         if (price := checker.amounts(entry)) != checker.NOTHING:
-            checker.charged(sums, run, price)
+            checker.add_charge(sums, run, price)
             person = checker.plus(person, checker.of_person(price, len(run)))
     for one in (0, FIRST - 1, *range(FIRST, FIRST + WINDOW + 2), last_number(word)):
         own = state.of(unit, None, Periods(word, one, one))

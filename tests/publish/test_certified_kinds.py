@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from dpduck.mechanisms.registry import MECHANISMS, mechanism_of, of_statements
 from dpduck.publish import checker
@@ -97,7 +97,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for statement in (*POLICIES, *ASKED.values()):
             con.execute("FROM dp($1)", [statement]).fetchall()
         con.execute("FROM dp_ask('asked', ['z1', 'z2'])").fetchall()
-        engine = loaded(con)
+        engine = require_engine(con)
         others = [anew(text) for text in RELEASES.values() if "PRIVATE STREAM" not in text]
         names = {mechanism_of(engine.question_of(text, OWNER)[0]).name for text in others}
         assert names == {one.name for one in (*MECHANISMS, *of_statements())}, "streams are beside the registry"

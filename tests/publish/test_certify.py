@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.kernel.ledger.budgets import for_person
 from dpduck.publish import checker
 from dpduck.store.cursors import Caller
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import Refusal
-from dpduck.values.periods import WORDS, Periods, charged_key, last_number
+from dpduck.values.periods import WORDS, Periods, charge_key, last_number
 from dpduck.values.privacy import Charge
 from tests.support.bundles import certified
 
@@ -357,10 +357,10 @@ def test_the_checker_counts_periods_as_the_ledger_does(word: str, first: int, mo
     """The checker has its own calendar and its own price of a person: of any run they are those of the product."""
     first %= last_number(word) - more
     run = Periods(word, first, first + more)
-    unit, endless, numbers = checker.run_of(charged_key(f"c.main.visits.person PER {word}", run))
+    unit, endless, numbers = checker.run_of(charge_key(f"c.main.visits.person PER {word}", run))
     assert (unit, numbers) == (f"c.main.visits.person PER {word}", range(first, first + more + 1))
     assert endless == (first == 0 or run.last == last_number(word))
-    for charge in (Charge.pure(amount), Charge.concentrated(amount), Charge.concentrated(amount, Fraction(1, 99))):
+    for charge in (Charge.pure(amount), Charge.zcdp(amount), Charge.zcdp(amount, Fraction(1, 99))):
         person = for_person(charge, run.count)
         found = checker.of_person((charge.epsilon, charge.rho, charge.delta), run.count)
         assert (found[0], found[2]) == (person.epsilon, person.delta)
@@ -376,7 +376,7 @@ def test_a_certificate_in_sql_is_that_of_the_bundle(written: Path, bundle: Bundl
             found = dict(con.execute("FROM dp_certificate('AGES')").fetchall())
             answer = dict(con.execute("FROM dp_certificate('release_2')").fetchall())
             analyst = Caller("alice", owner=False)
-            told = loaded(con)
+            told = require_engine(con)
             with pytest.raises(Refusal, match="no private view"):
                 told.about.certificate("release_2", analyst)
             assert "ages" in told.about.certificate("ages", analyst)
@@ -395,7 +395,7 @@ def test_a_reader_sees_of_a_certificate_what_dp_releases_shows() -> None:
     """Statements, answers and numbers in the ledger stay with whoever asked, also where readers share what was paid."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE visits AS SELECT range // 4 AS person, range % 2 AS sex FROM range(40)")
-        engine, anna = loaded(con), Caller("anna", owner=False, share=Fraction(1, 2))
+        engine, anna = require_engine(con), Caller("anna", owner=False, share=Fraction(1, 2))
         count = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) AS n FROM visits {}GROUP BY sex"
         view = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = 1) AS SELECT sex, count(*) AS n FROM visits {}GROUP BY sex"
         policy = "(PRIVACY UNIT person MAX ROWS 4, BUDGET (epsilon = 50), DOMAIN sex IN (0, 1))"

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 import dpduck
 from dpduck.commands.command_line import main
-from dpduck.publish.pictures import DARKEST, PALEST, KeyColumn, Shape, charts
+from dpduck.publish.pictures import DARKEST, PALEST, PictureKey, Shape, charts
 from tests.support.drawn import Drawn, read_picture
 
 pytest.importorskip("vl_convert", reason="vl-convert is not installed")
@@ -377,7 +377,7 @@ def test_two_shades_of_noise_look_alike(clinic: Path, page: str) -> None:
 def test_shades_are_steps_of_four_standard_errors() -> None:
     """Where a sixth of the span is less than that, noise sets the step. Without standard errors there are no tiles."""
     rows = [{"a": f"a{a}", "b": f"b{b}", "n": float(a + b), "e": 1.0} for a in range(9) for b in range(9)]
-    shape = Shape((KeyColumn("a"), KeyColumn("b")), (("n", "e"),))
+    shape = Shape((PictureKey("a"), PictureKey("b")), (("n", "e"),))
     ((spec, said),) = charts(shape, ("n", "e"), rows)
     shades = spec["layer"][0]["encoding"]["color"]["scale"]["domain"]
     assert shades == ["0 to 5", "5 to 10", "10 to 15", "15 to 20"] and "two shades apart hardly ever is" in said

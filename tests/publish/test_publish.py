@@ -16,9 +16,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.macros import shipped_names
+from dpduck.engine.macros import list_macro_names
 from dpduck.kernel.ledger.secrets import SecretsFile
-from dpduck.publish.publish import exchanged, publish
+from dpduck.publish.publish import publish, swap_directories
 from dpduck.server.principals import PrincipalBook
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import Refusal, StoreError
@@ -95,7 +95,7 @@ def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, 
         assert facts == [("cube", 0.5, 0.0, pytest.approx(0.1075534546561081), 21)]
         assert published.execute("SELECT count(*) FROM dp_margin('cube', ['ward'], ['sex'])").fetchall() == [(6,)]
         made = published.execute("SELECT function_name FROM duckdb_functions() WHERE NOT internal").fetchall()
-        assert {name for (name,) in made} == {*macro_names(), *shipped_names()}
+        assert {name for (name,) in made} == {*macro_names(), *list_macro_names()}
         ((inside,),) = published.execute(
             "SELECT dp_sum_interval(n, n_stderr) FROM cube WHERE ward = 'w1' AND sex IS NOT NULL"
         ).fetchall()
@@ -182,7 +182,7 @@ def test_readers_find_whole_publications(store: Path, tmp_path: Path, open_clini
     file, folder = tmp_path / "published.duckdb", tmp_path / "parquet"
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    if not exchanged(tmp_path / "one", tmp_path / "other"):
+    if not swap_directories(tmp_path / "one", tmp_path / "other"):
         pytest.skip("this file system does not swap directories")
     publish(store, file)
     publish(store, folder)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import dpduck
 from dpduck.commands.command_line import main
 from dpduck.commands.compare import page_of
-from dpduck.publish.pictures import KeyColumn, Shape, charts, shape_of
+from dpduck.publish.pictures import PictureKey, Shape, charts, shape_of
 from dpduck.publish.words import number_text
 from dpduck.store.check import Distance
 from tests.support.browser import SIZES, chromium, needs_chromium, violations
@@ -138,8 +138,8 @@ def test_a_picture_is_drawn_only_where_it_helps() -> None:
     """Not of hundreds of bars; and a column is a key by its comment, whatever its type."""
     rows = [{"name": f"k{number}", "n": 1.0, "n_stderr": 1.0} for number in range(500)]
     answer = ("n", "n_stderr")
-    assert charts(Shape((KeyColumn("name"),), (answer,)), answer, rows) == []
-    assert len(charts(Shape((KeyColumn("name"),), (answer,)), answer, rows[:60])) == 1
+    assert charts(Shape((PictureKey("name"),), (answer,)), answer, rows) == []
+    assert len(charts(Shape((PictureKey("name"),), (answer,)), answer, rows[:60])) == 1
     assert charts(Shape((), (answer,)), ("n", None), rows) == []
     columns = [
         ("year", "INTEGER", "a key, whose values are public"), ("n", "BIGINT", "an answer"), ("n_stderr", "DOUBLE", ""),

@@ -159,7 +159,7 @@ def test_what_was_unexpected_is_named_without_its_words(
         raise KeyError(CANARY)
 
     try:
-        monkeypatch.setattr(type(opened.service.gate), "_admitted", failing)
+        monkeypatch.setattr(type(opened.service.gate), "_admit_statement", failing)
         assert opened.refused("bob", "FROM ages") == UNEXPECTED
         why = opened.audited()[-1]["why"]
         assert re.fullmatch(f"{re.escape(UNEXPECTED)}: KeyError at test_audit.py:[0-9]+", why) and CANARY not in why

@@ -22,7 +22,7 @@ CALLS = (
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_is_wrapped(name: str) -> None:
     """A method that pyarrow calls by itself and that is not wrapped would tell a client where it failed and on what."""
-    assert module._Server.__dict__[name].__wrapped__.__name__ == name
+    assert module._FlightServer.__dict__[name].__wrapped__.__name__ == name
     assert name in dir(flight.FlightServerBase)
 
 

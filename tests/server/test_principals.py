@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpduck.kernel.ledger.secrets import SecretsFile, SecretsInMemory
-from dpduck.server.principals import RECORD, PrincipalBook, hashed, parse_share
+from dpduck.server.principals import RECORD, PrincipalBook, hash_token, parse_share
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 
 
@@ -27,7 +27,7 @@ def test_a_token_is_its_principals_and_is_not_kept(kept: SecretsInMemory) -> Non
     assert (found.caller.owner, found.caller.share, found.caller.tables) == (False, Fraction(1, 2), ("visits",))
     assert alice != bob and len(alice) > 40
     record = kept.get(RECORD)
-    assert record is not None and alice.encode() not in record and hashed(alice).encode() in record
+    assert record is not None and alice.encode() not in record and hash_token(alice).encode() in record
 
 
 @pytest.mark.parametrize("token", ["", "dpduck_", "x" * 100_000, "owner", "\ud800", "é", "\x00"])
@@ -36,7 +36,7 @@ def test_other_tokens_are_nobodys(kept: SecretsInMemory, token: str) -> None:
     book = PrincipalBook(kept)
     assert book.authenticate(token) is None
     alice = book.add("alice")
-    for forged in (token, hashed(alice), alice + " ", alice[:-1], alice.upper()):
+    for forged in (token, hash_token(alice), alice + " ", alice[:-1], alice.upper()):
         assert book.authenticate(forged) is None
 
 

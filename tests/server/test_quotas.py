@@ -20,9 +20,9 @@ from dpduck.publish.postgres import load_extension
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits, Quota, TimeGrid, parse_size
 from dpduck.server.local_vault import LocalVault
-from dpduck.server.public_database import YOUNG, Kept, Size
+from dpduck.server.public_database import YOUNG, AnswerIndex, Size
 from dpduck.server.quack import QuackListener
-from dpduck.server.runner_process import packed, unpacked
+from dpduck.server.runner_process import pack, unpack
 from dpduck.server.vault_process import TOO_MUCH, Crew, answer_all
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import NoAudit, Served, add_principals, ask, count, make_clinic, open_served
@@ -207,14 +207,14 @@ def test_a_message_that_no_thread_is_left_for_ends_nobody(served: Served, monkey
     answering.start()
     answers = {}
     for number in (1, 2):
-        here.send_bytes(packed({"id": number, "do": "views", "with": []}))
-    answers[2] = unpacked(here.recv_bytes())[0]
+        here.send_bytes(pack({"id": number, "do": "views", "with": []}))
+    answers[2] = unpack(here.recv_bytes())[0]
     going.set()
-    answers[1] = unpacked(here.recv_bytes())[0]
+    answers[1] = unpack(here.recv_bytes())[0]
     for number in (3, 4):
         time.sleep(0.2)  # until the thread that answered is free again
-        here.send_bytes(packed({"id": number, "do": "views", "with": []}))
-        answers[number] = unpacked(here.recv_bytes())[0]
+        here.send_bytes(pack({"id": number, "do": "views", "with": []}))
+        answers[number] = unpack(here.recv_bytes())[0]
     here.close()
     answering.join(30)
     assert answers[2] == {"id": 2, "error": TOO_MUCH} and "views" in answers[1]
@@ -230,14 +230,14 @@ def test_a_vault_whose_duckdb_is_gone_ends(served: Served, monkeypatch: pytest.M
     monkeypatch.setattr("dpduck.server.vault_process.os._exit", ended.append)
     answering = threading.Thread(target=answer_all, args=(there, vault, lambda: None, Crew(1)))
     answering.start()
-    failing = packed({"id": 1, "do": "rows", "with": ["bob", "no key", 1, 1]})
+    failing = pack({"id": 1, "do": "rows", "with": ["bob", "no key", 1, 1]})
     here.send_bytes(failing)
-    assert "error" in unpacked(here.recv_bytes())[0] and not ended
+    assert "error" in unpack(here.recv_bytes())[0] and not ended
     gone = duckdb.connect()
     monkeypatch.setattr(vault, "_connection", gone)
     monkeypatch.setattr(vault, "alive", lambda: False)
     here.send_bytes(failing)
-    assert "error" in unpacked(here.recv_bytes())[0]
+    assert "error" in unpack(here.recv_bytes())[0]
     here.close()
     answering.join(30)
     assert ended == [1]
@@ -356,7 +356,7 @@ def test_results_that_are_kept_are_ones_own(tmp_path: Path, own_state: Path) -> 
 def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """One's own oldest; of others only what is not young, and only where all together are too many."""
     limits = Limits(kept=4, kept_each=2)
-    kept, one = Kept(limits), Size(1, 1, 1)
+    kept, one = AnswerIndex(limits), Size(1, 1, 1)
     for key in ("a1", "a2"):
         assert kept.room_for("alice", one) == []
         kept.enter("alice", key, one)

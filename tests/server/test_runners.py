@@ -21,7 +21,7 @@ import pytest
 from dpduck.server import runner_process
 from dpduck.server.gate import STREAMED
 from dpduck.server.limits import Limits, Places, parse_size
-from dpduck.server.runner_process import packed, unpacked
+from dpduck.server.runner_process import pack, unpack
 from dpduck.server.runners import BEHIND
 from dpduck.values.errors import Refusal
 from tests.server.served import Served, open_served
@@ -296,10 +296,10 @@ def test_a_runner_ends_with_its_server() -> None:
         pipe = Connection(ours.detach())
         try:
             setup = ["CREATE TABLE ages AS SELECT range AS n, range AS age FROM range(9)"]
-            pipe.send_bytes(packed({"setup": setup, "memory": "100MiB", "threads": 1}))
-            assert unpacked(pipe.recv_bytes())[0] == {"ready": True}
+            pipe.send_bytes(pack({"setup": setup, "memory": "100MiB", "threads": 1}))
+            assert unpack(pipe.recv_bytes())[0] == {"ready": True}
             run = {"do": "run", "sql": HEAVY["levenshtein"], "seconds": 9e5, "rows": 9, "bytes": 9**9}
-            pipe.send_bytes(packed(run))
+            pipe.send_bytes(pack(run))
             assert not pipe.poll(1)
             pipe.close()
             assert process.wait(60) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.engine.macros import shipped_names
+from dpduck.engine.macros import list_macro_names
 from dpduck.server import syntax
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
@@ -54,7 +54,7 @@ def test_macros_over_names(released: Served) -> None:
     assert len(released.rows("carol", f"{QUESTION} SELECT query, answer FROM dp_project_all('Codes', 'Q')")) == 1
     assert len(released.rows("carol", f"{QUESTION} SELECT query, answer FROM dp_decode('codes', 'q', 'q')")) == 1
     assert released.spent() == before
-    assert set(shipped_names()) - {"dp_released"} == syntax.SHIPPED_MACROS | (
+    assert set(list_macro_names()) - {"dp_released"} == syntax.SHIPPED_MACROS | (
         syntax.TABLE_MACROS.keys() - {syntax.MARGIN}
     )
 

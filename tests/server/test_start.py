@@ -15,7 +15,7 @@ import pytest
 
 from dpduck.server import vault_process
 from dpduck.server.idle_vault import Keeping, begin_idle_vault
-from dpduck.server.runner_process import packed
+from dpduck.server.runner_process import pack
 from dpduck.values.errors import StoreError
 from tests.server.served import add_principals, make_clinic, serving_flight
 from tests.server.shell import eventually
@@ -100,7 +100,7 @@ def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, own_st
     """Where a server is refused its address before its vault is ready, its one line is all that is printed."""
     ours, theirs = socket.socketpair()
     told = {"database": str(make_clinic(tmp_path)), "store": None, "kindness": 0, "keeping": asdict(Keeping())}
-    Connection(ours.detach()).send_bytes(packed(told))  # and is closed
+    Connection(ours.detach()).send_bytes(pack(told))  # and is closed
     words = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno())]
     done = subprocess.run(words, capture_output=True, text=True, check=False, pass_fds=(theirs.fileno(),))
     theirs.close()
@@ -125,11 +125,11 @@ def test_a_vault_that_waits_for_a_file_says_so(
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"open\n"
         with pytest.raises(StoreError, match="another process"):
-            vault_process._opened(clinic, None, keeping)
+            vault_process._open_vault(clinic, None, keeping)
         other.communicate(b"\n")
     said = f"waiting up to 2 s for {named}.duckdb, which another process may have open\n"
     assert capsys.readouterr().err == said
-    vault_process._opened(clinic, None, keeping).close()
+    vault_process._open_vault(clinic, None, keeping).close()
     assert capsys.readouterr().err == ""
 
 

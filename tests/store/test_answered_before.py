@@ -13,7 +13,7 @@ import dpduck
 from dpduck.engine.functions import engine_of
 from dpduck.store.cursors import Caller
 from dpduck.store.policies import PolicyStore
-from dpduck.store.terms import MOST_TERMS, Terms, as_answered
+from dpduck.store.terms import MOST_TERMS, PolicyTerms, as_answered
 from dpduck.values.errors import PermissionRefusal
 from tests.engine.pinned_statements import STORE, answer, releases
 from tests.support.clinics import CHARGES, Clinic
@@ -203,12 +203,12 @@ def test_who_may_not_ask_is_told_at_once() -> None:
     """A statement that its asker may not ask is read once, however many changes there were: no terms allow it."""
     reads = list[object]()
 
-    def read(terms: Terms | None) -> str:
+    def read(terms: PolicyTerms | None) -> str:
         reads.append(terms)
         raise PermissionRefusal("not this table", accepted="another one")
 
     with pytest.raises(PermissionRefusal):
-        as_answered(read, lambda _: True, lambda: [Terms({}, {})] * 9)
+        as_answered(read, lambda _: True, lambda: [PolicyTerms({}, {})] * 9)
     assert reads == [None]
 
 

@@ -143,9 +143,9 @@ def test_another_s_answers_are_not_read_by_name(engine: Engine) -> None:
     ask = '["release_2", 0.95, 1, "1"]'
     names = [row.name for row, _ in engine._releases.all()]
     ask = ask.replace("release_2", names[0])
-    assert engine.combined(ask, ALICE)
+    assert engine.combine_cells(ask, ALICE)
     with pytest.raises(Refusal, match="there is no release"):
-        engine.combined(ask, Caller("bob", owner=False))
+        engine.combine_cells(ask, Caller("bob", owner=False))
 
 
 def plain(column: str) -> str:

@@ -61,7 +61,7 @@ def test_a_macro_over_a_builtin_is_refused(clinic: Clinic, macro: str) -> None:
 
 def test_a_macro_that_comes_meanwhile_is_not_what_counts(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """A macro made between analysis and count takes no built-in's place: private rows are read with DuckDB's own."""
-    planned = planned_module.planned
+    planned = planned_module.plan_cube
 
     def meanwhile(request: Any) -> Any:
         with clinic.con.cursor() as cursor:
@@ -69,7 +69,7 @@ def test_a_macro_that_comes_meanwhile_is_not_what_counts(clinic: Clinic, monkeyp
             cursor.execute('CREATE MACRO "-"(a, b) AS 1')
         return planned(request)
 
-    monkeypatch.setattr("dpduck.mechanisms.cubes.measure.planned", meanwhile)
+    monkeypatch.setattr("dpduck.mechanisms.cubes.measure.plan_cube", meanwhile)
     counts = {ward: n for ward, n in clinic.dp(by("ward", "5")) if ward != "w5"}
     assert counts == {f"w{number}": pytest.approx(200, abs=50) for number in range(5)}  # 1 - P < exp(-58)
     assert "hides the built-in" in clinic.refused(by("sex"))
@@ -154,7 +154,7 @@ def test_a_public_table_that_grows_while_it_is_asked(clinic: Clinic, monkeypatch
     clinic.rows("CREATE TABLE rows AS SELECT sex, ward FROM visits")
     clinic.dp("CREATE PRIVACY POLICY ON rows (PRIVACY UNIT ROW, BUDGET (epsilon = 10), DOMAIN sex IN (0, 1))")
     question = by("sex").replace("FROM visits", "FROM rows JOIN wards ON ward = name")
-    planned = planned_module.planned
+    planned = planned_module.plan_cube
 
     def meanwhile(request: Any) -> Any:
         with clinic.con.cursor() as cursor:
@@ -162,7 +162,7 @@ def test_a_public_table_that_grows_while_it_is_asked(clinic: Clinic, monkeypatch
         return planned(request)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpduck.mechanisms.cubes.measure.planned", meanwhile)
+        patch.setattr("dpduck.mechanisms.cubes.measure.plan_cube", meanwhile)
         assert "changed meanwhile" in clinic.refused(question)
     clinic.dp(question)
     assert "up to 2 times" in str(clinic.rows(f"FROM dp_explain($${question}$$)"))
@@ -170,14 +170,14 @@ def test_a_public_table_that_grows_while_it_is_asked(clinic: Clinic, monkeypatch
 
 def test_a_policy_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new revision or epoch between analysis and count refuses the old question."""
-    planned = planned_module.planned
+    planned = planned_module.plan_cube
 
     def meanwhile(request: Any) -> Any:
         with clinic.con.cursor() as cursor:
             cursor.execute("FROM dp('ALTER PRIVACY POLICY ON visits NEW EPOCH')").fetchall()
         return planned(request)
 
-    monkeypatch.setattr("dpduck.mechanisms.cubes.measure.planned", meanwhile)
+    monkeypatch.setattr("dpduck.mechanisms.cubes.measure.plan_cube", meanwhile)
     with pytest.raises(duckdb.Error, match="changed meanwhile"):
         clinic.dp(by("sex"))
     assert clinic.charges() == 0
@@ -185,7 +185,7 @@ def test_a_policy_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: py
 
 def test_a_column_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Conditions run without TRY by the types they were read with: of another type a row could decide what fails."""
-    planned = planned_module.planned
+    planned = planned_module.plan_cube
 
     def meanwhile(request: Any) -> Any:
         with clinic.con.cursor() as cursor:
@@ -194,7 +194,7 @@ def test_a_column_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: py
 
     question = by("sex").replace("FROM visits", "FROM visits WHERE sex < 5")
     with monkeypatch.context() as patch:
-        patch.setattr("dpduck.mechanisms.cubes.measure.planned", meanwhile)
+        patch.setattr("dpduck.mechanisms.cubes.measure.plan_cube", meanwhile)
         assert "changed meanwhile" in clinic.refused(question)
     assert clinic.charges() == 0
 

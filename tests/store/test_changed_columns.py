@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.language.select.request import Request
-from dpduck.mechanisms.cubes.plan import planned
+from dpduck.language.select.request import SelectRequest
+from dpduck.mechanisms.cubes.plan import plan_cube
 
 QUESTION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) code, count(*) FROM visits GROUP BY code"
 
@@ -72,12 +72,12 @@ def test_a_table_that_changes_while_it_is_asked(change: str, monkeypatch: pytest
         policy = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT who MAX ROWS 1, BUDGET (epsilon = 1))"
         connection.execute("FROM dp(?)", [policy])
 
-        def meanwhile(request: Request) -> Any:
+        def meanwhile(request: SelectRequest) -> Any:
             with connection.cursor() as cursor:
                 cursor.execute(f"CREATE OR REPLACE {change}")
-            return planned(request)
+            return plan_cube(request)
 
-        monkeypatch.setattr("dpduck.mechanisms.cubes.measure.planned", meanwhile)
+        monkeypatch.setattr("dpduck.mechanisms.cubes.measure.plan_cube", meanwhile)
         asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) FROM visits JOIN names USING (code)"
         with pytest.raises(duckdb.Error, match="changed meanwhile"):
             connection.execute("FROM dp(?)", [asked])

@@ -7,15 +7,15 @@ from contextlib import suppress
 import duckdb
 import pytest
 
-from dpduck.language.rows.facts import Column, ImageInput
+from dpduck.language.rows.facts import CatalogColumn, ImageInput
 from dpduck.language.text.names import TableName
 from dpduck.store import cursors
-from dpduck.store.cursors import MOST_ANSWERS, Connections, SandboxAnswers
+from dpduck.store.cursors import MOST_ANSWERS, DatabaseConnections, SandboxAnswers
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.errors import Refusal
 
 VISITS = TableName(("clinic", "main", "visits"))
-WHOLE, TEXT = (Column("age", "INTEGER"),), (Column("age", "VARCHAR"),)
+WHOLE, TEXT = (CatalogColumn("age", "INTEGER"),), (CatalogColumn("age", "VARCHAR"),)
 SELECT = "SELECT age FROM clinic.main.visits"
 
 
@@ -110,7 +110,7 @@ def test_cursors_know_no_macros() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE MACRO upper(x) AS 'hidden'")
         connection.execute('CREATE MACRO "+"(a, b) AS 0')
-        connections = Connections()
+        connections = DatabaseConnections()
         connections.add(connection)
         assert connections.home == ("memory", "main")
         with connections.cursor() as cursor:

@@ -19,7 +19,7 @@ from dpduck.strategies.recovery.curved import (
     average,
     average_about,
     deviation_of,
-    rescaled,
+    rescale,
     variance_about,
     variance_of,
 )
@@ -237,8 +237,8 @@ def test_a_quantile_is_never_without_error(whole: bool) -> None:
 def test_scaling_keeps_order() -> None:
     """From [0, 1] to values between the bounds, and to squares for variances."""
     one = Curved(np.array([0.5]), np.array([0.1]), np.array([[0.25]]), np.array([[0.75]]))
-    assert rescaled(one, -10, 20).lows[0, 0] == -5
-    assert rescaled(one, -10, 20, 2).highs[0, 0] == 300
+    assert rescale(one, -10, 20).lows[0, 0] == -5
+    assert rescale(one, -10, 20, 2).highs[0, 0] == 300
 
 
 def tree_runs(

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.marginals.given import Gap, best_precisions, evened, least_amount, shares_of
+from dpduck.strategies.marginals.given import Gap, best_precisions, even_out, least_amount, shares_of
 
 SIZES = (3, 4)
 
@@ -77,9 +77,9 @@ def test_rows_that_err_most_decide_the_price(noise: NoiseKind, known: tuple[floa
     """A total, a margin and cells: weights by error reach the target for less than the least sum of variances does."""
     cells = [1 / 12, 2 / 12, 3 / 12, 6 / 12]
     asked = Gap(SIZES, np.array(known), np.array([[12.0, 0, 0, 0], [4 / 3, 8 / 3, 0, 0], *[cells] * 12]))
-    even = evened(asked, noise, 0.5, 1000.0)
+    even = even_out(asked, noise, 0.5, 1000.0)
     plain, least = least_amount(asked, noise, 0.5, 1000.0), least_amount(even, noise, 0.5, 1000.0)
     assert plain is not None and least is not None and least < 0.93 * plain
     assert asked.variances(best_precisions(even, noise, least)).max() <= 0.25
     alone = gap((3, 0, 1, 0))
-    assert evened(alone, noise, 0.5, 1000.0) is alone
+    assert even_out(alone, noise, 0.5, 1000.0) is alone

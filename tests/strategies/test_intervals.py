@@ -14,7 +14,13 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import noisy_queries
-from dpduck.strategies.recovery.intervals import ErrorLaw, margin, rounded_margin, selected_lows, sum_margin
+from dpduck.strategies.recovery.intervals import (
+    ErrorLaw,
+    lows_after_selection,
+    margin,
+    margin_after_rounding,
+    sum_margin,
+)
 from dpduck.strategies.recovery.recover import recover
 from tests.kernel.doors import measure
 
@@ -100,7 +106,7 @@ def test_a_rounded_answer_is_covered(confidence: Fraction) -> None:
     half = margin(law, confidence)
     for error in np.linspace(-half, half, 101):
         for rounded in (np.floor(error), np.ceil(error)):
-            assert abs(rounded) <= rounded_margin(law, confidence)
+            assert abs(rounded) <= margin_after_rounding(law, confidence)
 
 
 SETS = ((0,), (1,), (0, 1), ())
@@ -168,7 +174,7 @@ def test_counts_that_are_seen_for_their_noise_are_covered_exactly(noise: NoiseKi
     half, least = margin(law, level), 2
     threshold = least + int(30 * law.stderr)
     seen = np.arange(threshold + 1, threshold + 2 * reach)
-    (lows,) = selected_lows(Noise(noise, Fraction(parameter)), threshold, least, seen, [level])
+    (lows,) = lows_after_selection(Noise(noise, Fraction(parameter)), threshold, least, seen, [level])
     lows = np.fmin(lows, seen - half)
     assert np.all(np.diff(lows) >= 0) and lows[0] == least and lows[-1] == seen[-1] - half
     alone = []

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import CentredFactor, HadamardFactor, IdentityFactor
-from dpduck.strategies.recovery.atoms import Along, Seen
+from dpduck.strategies.recovery.atoms import Along, NoisyTable
 from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray
 
@@ -47,13 +47,13 @@ def random_along(draw: np.random.Generator, size: int) -> Along:
     return Along(rows=sparse.csr_array(np.tril(np.ones((size, size)))[draw.permutation(size)[:2]]))
 
 
-def random_seen(draw: np.random.Generator, sizes: list[int]) -> Seen:
+def random_seen(draw: np.random.Generator, sizes: list[int]) -> NoisyTable:
     """A table of random shape with either noise, at a random price."""
     along = {axis: random_along(draw, size) for axis, size in enumerate(sizes) if draw.random() < 0.6}
     kind = NoiseKind.LAPLACE if draw.random() < 0.5 else NoiseKind.GAUSSIAN
     variance = noise_variance(kind, Fraction(int(draw.integers(1, 50))))
     shape = [len(dense(one, sizes[axis])) for axis, one in sorted(along.items())]
-    return Seen(along, variance, draw.normal(size=shape) * 10)
+    return NoisyTable(along, variance, draw.normal(size=shape) * 10)
 
 
 def random_weights(draw: np.random.Generator, size: int) -> sparse.csr_array:
@@ -105,7 +105,7 @@ def test_marginals_of_many_attributes_build_no_table_of_all_cells() -> None:
     """30 attributes of 10 values, 10^30 cells: every block of cells alone is one number."""
     sizes = [10] * 30
     tables = [
-        Seen({axis: Along(IdentityFactor(10)) for axis in (first, first + 1)}, 2.0, np.full((10, 10), 5.0))
+        NoisyTable({axis: Along(IdentityFactor(10)) for axis in (first, first + 1)}, 2.0, np.full((10, 10), 5.0))
         for first in range(29)
     ]
     knowledge = Knowledge(sizes, tables)

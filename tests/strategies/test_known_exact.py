@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
-from dpduck.strategies.recovery.atoms import Along, Seen
+from dpduck.strategies.recovery.atoms import Along, NoisyTable
 from dpduck.strategies.recovery.known import LEAST_VARIANCE, Knowledge
 from dpduck.values.arrays import FloatArray
 from tests.strategies.test_known import kron, random_along, random_weights
@@ -41,7 +41,7 @@ def solved(gram: Rows, wanted: list[Fraction]) -> list[Fraction] | None:
     return found
 
 
-def exact(seen: list[Seen], sizes: list[int], weights: FloatArray) -> list[tuple[float, float, float] | None]:
+def exact(seen: list[NoisyTable], sizes: list[int], weights: FloatArray) -> list[tuple[float, float, float] | None]:
     """Of each row of weights the best estimate, its variance, and how far its terms reach; None: not determined."""
     cells = int(np.prod(sizes))
     gram, data = [[Fraction(0)] * cells for _ in range(cells)], [Fraction(0)] * cells
@@ -88,7 +88,7 @@ def test_prices_far_apart_are_those_of_fractions(prices: tuple[float, ...]) -> N
             answers = np.rint(kron(along, sizes) @ truth.ravel() + draw.normal(size=len(kron(along, sizes)))
                               * variance**0.5)  # fmt: skip
             shape = [len(kron({0: one}, [sizes[axis]])) for axis, one in sorted(along.items())]
-            seen.append(Seen(along, variance, answers.reshape(shape)))
+            seen.append(NoisyTable(along, variance, answers.reshape(shape)))
         asked = {axis: random_weights(draw, size) for axis, size in enumerate(sizes) if draw.random() < 0.7}
         weights = kron({axis: Along(rows=of_axis) for axis, of_axis in asked.items()}, sizes)
         found = Knowledge(sizes, seen).answer(asked)
@@ -113,7 +113,7 @@ def test_a_precise_total_and_vague_cells() -> None:
     noisy = truth + np.rint(draw.normal(size=size) * vague**0.5)
     cells = Along(rows=sparse.csr_array(np.eye(size)[draw.permutation(size)]))
     order = np.asarray(cells.rows.argmax(axis=1)).ravel()  # type: ignore[union-attr]
-    seen = [Seen({0: cells}, vague, noisy[order]), Seen({0: Along(rows=halves)}, precise, halves @ truth)]
+    seen = [NoisyTable({0: cells}, vague, noisy[order]), NoisyTable({0: Along(rows=halves)}, precise, halves @ truth)]
     found = Knowledge([size], seen).answer({0: sparse.csr_array(sparse.vstack([sparse.eye_array(size), halves]))})
     half = size // 2
     np.testing.assert_allclose(found.variances[:size], vague * (1 - 1 / half), rtol=1e-9)

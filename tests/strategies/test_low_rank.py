@@ -10,19 +10,19 @@ from scipy import sparse
 
 from dpduck.kernel.queries.operators import IdentityFactor
 from dpduck.strategies.recovery import atoms
-from dpduck.strategies.recovery.atoms import Along, Block, Seen
-from dpduck.strategies.recovery.known import Found, Knowledge
+from dpduck.strategies.recovery.atoms import Along, LeastSquaresBlock, NoisyTable
+from dpduck.strategies.recovery.known import Knowledge, LeastSquaresAnswers
 
 SIZES = [5, 3, 4, 3]
 NEVER = 10**9
 
 
-def seen_through_filters(seed: int, far: float) -> list[Seen]:
+def seen_through_filters(seed: int, far: float) -> list[NoisyTable]:
     """A few tables of cells, each with a filter of some codes, so that atoms are many and measurements are few.
 
     far: how many times as precise the first is.
     """
-    draw, found = np.random.default_rng(seed), list[Seen]()
+    draw, found = np.random.default_rng(seed), list[NoisyTable]()
     for number in range(6):
         along = {}
         for axis in draw.choice(4, 3, replace=False).tolist():
@@ -32,11 +32,11 @@ def seen_through_filters(seed: int, far: float) -> list[Seen]:
             along[axis] = Along(rows=filtered) if draw.random() < 0.5 else Along(IdentityFactor(SIZES[axis]), held)
         shape = [1 if along[axis].plain is None else SIZES[axis] for axis in sorted(along)]
         variance = float(draw.uniform(1, 5)) / (far if number == 0 else 1)
-        found.append(Seen(along, variance, draw.normal(size=shape) * 10))
+        found.append(NoisyTable(along, variance, draw.normal(size=shape) * 10))
     return found
 
 
-def answered(seen: list[Seen], asked: dict[int, sparse.csr_array], large: int) -> Found:
+def answered(seen: list[NoisyTable], asked: dict[int, sparse.csr_array], large: int) -> LeastSquaresAnswers:
     """What is known, with rank looked for first in blocks above a size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(atoms, "LARGE", large)
@@ -79,8 +79,8 @@ def test_no_large_block_of_low_rank_is_factored_whole(monkeypatch: pytest.Monkey
         return eigh(matrix)
 
     monkeypatch.setattr(scipy.linalg, "eigh", counted)
-    Block.of([rows.T @ rows])
+    LeastSquaresBlock.of([rows.T @ rows])
     assert not sizes
     monkeypatch.setattr(atoms, "LARGE", NEVER)
-    Block.of([rows.T @ rows])
+    LeastSquaresBlock.of([rows.T @ rows])
     assert sizes == [700]

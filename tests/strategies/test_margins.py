@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpduck.strategies.recovery.margins import Members, closed, independent_precisions
+from dpduck.strategies.recovery.margins import Members, close_under_intersection, independent_precisions
 from dpduck.values.arrays import FloatArray
 
 SIZES = (3, 2, 4)
@@ -41,7 +41,7 @@ def test_measured_margins_are_their_own_observations(seed: int) -> None:
     chosen = [EVERY[place] for place in draw.choice(len(EVERY), 3, replace=False)]
     measured = {one: float(10 ** draw.uniform(-4, 3)) for one in [(0, 1, 2), *chosen]}
     information = squares(measured)
-    family = closed(measured, 100)
+    family = close_under_intersection(measured, 100)
     assert family is not None
     cells = {one: len(summing(one)) for one in family}
     found = independent_precisions(cells, known_variances(information, family))
@@ -66,6 +66,13 @@ def test_components_that_differ_are_averaged() -> None:
 
 def test_families_are_closed_under_intersection() -> None:
     """Every intersection is in it, also of three; none at all where there are more than may be."""
-    assert closed([(0, 1), (1, 2), (3,)], 9) == {(0, 1), (1, 2), (3,), (1,), ()}
-    assert closed([(0, 1, 2), (1, 2, 3), (2, 3, 4)], 9) == {(0, 1, 2), (1, 2, 3), (2, 3, 4), (1, 2), (2, 3), (2,)}
-    assert closed([(0, 1), (1, 2), (3,)], 4) is None
+    assert close_under_intersection([(0, 1), (1, 2), (3,)], 9) == {(0, 1), (1, 2), (3,), (1,), ()}
+    assert close_under_intersection([(0, 1, 2), (1, 2, 3), (2, 3, 4)], 9) == {
+        (0, 1, 2),
+        (1, 2, 3),
+        (2, 3, 4),
+        (1, 2),
+        (2, 3),
+        (2,),
+    }
+    assert close_under_intersection([(0, 1), (1, 2), (3,)], 4) is None

@@ -18,7 +18,7 @@ from dpduck.strategies.recovery.consistent import (
     nonnegative_consistent,
     nonnegative_table,
 )
-from dpduck.strategies.recovery.recover import recover, treated
+from dpduck.strategies.recovery.recover import apply_options, recover
 
 TABLES = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -126,8 +126,8 @@ def test_whole_cubes_add_up(strategy: str, sets: tuple[tuple[int, ...], ...]) ->
         for measured in plan.measurements
     ]
     answers = recover(plan, [one + generator.integers(-3, 4, one.shape) for one in exact])
-    whole = dict(zip(sets, treated(plan, answers, nonnegative=True, integer=True), strict=True))
-    smooth = dict(zip(sets, treated(plan, answers, nonnegative=True, integer=False), strict=True))
+    whole = dict(zip(sets, apply_options(plan, answers, nonnegative=True, integer=True), strict=True))
+    smooth = dict(zip(sets, apply_options(plan, answers, nonnegative=True, integer=False), strict=True))
     for members, found in whole.items():
         assert (found == np.rint(found)).all() and found.min() >= 0
         gone = tuple(axis for axis in range(3) if axis not in members)

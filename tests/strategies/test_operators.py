@@ -11,7 +11,7 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
 from dpduck.strategies.choose import CANDIDATES
-from dpduck.strategies.plan import PlanningProblem, padded
+from dpduck.strategies.plan import PlanningProblem, code_count
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.strategies.variance import adjoint, gram
 
@@ -67,7 +67,7 @@ def test_hadamard_rows_are_signs_on_valid_codes_only() -> None:
     matrix = matrix_of(HadamardFactor(9))
     assert matrix.shape == (15, 9)
     assert set(np.unique(matrix)) == {-1, 1}
-    assert padded(9) == 16
+    assert code_count(9) == 16
 
 
 def test_every_candidate_measures_what_it_says_and_fits_its_budget() -> None:

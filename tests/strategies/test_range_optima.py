@@ -143,7 +143,7 @@ def test_quantised_columns_have_exact_norms(bits: int) -> None:
     assert squares.min() > 4**bits - 2 ** (bits + 1) - 1
 
 
-@pytest.mark.parametrize("make", [all_ranges, prefixes, lambda n: some_intervals(n).reduced()[0]])
+@pytest.mark.parametrize("make", [all_ranges, prefixes, lambda n: some_intervals(n).merge_values()[0]])
 @pytest.mark.parametrize("size", [20, 100])
 def test_rounding_costs_less_than_a_thousandth(make, size: int) -> None:
     """The integers' total variance, at their exact norms, is within 0.1 % of the real strategy's."""

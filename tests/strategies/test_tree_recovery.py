@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpduck.strategies.ranges.hierarchy import balanced_hierarchy, haar_wavelet
+from dpduck.strategies.ranges.hierarchy import build_hierarchy, haar_wavelet
 from dpduck.strategies.recovery.recover import recover_haar, recover_hierarchy
 
 
@@ -14,7 +14,7 @@ from dpduck.strategies.recovery.recover import recover_haar, recover_hierarchy
 def test_two_passes_are_weighted_least_squares(size: int, branching: int, dropped: bool) -> None:
     """The estimate from noisy levels of unequal variances equals the dense weighted pseudo-inverse."""
     generator = np.random.default_rng(size)
-    tree = balanced_hierarchy(size, branching)
+    tree = build_hierarchy(size, branching)
     precisions = generator.random(tree.levels) + 0.1
     if dropped:
         precisions[:-1:2] = 0.0

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
 from dpduck.strategies.ranges.hierarchy import (
-    balanced_hierarchy,
+    build_hierarchy,
     haar_shares,
     haar_variances,
     haar_wavelet,
@@ -38,7 +38,7 @@ def dense_variances(matrices: list[np.ndarray], precisions: np.ndarray, workload
 @pytest.mark.parametrize(("size", "branching"), SHAPES)
 def test_levels_are_nested_partitions(size: int, branching: int) -> None:
     """Every value lies in one node of each level, nodes are cut into at most b + 1 and never joined."""
-    tree = balanced_hierarchy(size, branching)
+    tree = build_hierarchy(size, branching)
     for level in range(tree.levels):
         entries = tree.level_entries(level).toarray()
         assert entries.dtype == np.int64
@@ -53,7 +53,7 @@ def test_levels_are_nested_partitions(size: int, branching: int) -> None:
 @pytest.mark.parametrize("make", [all_ranges, prefixes, identity, some_intervals])
 def test_hierarchy_variances_are_the_dense_ones(size: int, branching: int, make) -> None:
     """The variance of each query after least squares is that of the dense formula, unmeasured levels included."""
-    tree, workload = balanced_hierarchy(size, branching), make(size)
+    tree, workload = build_hierarchy(size, branching), make(size)
     precisions = np.random.default_rng(size).random(tree.levels) + 0.1
     precisions[1:-1:2] = 0.0
     dense = dense_variances([tree.level_entries(k).toarray() for k in range(tree.levels)], precisions, workload)
@@ -65,7 +65,7 @@ def test_hierarchy_variances_are_the_dense_ones(size: int, branching: int, make)
 @pytest.mark.parametrize(("size", "branching"), SHAPES)
 def test_energies_are_traces_of_projections(size: int, branching: int) -> None:
     """trace(V P_l), by blocks and by queries, equals the dense trace."""
-    tree = balanced_hierarchy(size, branching)
+    tree = build_hierarchy(size, branching)
     for workload in (all_ranges(size), some_intervals(size)):
         means = [
             tree.level_entries(k).toarray() / np.diff(tree.boundaries[k])[:, None] ** 0.5 for k in range(tree.levels)
@@ -124,7 +124,7 @@ def exhaustive(energies: np.ndarray, lengths: np.ndarray, norm: int) -> float:
 @pytest.mark.parametrize("make", [all_ranges, prefixes, some_intervals])
 def test_level_shares_are_the_numerical_optimum(norm: int, size: int, branching: int, make) -> None:
     """The search over measured levels reaches the best of all sets of levels, and predicts the true total."""
-    tree, workload = balanced_hierarchy(size, branching), make(size)
+    tree, workload = build_hierarchy(size, branching), make(size)
     lengths = np.array([size / (len(bounds) - 1) for bounds in tree.boundaries])
     energies = level_energies(tree, workload)
     shares, predicted = optimal_shares(energies, lengths, norm)
@@ -137,7 +137,7 @@ def test_level_shares_are_the_numerical_optimum(norm: int, size: int, branching:
 
 def test_shares_for_unequal_nodes_are_near_their_optimum() -> None:
     """With nodes of unequal lengths the mean length is a model; it costs less than 1 % of variance."""
-    tree, workload = balanced_hierarchy(21, 2), all_ranges(21)
+    tree, workload = build_hierarchy(21, 2), all_ranges(21)
     shares, _ = level_shares(tree, workload, 2)
 
     def total(logs: np.ndarray) -> float:

@@ -74,7 +74,7 @@ def test_views_never_lose_to_clusters(
         views = views_of(closed, workload.marginals)
         return FoundViews(views, np.full(len(views), 1 / len(views)), 0.0, "the asked marginals")
 
-    monkeypatch.setattr(search, "_searched", asked)
+    monkeypatch.setattr(search, "_find_views", asked)
     found = planned(workload)
     assert found.strategy == "O" and found.total_variance <= rival.total_variance
 

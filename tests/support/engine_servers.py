@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpduck.engines.spark import connected
+from dpduck.engines.spark import open_session
 from tests.support.ports import free_port
 
 NO_DPDUCK = "raise ImportError('a worker has no dpduck')\n"
@@ -69,7 +69,7 @@ def sail_server(folder: Path, parallelism: int = 4) -> Iterator[Server]:
     command = [sys.executable, "-m", "pysail", "spark", "server", "--port", str(port), "--directory", str(folder)]
     with _started(command, environment, folder, log, "Spark Connect server on") as process:
         address = f"sc://127.0.0.1:{port}"
-        with _ended(connected(address)) as session:
+        with _ended(open_session(address)) as session:
             session.sql("CREATE DATABASE db").collect()
             yield Server(f"{address}/;session_id={session.session_id}", folder, (log,), session, process)
 
@@ -86,7 +86,7 @@ def spark_connect(folder: Path, master: str = "local-cluster[2,1,1024]") -> Iter
     shutil.rmtree(home / "work", ignore_errors=True)
     with _started([*command, "spark-internal"], environment, folder, log, "Spark Connect server started") as process:
         address = f"sc://127.0.0.1:{port}"
-        with _ended(connected(address)) as session:
+        with _ended(open_session(address)) as session:
             session.sql("CREATE DATABASE db").collect()
             yield Server(address, folder, (log, folder / "events", home / "work"), session, process)
 

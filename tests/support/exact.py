@@ -33,7 +33,7 @@ FEW = 12
 def noted_counts() -> Iterator[list[str]]:
     """Lends a list that every exact count is written to, in the order in which they are made."""
     seen: list[str] = []
-    held, asked, added = Door._counted, SessionGate.__init__, StreamState.add
+    held, asked, added = Door._count_scan, SessionGate.__init__, StreamState.add
 
     def hold(door: Door, scan: Any) -> Any:
         known = id(scan.job) in door._counts
@@ -51,7 +51,7 @@ def noted_counts() -> Iterator[list[str]]:
 
     with ExitStack() as stack:
         for kind, name, noting in (
-            (Door, "_counted", hold),
+            (Door, "_count_scan", hold),
             (SessionGate, "__init__", ask),
             (StreamState, "add", add),
         ):

@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpduck.kernel.columns.expressions import Column, Expression, Own, Program
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, Own, RelationColumn
 from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.relations import Grouped, Source
 from dpduck.language.rows.compiled import Columns, condition_of, number_of, program_of, value_of
 from dpduck.values.domain import Domain
 
 
-def columns_of(types: Mapping[str, str]) -> dict[str, Column]:
+def columns_of(types: Mapping[str, str]) -> dict[str, RelationColumn]:
     """Returns columns by their SQL. types: DuckDB's type of each, by the same SQL.
 
     >>> columns_of({'"r0"."age"': "INTEGER"})['"r0"."age"']
     Column(relation='r0', name='age', type_name='INTEGER')
     """
     parts = ((sql, *(part.strip('"') for part in sql.split('"."')), kind) for sql, kind in types.items())
-    return {sql: Column(*found) for sql, *found in parts}
+    return {sql: RelationColumn(*found) for sql, *found in parts}
 
 
 def own(sql: str) -> Own:
@@ -40,9 +40,9 @@ def rows(sql: str) -> Source:
     return Source(Grouped(sql))
 
 
-def key(sql: str, domain: Domain) -> KeyColumn:
+def key(sql: str, domain: Domain) -> GroupKey:
     """Returns a key of SQL that is taken for trusted code's own."""
-    return KeyColumn(own(sql), domain)
+    return GroupKey(own(sql), domain)
 
 
 def adds(condition: str = "", form: str = "count", value: str = "", *rest: Any, **more: Any) -> Contribution:
@@ -66,7 +66,7 @@ def counts(
     unit: str | None,
     max_rows: int,
     content: Sequence[str],
-    keys: Sequence[KeyColumn],
+    keys: Sequence[GroupKey],
     attributes: Sequence[Attribute],
     aggregates: Sequence[Contribution],
     types: Mapping[str, str] | None = None,
@@ -106,7 +106,7 @@ def by_digest(job: CountingJob, key: KeyText | Own) -> CountingJob:
 
 def is_program(expression: Expression) -> bool:
     """Tells whether a worker evaluates an expression."""
-    return isinstance(expression, Program)
+    return isinstance(expression, AnalystSql)
 
 
 def as_own(contribution: Contribution) -> Contribution:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpduck.store.cursors import Connections
+from dpduck.store.cursors import DatabaseConnections
 from dpduck.store.sandbox import Sandbox
 
 
@@ -44,9 +44,9 @@ class Counted:
 def sent_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Returns what is sent from now on, by connections that dpduck is loaded on after this."""
     sent: list[str] = []
-    opened, lent = Connections.cursor, Sandbox.cursor
+    opened, lent = DatabaseConnections.cursor, Sandbox.cursor
 
-    def cursor(self: Connections) -> Any:
+    def cursor(self: DatabaseConnections) -> Any:
         sent.append("SET search_path")  # which opens each
         return Counted(opened(self), sent)
 
@@ -55,6 +55,6 @@ def sent_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         with lent(self, *tables) as found:
             yield Counted(found, sent)
 
-    monkeypatch.setattr(Connections, "cursor", cursor)
+    monkeypatch.setattr(DatabaseConnections, "cursor", cursor)
     monkeypatch.setattr(Sandbox, "cursor", boxed)
     return sent

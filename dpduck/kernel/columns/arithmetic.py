@@ -22,14 +22,14 @@ from functools import cached_property
 from dpduck.kernel.columns.expressions import (
     LONGEST_NUMBER,
     MOST_HEIGHT,
-    Column,
     Comparison,
     Expression,
     Literal,
     Names,
+    RelationColumn,
+    column_sql,
     require,
     require_conditions,
-    stored_name,
 )
 from dpduck.kernel.columns.stored import digits_fit
 from dpduck.values.sqltypes import decimal_name, integer_name, sql_type
@@ -62,11 +62,11 @@ class Number(Expression):
         """Returns the number of decimal digits of its type."""
         return self.whole + self.scale
 
-    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+    def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         """Returns the same number over clamped columns of prepared rows, None if they lack some column."""
         return None
 
-    def widened(self, digits: int, scale: int, names: Names) -> str:
+    def widen(self, digits: int, scale: int, names: Names) -> str:
         """Writes the number with more digits on either side."""
         written = self.write(names)
         same = (digits, scale) == (self.digits, self.scale)
@@ -80,7 +80,7 @@ class Number(Expression):
 class StoredNumber(Number):
     """Stored column of a type that bounds the digits of every value."""
 
-    column: Column
+    column: RelationColumn
 
     def __post_init__(self) -> None:
         kind = sql_type(self.column.type_name)
@@ -114,7 +114,7 @@ class LiteralNumber(Number):
     def write(self, names: Names) -> str:
         return f"CAST({self.literal.text} AS {decimal_name(self.digits, self.scale)})"
 
-    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+    def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         number = int(self.literal.text.replace(".", ""))
         return _fitting(_integer(number), self.scale, number, number)
 
@@ -132,7 +132,7 @@ class Negated(Number):
     def write(self, names: Names) -> str:
         return f"(- {self.number.write(names)})"
 
-    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+    def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         number = self.number.units(cuts)
         return None if number is None else _fitting(f"(- {number.sql})", number.scale, number.most, number.bound)
 
@@ -154,10 +154,10 @@ class Sum(Number):
         return max(self.left.whole, self.right.whole) + 1, max(self.left.scale, self.right.scale)
 
     def write(self, names: Names) -> str:
-        left, right = (operand.widened(self.digits, self.scale, names) for operand in (self.left, self.right))
+        left, right = (operand.widen(self.digits, self.scale, names) for operand in (self.left, self.right))
         return f"CAST(({left} {self.sign} {right}) AS {decimal_name(self.digits, self.scale)})"
 
-    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+    def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         both = _alike([self.left.units(cuts), self.right.units(cuts)])
         if both is None:
             return None
@@ -186,10 +186,10 @@ class Product(Number):
 
     def write(self, names: Names) -> str:
         wide = self._wide
-        left = self.left.widened(FAST_DIGITS + 1, self.left.scale, names) if wide else self.left.write(names)
+        left = self.left.widen(FAST_DIGITS + 1, self.left.scale, names) if wide else self.left.write(names)
         return f"({left} * {self.right.write(names)})"
 
-    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+    def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         left, right = self.left.units(cuts), self.right.units(cuts)
         if left is None or right is None:
             return None
@@ -198,7 +198,7 @@ class Product(Number):
 
 
 @dataclass(frozen=True)
-class Choice(Number):
+class CaseNumber(Number):
     """CASE with plain conditions. It is NULL if no condition holds and there is no other value."""
 
     conditions: tuple[Expression, ...]
@@ -221,14 +221,14 @@ class Choice(Number):
         return f"CASE {' '.join(map(' '.join, zip(branches, values, strict=True)))} END"
 
     def write(self, names: Names) -> str:
-        return self._case_sql(names, [value.widened(self.digits, self.scale, names) for value in self.values])
+        return self._case_sql(names, [value.widen(self.digits, self.scale, names) for value in self.values])
 
-    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+    def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         values = _alike([value.units(cuts) for value in self.values])
         if values is None:
             return None
         most, bound = max(value.most for value in values), max(value.bound for value in values)
-        return _fitting(self._case_sql(stored_name, [number.sql for number in values]), values[0].scale, most, bound)
+        return _fitting(self._case_sql(column_sql, [number.sql for number in values]), values[0].scale, most, bound)
 
 
 @dataclass(frozen=True)
@@ -244,16 +244,16 @@ class Clamped(Number):
         super().__post_init__()
 
     @property
-    def case(self) -> Choice:
+    def case(self) -> CaseNumber:
         """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END."""
         column = self.column.column
         conditions = Comparison(column, "<=", self.low), Comparison(column, ">=", self.high)
-        return Choice(conditions, (_signed(self.low), _signed(self.high), self.column))
+        return CaseNumber(conditions, (_literal_number(self.low), _literal_number(self.high), self.column))
 
     @cached_property
     def places(self) -> tuple[int, int]:
         case = self.case
-        return min(case.whole, max(_signed(end).whole for end in (self.low, self.high))), case.scale
+        return min(case.whole, max(_literal_number(end).whole for end in (self.low, self.high))), case.scale
 
     def write(self, names: Names) -> str:
         case = self.case
@@ -262,12 +262,12 @@ class Clamped(Number):
             written if case.digits == self.digits else f"TRY_CAST({written} AS {decimal_name(self.digits, self.scale)})"
         )
 
-    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+    def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         ends = self.column.column, Fraction(self.low.sql), Fraction(self.high.sql)
         return next((units_of(cut) for cut in cuts if (cut.column, cut.low, cut.high) == ends), None)
 
 
-def _signed(literal: Literal) -> Number:
+def _literal_number(literal: Literal) -> Number:
     number = LiteralNumber(Literal("number", literal.text))
     return Negated(number) if literal.sign else number
 
@@ -276,15 +276,15 @@ def _signed(literal: Literal) -> Number:
 class Double(Expression):
     """A number, or an integer or floating column, as a DOUBLE."""
 
-    number: Number | Column
+    number: Number | RelationColumn
 
     def __post_init__(self) -> None:
         require(isinstance(self.number, Number) or _is_machine(self.number))
 
     @property
-    def column(self) -> Column | None:
+    def column(self) -> RelationColumn | None:
         """Returns the stored column, if the number is just a column."""
-        if isinstance(self.number, Column):
+        if isinstance(self.number, RelationColumn):
             return self.number
         return self.number.column if isinstance(self.number, StoredNumber) else None
 
@@ -295,17 +295,17 @@ class Double(Expression):
     @property
     def is_narrow(self) -> bool:
         """Tells whether it is a column that is cast directly. DuckDB 2.0 would raise for the least 128-bit decimal."""
-        narrow = isinstance(self.number, Column) or self.number.digits <= FAST_DIGITS
+        narrow = isinstance(self.number, RelationColumn) or self.number.digits <= FAST_DIGITS
         return self.column is not None and (narrow or sql_type(self.columns[0].type_name).is_integer)
 
-    def computed(self, cuts: Sequence[Cut]) -> Computed:
+    def computation(self, cuts: Sequence[Cut]) -> Computed:
         """Writes the number over clamped columns of prepared rows if it can, else over stored columns."""
         units = self.number.units(cuts) if isinstance(self.number, Number) else None
         double = None if units is None else units.double
         return Computed(self.sql) if units is None or double is None else Computed(double, units.reach)
 
 
-def _is_machine(column: Column) -> bool:
+def _is_machine(column: RelationColumn) -> bool:
     """Tells whether a column holds whole or floating numbers, which DuckDB casts directly to DOUBLE."""
     return sql_type(column.type_name).is_integer or sql_type(column.type_name).is_float
 
@@ -332,7 +332,7 @@ class Cut:
     units_sql: the column of units. steps_sql: the column of steps from the lower bound, "" if there is none.
     """
 
-    column: Column
+    column: RelationColumn
     low: Fraction
     high: Fraction
     step: Fraction
@@ -342,7 +342,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeNumber:
     """A number in units of 10^-scale. sql: its BIGINT. most, bound: largest distance from 0, by types and by bounds."""
 
     sql: str
@@ -363,7 +363,7 @@ class Whole:
         """Returns the largest distance of the number from 0."""
         return Fraction(self.bound, 10**self.scale)
 
-    def at(self, scale: int) -> Whole | None:
+    def at(self, scale: int) -> WholeNumber | None:
         """Returns the number in smaller units, None if it has no room for them."""
         factor = 10 ** (scale - self.scale)
         if factor == 1:
@@ -371,13 +371,13 @@ class Whole:
         return _fitting(f"({self.sql} * {_integer(factor)})", scale, self.most * factor, self.bound * factor)
 
 
-def units_of(cut: Cut) -> Whole:
+def units_of(cut: Cut) -> WholeNumber:
     """Returns a clamped column of prepared rows as a number in units."""
     bound = int(max(abs(cut.low), abs(cut.high)) * 10**cut.scale)
-    return Whole(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, sql_type(integer_name(bound)).most + 1, bound)
+    return WholeNumber(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, sql_type(integer_name(bound)).most + 1, bound)
 
 
-def _alike(numbers: Sequence[Whole | None]) -> list[Whole] | None:
+def _alike(numbers: Sequence[WholeNumber | None]) -> list[WholeNumber] | None:
     """Returns all numbers in the smallest units among them, None if one is missing or has no room."""
     operands = [number for number in numbers if number is not None]
     scale = max((number.scale for number in operands), default=0)
@@ -385,8 +385,8 @@ def _alike(numbers: Sequence[Whole | None]) -> list[Whole] | None:
     return results if len(results) == len(numbers) else None
 
 
-def _fitting(sql: str, scale: int, most: int, bound: int) -> Whole | None:
-    return Whole(sql, scale, most, bound) if most < ROOM else None
+def _fitting(sql: str, scale: int, most: int, bound: int) -> WholeNumber | None:
+    return WholeNumber(sql, scale, most, bound) if most < ROOM else None
 
 
 def _integer(number: int) -> str:

@@ -58,7 +58,7 @@ class Expression(ABC):
         return 1 + max((node.height for node in nodes_inside(self)), default=0)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RelationColumn, ...]:
         """Lists the columns that it reads, each once, in the order of their first use."""
         return columns_of(nodes_inside(self))
 
@@ -69,11 +69,11 @@ class Expression(ABC):
     @property
     def sql(self) -> str:
         """Writes SQL over stored columns."""
-        return self.write(stored_name)
+        return self.write(column_sql)
 
 
 @dataclass(frozen=True)
-class Column(Expression):
+class RelationColumn(Expression):
     """A stored column of a relation. relation: its alias. type_name: DuckDB's type."""
 
     relation: str
@@ -81,7 +81,7 @@ class Column(Expression):
     type_name: str
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RelationColumn, ...]:
         return (self,)
 
     def write(self, names: Names) -> str:
@@ -97,10 +97,10 @@ class Column(Expression):
         return f"{relation}.{quote_identifier(self.name)}"
 
 
-Names = Callable[[Column], str]
+Names = Callable[[RelationColumn], str]
 
 
-def stored_name(column: Column) -> str:
+def column_sql(column: RelationColumn) -> str:
     """Returns the name of a stored column in SQL."""
     return column.quoted
 
@@ -120,7 +120,7 @@ def nodes_of(expression: Expression) -> Iterator[tuple[Expression, int]]:
         left += [(inside, level + 1) for inside in nodes_inside(node)]
 
 
-def columns_of(expressions: Iterable[Expression]) -> tuple[Column, ...]:
+def columns_of(expressions: Iterable[Expression]) -> tuple[RelationColumn, ...]:
     """Lists the columns of expressions, each once."""
     return tuple(dict.fromkeys(column for expression in expressions for column in expression.columns))
 
@@ -176,7 +176,7 @@ class Literal(Expression):
         return part <= decimal.scale and whole <= decimal.digits - decimal.scale
 
 
-Operand = Column | Literal
+Operand = RelationColumn | Literal
 
 
 def is_moment(text: str, type_name: str) -> bool:
@@ -190,32 +190,32 @@ def is_moment(text: str, type_name: str) -> bool:
     return True
 
 
-def compares(column: Column, other: Operand) -> bool:
+def compares(column: RelationColumn, other: Operand) -> bool:
     """Tells whether DuckDB compares a column with another operand by their stored values."""
     if isinstance(other, Literal):
         return other.is_like(column.type_name)
-    require(isinstance(other, Column))
+    require(isinstance(other, RelationColumn))
     own, theirs = sql_type(column.type_name), sql_type(other.type_name)
     return (own.is_integer and theirs.is_integer) or (own == theirs and own.is_comparable)
 
 
-def _has_null(column: Column) -> bool:
+def _has_null(column: RelationColumn) -> bool:
     """Tells whether IS NULL of a column depends on its own row alone. Other rows decide whether a VARIANT is NULL."""
     return not sql_type(column.type_name).mentions("VARIANT")
 
 
-class Condition(Expression):
+class RowCondition(Expression):
     """An expression that is TRUE, FALSE or NULL. DuckDB would cast any other expression to BOOLEAN, which can raise."""
 
 
 def require_conditions(conditions: tuple[Expression, ...]) -> None:
     """Refuses an empty list, conditions that are not plain, and trees that one more node would make too high."""
-    require(bool(conditions) and all(isinstance(node, Condition | Own) and node.plain for node in conditions))
+    require(bool(conditions) and all(isinstance(node, RowCondition | Own) and node.plain for node in conditions))
     require(all(node.height < MOST_HEIGHT for node in conditions))
 
 
 @dataclass(frozen=True)
-class Constant(Condition):
+class Constant(RowCondition):
     """TRUE, FALSE or NULL, as a condition."""
 
     text: str
@@ -228,10 +228,10 @@ class Constant(Condition):
 
 
 @dataclass(frozen=True)
-class Truth(Condition):
+class Truth(RowCondition):
     """A BOOLEAN column as a condition."""
 
-    column: Column
+    column: RelationColumn
 
     def __post_init__(self) -> None:
         require(sql_type(self.column.type_name).is_boolean)
@@ -241,10 +241,10 @@ class Truth(Condition):
 
 
 @dataclass(frozen=True)
-class Comparison(Condition):
+class Comparison(RowCondition):
     """A column compared with a constant of its kind, or with a column of its type. sign: one of SIGNS."""
 
-    column: Column
+    column: RelationColumn
     sign: str
     other: Operand
 
@@ -258,15 +258,15 @@ class Comparison(Condition):
     @property
     def is_join(self) -> bool:
         """Tells whether it compares columns of two relations. No scan gets such a condition."""
-        two = isinstance(self.other, Column) and self.other.relation != self.column.relation
+        two = isinstance(self.other, RelationColumn) and self.other.relation != self.column.relation
         return two and self.sign in JOINING
 
 
 @dataclass(frozen=True)
-class Listed(Condition):
+class Listed(RowCondition):
     """A column IN operands."""
 
-    column: Column
+    column: RelationColumn
     values: tuple[Operand, ...]
 
     def __post_init__(self) -> None:
@@ -278,10 +278,10 @@ class Listed(Condition):
 
 
 @dataclass(frozen=True)
-class Between(Condition):
+class Between(RowCondition):
     """A column BETWEEN two operands."""
 
-    column: Column
+    column: RelationColumn
     low: Operand
     high: Operand
 
@@ -293,10 +293,10 @@ class Between(Condition):
 
 
 @dataclass(frozen=True)
-class Like(Condition):
+class Like(RowCondition):
     """A text LIKE a short pattern, without the wildcard _, which would be tried at every place."""
 
-    column: Column
+    column: RelationColumn
     pattern: Literal
 
     def __post_init__(self) -> None:
@@ -309,10 +309,10 @@ class Like(Condition):
 
 
 @dataclass(frozen=True)
-class Is(Condition):
+class Is(RowCondition):
     """A column IS NULL, TRUE or FALSE."""
 
-    column: Column
+    column: RelationColumn
     value: str
 
     def __post_init__(self) -> None:
@@ -324,7 +324,7 @@ class Is(Condition):
 
 
 @dataclass(frozen=True)
-class Not(Condition):
+class Not(RowCondition):
     """NOT of a plain condition."""
 
     condition: Expression
@@ -337,7 +337,7 @@ class Not(Condition):
 
 
 @dataclass(frozen=True)
-class Junction(Condition):
+class Junction(RowCondition):
     """Plain conditions joined by AND or by OR."""
 
     word: str
@@ -358,7 +358,7 @@ class Junction(Condition):
 class Own(Expression):
     """SQL that the kernel wrote. It never raises, for any values of its columns. type_name: its type, if needed."""
 
-    pieces: tuple[str | Column, ...]
+    pieces: tuple[str | RelationColumn, ...]
     type_name: str = ""
 
     def write(self, names: Names) -> str:
@@ -366,16 +366,16 @@ class Own(Expression):
 
 
 @dataclass(frozen=True)
-class Program(Own):
+class AnalystSql(Own):
     """SQL of an analyst. Its parse by DuckDB is inspected. Then a worker process evaluates it over one row."""
 
     @property
     def plain(self) -> bool:
         return False
 
-    def cast(self, type_name: str) -> Program:
+    def cast(self, type_name: str) -> AnalystSql:
         """Returns the program with a cast around it."""
-        return Program(("CAST(", *self.pieces, f" AS {type_name})"))
+        return AnalystSql(("CAST(", *self.pieces, f" AS {type_name})"))
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,7 @@ class Lookup(Expression):
     """An equality of an expression and a column. The expression is cast to the column's type if that is possible."""
 
     value: Expression
-    column: Column
+    column: RelationColumn
 
     @property
     def plain(self) -> bool:
@@ -394,7 +394,7 @@ class Lookup(Expression):
 
 
 @dataclass(frozen=True)
-class Coded(Condition):
+class Coded(RowCondition):
     """A condition that is evaluated on the codes of prepared rows.
 
     outside: condition of rows with a code that tells no value, None for none. `written` tests them, `test` all others.
@@ -409,14 +409,14 @@ class Coded(Condition):
         return self.outside is None or self.written.plain
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RelationColumn, ...]:
         written = () if self.outside is None else (self.written, self.outside)
         return columns_of((*written, self.test))
 
     def write(self, names: Names) -> str:
         return self.answered(self.written.write(names), names)
 
-    def answered(self, written: str, names: Names = stored_name) -> str:
+    def answered(self, written: str, names: Names = column_sql) -> str:
         """Writes the condition. written: its SQL for rows outside."""
         test = self.test.write(names)
         if self.outside is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpduck.kernel.columns.expressions import Column, Expression, Names, columns_of, require
+from dpduck.kernel.columns.expressions import Expression, Names, RelationColumn, columns_of, require
 from dpduck.kernel.columns.stored import text_sql
 
 FOLDS = {"nocase": "lower", "noaccent": "strip_accents"}
@@ -13,10 +13,10 @@ FOLDS = {"nocase": "lower", "noaccent": "strip_accents"}
 
 
 @dataclass(frozen=True)
-class KeyColumn:
+class KeyTextPart:
     """A column of a key. folds: the parts of its collation, () for plain texts."""
 
-    column: Column
+    column: RelationColumn
     folds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -27,10 +27,10 @@ class KeyColumn:
 class KeyText(Expression):
     """The canonical text of a row's key, NULL if a part is NULL."""
 
-    parts: tuple[KeyColumn, ...]
+    parts: tuple[KeyTextPart, ...]
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RelationColumn, ...]:
         return columns_of(part.column for part in self.parts)
 
     def write(self, names: Names) -> str:

@@ -11,7 +11,7 @@ between these ends alone.
 
 from __future__ import annotations
 
-from dpduck.kernel.columns.expressions import Column, require
+from dpduck.kernel.columns.expressions import RelationColumn, require
 from dpduck.values.periods import Periods, every
 from dpduck.values.sqltypes import sql_type
 
@@ -24,19 +24,19 @@ _NUMBERS = {
 }
 
 
-def paired_sql(unit: str, number: str) -> str:
+def pair_sql(unit: str, number: str) -> str:
     """Writes one value for a unit and the number of a period, NULL if either is NULL."""
     there = f"{number} IS NOT NULL AND {unit} IS NOT NULL"
     return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number}) END"
 
 
-def inside_sql(name: str, moment: Column, periods: Periods) -> list[str]:
+def inside_sql(name: str, moment: RelationColumn, periods: Periods) -> list[str]:
     """Writes the conditions that a row lies in these periods. name: SQL of its moment."""
     require(sql_type(moment.type_name).is_moment)
     return _between(name, moment.type_name, periods)
 
 
-def numbered_sql(name: str, type_name: str, word: str) -> str:
+def period_number_sql(name: str, type_name: str, word: str) -> str:
     """Writes the number of a row's period, NULL for a row without a period. name: SQL of its moment."""
     require(sql_type(type_name).is_moment and word in _NUMBERS)
     return f"CASE WHEN {' AND '.join(_between(name, type_name, every(word)))} THEN {number_sql(name, word)} END"

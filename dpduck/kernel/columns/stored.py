@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.kernel.columns.expressions import Column, Expression, Names, require
+from dpduck.kernel.columns.expressions import Expression, Names, RelationColumn, require
 from dpduck.values.sqltypes import sql_type
 
 
@@ -27,7 +27,7 @@ def text_sql(value: str, type_name: str) -> str:
 class AsText(Expression):
     """The text of a stored column. Equal values have equal texts."""
 
-    column: Column
+    column: RelationColumn
 
     def __post_init__(self) -> None:
         require(sql_type(self.column.type_name).is_selectable)
@@ -69,7 +69,7 @@ LONGEST_AS_IT_IS, LONGEST_UNIT = 64, 65_535
 a longer unit stands there in its place. Rows with a unit beyond the second limit have no unit."""
 
 
-def shortened_sql(value: str, type_name: str) -> str:
+def shorten_sql(value: str, type_name: str) -> str:
     """Writes a privacy unit in at most 65 bytes: equal for equal units alone, apart from collisions of SHA-256.
 
     The unit is held beside each of its rows, and joins and references make many such rows. So one long name would fill

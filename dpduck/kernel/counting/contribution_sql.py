@@ -56,7 +56,7 @@ def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, others: Sequenc
     return f"SELECT {', '.join([*others, *columns])} FROM ({rows_sql})" if columns else rows_sql
 
 
-def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
+def clamp_columns(aggregates: Sequence[Contribution]) -> list[str]:
     """Lists flags, and steps clamped to their bounds. Steps are NULL where the condition does not hold."""
     columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition is not None]
     for number, aggregate in enumerate(aggregates):
@@ -104,7 +104,7 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
     columns = []
     for number, aggregate in enumerate(aggregates):
         if aggregate.per_group:
-            columns.append(f"{clamped_sql(aggregate, number)} AS {value(number)}")
+            columns.append(f"{clamp_sql(aggregate, number)} AS {value(number)}")
             continue
         columns.append(f"{_rows(aggregate, number)} AS dpduck_rows_{number}")
         if aggregate.form != "count":
@@ -117,7 +117,7 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
     return columns
 
 
-def clamped_sql(aggregate: Contribution, number: int) -> str:
+def clamp_sql(aggregate: Contribution, number: int) -> str:
     """Writes k of a unit in a cell, NULL if no row of the unit contributes."""
     low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
     if aggregate.value is not None:
@@ -182,12 +182,12 @@ def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -
         if aggregate.form == "count":
             tables.append(rows)
             continue
-        valued, sums = next(fetched), _joined(next(fetched), next(fetched))
-        squares = _joined(next(fetched), next(fetched)) if aggregate.has_squares else sums
+        valued, sums = next(fetched), _join_limbs(next(fetched), next(fetched))
+        squares = _join_limbs(next(fetched), next(fetched)) if aggregate.has_squares else sums
         tables += aggregate.tables_of(rows, valued, sums, squares)
     return tables
 
 
-def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+def _join_limbs(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
     joined: NDArray[np.int64] = (high << 32) + low
     return joined

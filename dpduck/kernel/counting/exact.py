@@ -21,24 +21,24 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.columns.arithmetic import Double
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Own
+from dpduck.kernel.columns.expressions import RelationColumn as StoredColumn
 from dpduck.kernel.columns.keys import KeyText
-from dpduck.kernel.contributions import KEY, UNIT_HASH, Contribution, Crowds, Known, key_integer, unit_hash_sql
+from dpduck.kernel.contributions import KEY, UNIT_HASH, BoundingFacts, Contribution, Crowds, key_integer, unit_hash_sql
 from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.loss import light_rows
-from dpduck.kernel.places.engine import EngineRows, Parts, counted_in_engine
+from dpduck.kernel.places.engine import EngineRows, Parts, count_in_engine
 from dpduck.kernel.places.rows import LIVE
 from dpduck.kernel.relations import Grouped, Source, Stored, most_copies
 from dpduck.kernel.rows import binning, crowds, reader
 from dpduck.kernel.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
-from dpduck.kernel.rows.scan import Scan, is_row_by_row, rows_sql, scan_of
+from dpduck.kernel.rows.scan import JobScan, is_row_by_row, rows_sql, scan_of
 from dpduck.kernel.stage import cells_sql, cut_sql, stage_sql
 from dpduck.kernel.units import ROWS, Referenced, period_of
-from dpduck.kernel.worker.answered import Asking, answered
-from dpduck.kernel.worker.program import LONGEST_REPEATED, Division, Output, staged
+from dpduck.kernel.worker.answered import Asking, answer_rows
+from dpduck.kernel.worker.program import LONGEST_REPEATED, Division, Output, stage_question
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
@@ -60,7 +60,7 @@ Column = NDArray[np.integer]
 
 
 @dataclass(frozen=True)
-class Reading:
+class JobReading:
     """Plan to read a job: its scan, the worker's outputs, and the reading of each key as a code.
 
     here: for each key, whether the database reads it itself. packed: whether keys are packed into integers. That pays
@@ -68,7 +68,7 @@ class Reading:
     """
 
     job: CountingJob
-    scan: Scan
+    scan: JobScan
     keys: tuple[KeyReading, ...]
     here: tuple[bool, ...]
     division: Division
@@ -89,17 +89,17 @@ def count_exactly(
 
     workers: source of processes for an analyst's expressions. None: the count starts its own.
     """
-    grouped = pregrouped(job)
+    grouped = group_first(job)
     reading = read_job(grouped or job)
     if grouped is not None:
-        return counts_of(reading, reader.columns(cursor, pregrouped_sql(reading), reading.parameters))
+        return counts_of(reading, reader.columns(cursor, group_first_sql(reading), reading.parameters))
     with counting_cells(cursor, reading, bounding_key, workers) as (sql, second, parameters):
         return counts_of(reading, reader.columns(second, sql, parameters))
 
 
 @contextmanager
 def counting_cells(
-    cursor: duckdb.DuckDBPyConnection, reading: Reading, bounding_key: bytes, workers: Workers | None
+    cursor: duckdb.DuckDBPyConnection, reading: JobReading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
     """Yields SQL of one row per occupied cell, the cursor that reads it, and its parameters."""
     job = reading.job
@@ -111,7 +111,7 @@ def counting_cells(
         return
     with read_rows(cursor, reading, bounding_key, workers) as (rows, second, own):
         parameters = {**own, **again}
-        heavy_units = None if reading.division.needed else _find_crowds(second, reading, parameters)
+        heavy_units = None if reading.division.has_work else _find_crowds(second, reading, parameters)
         try:
             yield _stage(reading, cell_rows(reading, rows), heavy_units), second, parameters
         finally:
@@ -121,21 +121,21 @@ def counting_cells(
 
 @contextmanager
 def read_rows(
-    cursor: duckdb.DuckDBPyConnection, reading: Reading, bounding_key: bytes, workers: Workers | None
+    cursor: duckdb.DuckDBPyConnection, reading: JobReading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
     """Yields SQL of a job's rows of integers, the cursor that reads it, and its parameters."""
     with (
         _askings(reading, bounding_key, workers) as (stages, asking, own),
-        answered(cursor, stages, asking, own) as (second, parameters),
+        answer_rows(cursor, stages, asking, own) as (second, parameters),
     ):
-        yield asking.answered_sql, second, parameters
+        yield asking.rows_with_answers, second, parameters
 
 
 @contextmanager
 def _read_in_engine(
     cursor: duckdb.DuckDBPyConnection,
     engine: EngineRows,
-    reading: Reading,
+    reading: JobReading,
     bounding_key: bytes,
     workers: Workers | None,
     parameters: Mapping[str, object],
@@ -146,23 +146,23 @@ def _read_in_engine(
     def stage(rows: str) -> str:
         return _stage(reading, cell_rows(reading, rows))
 
-    def cut(rows: str) -> tuple[str, str]:
+    def cut_part(rows: str) -> tuple[str, str]:
         most = job.max_rows, job.groups or None, _group_codes(reading)
         return cut_sql(rows, cells_of(reading), job.aggregates, *most)
 
     by_parts = job.unit is not None and is_row_by_row(job, engine.private)
-    parts = Parts(partial(cell_rows, reading), cut, partial(_stage, reading)) if by_parts else None
+    parts = Parts(partial(cell_rows, reading), cut_part, partial(_stage, reading)) if by_parts else None
     key = None if by_parts or job.unit is None else key_integer(bounding_key)
     with (
         _askings(reading, bounding_key, workers) as (stages, asking, own),
-        counted_in_engine(cursor, engine, stages, asking, stage, parameters, own, parts, key) as query,
+        count_in_engine(cursor, engine, stages, asking, stage, parameters, own, parts, key) as query,
     ):
         yield query
 
 
 @contextmanager
 def _askings(
-    reading: Reading, bounding_key: bytes, workers: Workers | None
+    reading: JobReading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[list[Asking], Asking, Workers]]:
     """Yields the worker's tasks for single tables, its task for the job's rows, and the workers."""
     job, scan = reading.job, reading.scan
@@ -171,12 +171,12 @@ def _askings(
         parameters[KEY] = key_integer(bounding_key)
     longer = bool(job.texts) or (job.unit is not None and not sql_type(job.unit_type).has_fixed_size)
     with nullcontext(workers) if workers is not None else closing(Workers()) as own:
-        stages = [staged(stage, own, scan.longest_lookup) for stage in scan.stages]
+        stages = [stage_question(stage, own, scan.longest_lookup) for stage in scan.stages]
         yield stages, reading.division.asking(rows, parameters, longer), own
 
 
 def _find_crowds(
-    cursor: duckdb.DuckDBPyConnection, reading: Reading, parameters: Mapping[str, object]
+    cursor: duckdb.DuckDBPyConnection, reading: JobReading, parameters: Mapping[str, object]
 ) -> Crowds | None:
     """Finds the units with rows that may need a rank, or a weight. None: the count does not set such units apart.
 
@@ -196,7 +196,7 @@ def _find_crowds(
     if not count:
         return None
     if scan.where:
-        first = replace(stored, table=crowds.sampled_sql(stored.table, count))
+        first = replace(stored, table=crowds.sample_sql(stored.table, count))
         sampled = scan_of(replace(job, source=replace(source, first=first)))
         if not crowds.are_many(cursor, sampled.units_sql, count, parameters):
             return None
@@ -208,7 +208,7 @@ def _find_crowds(
     return Crowds(crowds.CROWDS, cell_rows(reading, rows))
 
 
-def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
+def counts_of(reading: JobReading, columns: Sequence[Column]) -> ExactCounts:
     """Builds exact counts from the columns of a job's stage."""
     job = reading.job
     if job.levels:
@@ -220,19 +220,19 @@ def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
         coordinates = tuple(np.ma.getdata(column).astype(np.int64) for column in columns[:first])
         return ExactCounts(coordinates, tables, tuple(attribute.size for attribute in job.attributes), job.unit_bounds)
     if reading.packed:
-        return _exact_counts(job, _unpacked(reading, columns), tables)
+        return _exact_counts(job, _unpack(reading, columns), tables)
     codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
     return _exact_counts(job, codes, tables)
 
 
-def key_slot_sql(reading: Reading, position: int) -> str:
+def key_slot_sql(reading: JobReading, position: int) -> str:
     """Writes the slot of one key of a row with packed keys."""
     word = next(positions for positions in _words(reading) if position in positions)
     weight = _weights(reading.keys, word)[word.index(position)]
     return f"({_cell(word[0])} // {weight}) % {reading.keys[position].slots}"
 
 
-def read_job(job: CountingJob, *, packed: bool = False) -> Reading:
+def read_job(job: CountingJob, *, packed: bool = False) -> JobReading:
     """Divides a job between the database and a worker. packed: whether keys are packed in any case."""
     scan = scan_of(job)
     here = tuple(_is_read(key) for key in job.keys)
@@ -253,7 +253,7 @@ def read_job(job: CountingJob, *, packed: bool = False) -> Reading:
     parameters: dict[str, object] = {}
     for position, key in enumerate(job.keys):
         if not here[position]:
-            computed = key_reading(KeyColumn(Own(("{}",)), key.domain), position)
+            computed = key_reading(GroupKey(Own(("{}",)), key.domain), position)
             inside = " AND ".join(f"({condition})" for condition in (*computed.filters, computed.guard) if condition)
             slot = computed.slot_sql("BIGINT")
             outputs[_cell(position)] = Output(
@@ -262,11 +262,11 @@ def read_job(job: CountingJob, *, packed: bool = False) -> Reading:
             parameters.update(computed.parameters)
     division = Division(outputs, scan.moved, parameters, most_copies(job.source), len(job.texts))
     packed = packed or job.selected or job.digest is not None or job.unit is not None
-    packed = packed or division.needed or job.place.in_engine
-    return Reading(job, scan, keys, here, division, packed, labels)
+    packed = packed or division.has_work or job.place.in_engine
+    return JobReading(job, scan, keys, here, division, packed, labels)
 
 
-def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
+def worker_outputs(job: CountingJob, scan: JobScan) -> dict[str, Output]:
     """Returns the flags and steps of aggregates that the database does not compute itself."""
     outputs: dict[str, Output] = {}
     for number, aggregate in enumerate(job.aggregates):
@@ -277,7 +277,7 @@ def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
     return outputs
 
 
-def _is_read(key: KeyColumn) -> bool:
+def _is_read(key: GroupKey) -> bool:
     """Tells whether the database reads a key itself: a plain value, or a column that it casts directly to DOUBLE."""
     return key.value.is_narrow if isinstance(key.value, Double) else key.value.plain
 
@@ -288,7 +288,7 @@ def job_sql(job: CountingJob) -> str:
     return _stage(reading, rows_of(reading))
 
 
-def pregrouped(job: CountingJob) -> CountingJob | None:
+def group_first(job: CountingJob) -> CountingJob | None:
     """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with their numbers of rows.
 
     Labels are then looked up once for each group, not for each row. Without this, 144 million rows by two lists of
@@ -313,7 +313,7 @@ def pregrouped(job: CountingJob) -> CountingJob | None:
     return replace(job, source=source, filters=(), keys=keys, periods=None)
 
 
-def _by_bytes(key: KeyColumn) -> str:
+def _by_bytes(key: GroupKey) -> str:
     """Writes a key to group by its bytes. Under a collation, one row would choose the spelling of all equal texts."""
     if binning.is_long_list(key):  # else each group would hold a whole text, which may be no label
         return f'({binning.short_label(key)}) COLLATE "binary"'
@@ -321,7 +321,7 @@ def _by_bytes(key: KeyColumn) -> str:
     return f'{key.value.sql} COLLATE "binary"' if type_name == "VARCHAR" else key.value.sql
 
 
-def pregrouped_sql(reading: Reading) -> str:
+def group_first_sql(reading: JobReading) -> str:
     """Writes one row per occupied cell, as for other jobs, from groups with their numbers of rows."""
     groups = ", ".join(f"{key.group_sql} AS {_cell(number)}" for number, key in enumerate(reading.keys))
     rows = f"{reading.scan.from_sql}{where_sql(_inside(reading.keys, True))}"
@@ -329,7 +329,7 @@ def pregrouped_sql(reading: Reading) -> str:
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({coded_rows}) GROUP BY ALL"
 
 
-def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
+def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
     """Writes the constant stage over rows with cells."""
     job, cells = reading.job, cells_of(reading)
     if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
@@ -342,12 +342,12 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     return stage_sql(rows, cells, job.aggregates, most, groups, facts, crowds, levels, codes, job.together)
 
 
-def known_units(reading: Reading) -> Known:
+def known_units(reading: JobReading) -> BoundingFacts:
     """Returns the facts about the units of a job's rows.
 
     Conditions and joins leave rows out. So does a worker that could not compute a row, and a key without a code.
     """
-    job, scan, worker = reading.job, reading.scan, reading.division.needed
+    job, scan, worker = reading.job, reading.scan, reading.division.has_work
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None
     # conditions are expected to leave few of many rows, and holding these is faster than a second join
     once = worker or (joined and bool(scan.where))
@@ -355,24 +355,24 @@ def known_units(reading: Reading) -> Known:
     return job.place.known(once, [key.value for key in job.keys] if free else None)
 
 
-def cells_of(reading: Reading) -> dict[str, int | None]:
+def cells_of(reading: JobReading) -> dict[str, int | None]:
     """Returns the columns of a cell with their capacities, None for any integer or bytes."""
     job = reading.job
     if job.digest is not None:
         return dict.fromkeys(DIGEST)
     if job.selected or job.merges:
-        return merged_cells(job) | dict.fromkeys(text_names(job))
-    return packed_cells(reading) if reading.packed else dict.fromkeys(map(_cell, range(len(reading.keys))))
+        return attribute_cells(job) | dict.fromkeys(text_names(job))
+    return word_cells(reading) if reading.packed else dict.fromkeys(map(_cell, range(len(reading.keys))))
 
 
-def cell_rows(reading: Reading, rows: str) -> str:
+def cell_rows(reading: JobReading, rows: str) -> str:
     """Writes rows with the columns of a cell."""
-    return merged_rows(reading, rows) if reading.job.selected or reading.job.merges else rows
+    return merge_rows(reading, rows) if reading.job.selected or reading.job.merges else rows
 
 
-def merged_rows(reading: Reading, rows: str) -> str:
+def merge_rows(reading: JobReading, rows: str) -> str:
     """Writes rows of integers with the attributes' codes in place of cells. A row without a code has NULL or -1."""
-    cells = packed_cells(reading)
+    cells = word_cells(reading)
     if not cells:
         return rows
     inside = " AND ".join(f"{cell} BETWEEN 0 AND {int(size or 0) - 1}" for cell, size in cells.items())
@@ -383,7 +383,7 @@ def merged_rows(reading: Reading, rows: str) -> str:
     return f"SELECT {', '.join(columns)}, * EXCLUDE ({', '.join(cells)}) FROM ({rows})"
 
 
-def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
+def _attribute_sql(reading: JobReading, attribute: Attribute) -> str:
     """Writes an attribute's code: the code of its one key, or an entry in a list over all combinations of codes."""
     sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
     if len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
@@ -397,7 +397,7 @@ def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
     return f"CASE WHEN {inside} THEN list_extract(CAST([{codes}] AS BIGINT[]), {place} + 1) END"
 
 
-def merged_cells(job: CountingJob) -> dict[str, int | None]:
+def attribute_cells(job: CountingJob) -> dict[str, int | None]:
     """Returns the columns of the attributes' codes, with their capacities."""
     return {f"{GROUP}{number}": attribute.size for number, attribute in enumerate(job.attributes)}
 
@@ -407,7 +407,7 @@ def text_names(job: CountingJob) -> dict[str, Expression]:
     return {f"{GROUP}{number}": text for number, text in enumerate(job.texts, start=len(job.attributes))}
 
 
-def _group_codes(reading: Reading) -> list[str] | None:
+def _group_codes(reading: JobReading) -> list[str] | None:
     """Writes each key's code in the domain, for the order of a unit's groups. None: cells themselves give the order.
 
     A code is the same whether rows are read from a prepared table, by a worker, or as they are stored.
@@ -417,7 +417,7 @@ def _group_codes(reading: Reading) -> list[str] | None:
     return [_code_sql(reading, position) for position in range(len(reading.keys))]
 
 
-def _code_sql(reading: Reading, position: int) -> str:
+def _code_sql(reading: JobReading, position: int) -> str:
     key, slot = reading.keys[position], f"CAST({key_slot_sql(reading, position)} AS BIGINT)"
     codes = [*key.codes.tolist(), key.null_code]
     if codes[:-1] == list(range(len(codes) - 1)) and key.null_code in (-1, len(codes) - 1):
@@ -425,12 +425,12 @@ def _code_sql(reading: Reading, position: int) -> str:
     return f"list_extract(CAST([{', '.join(map(str, codes))}] AS BIGINT[]), {slot} + 1)"
 
 
-def packed_cells(reading: Reading) -> dict[str, int | None]:
+def word_cells(reading: JobReading) -> dict[str, int | None]:
     """Returns the columns of packed keys, with their capacities."""
     return {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
 
 
-def rows_of(reading: Reading) -> str:
+def rows_of(reading: JobReading) -> str:
     """Writes rows of integers. In place of the worker's outputs, they have the inputs of the worker.
 
     Packing pays if rows are sorted or sent, since it makes them narrow. Rows outside a domain are then dropped before
@@ -463,7 +463,7 @@ def rows_of(reading: Reading) -> str:
     return steps_sql(own, rows, [*cells, *private, *travelling])
 
 
-def _private_keys(reading: Reading) -> dict[str, str]:
+def _private_keys(reading: JobReading) -> dict[str, str]:
     """Returns the columns of a row's private texts, as bytes, or of its digest, if the database computes them.
 
     They are bytes, since a collation would show one person's spelling of a key that others spell differently.
@@ -474,14 +474,14 @@ def _private_keys(reading: Reading) -> dict[str, str]:
     return {name: f"encode({text.sql})" for name, text in texts if name not in reading.division.outputs}
 
 
-def _short_texts(reading: Reading) -> list[str]:
+def _short_texts(reading: JobReading) -> list[str]:
     """Lists conditions that leave out rows with texts that are too long to be held for their group."""
     longest = min(reading.division.longest_read, reading.scan.longest_key)
     texts = (text.sql for name, text in text_names(reading.job).items() if name not in reading.division.outputs)
     return [f"{text} IS NULL OR strlen({text}) <= {longest}" for text in texts]
 
 
-def _short_key(key: KeyText | Own, scan: Scan) -> str:
+def _short_key(key: KeyText | Own, scan: JobScan) -> str:
     """Writes the key, NULL if its texts are too long. They are concatenated one by one, for some thousand rows at a
     time, which may all be one person's.
     """
@@ -494,7 +494,7 @@ def _short_key(key: KeyText | Own, scan: Scan) -> str:
     return f"CASE WHEN {length} <= {longest} THEN {key.sql} END"
 
 
-def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
+def own_aggregates(job: CountingJob, scan: JobScan, division: Division) -> list[Contribution]:
     """Returns the aggregates without the parts that the worker computes, with values as the database computes them."""
     outputs = division.outputs
     own = [
@@ -504,7 +504,7 @@ def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Con
     return [replace(part, condition=None) if flag(number) in outputs else part for number, part in enumerate(own)]
 
 
-def _own(aggregate: Contribution, scan: Scan) -> Contribution:
+def _own(aggregate: Contribution, scan: JobScan) -> Contribution:
     if aggregate.value is None:
         return aggregate
     number, column = scan.number(aggregate.value), scan.steps(aggregate)
@@ -525,13 +525,13 @@ def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 
 
-def _words(reading: Reading) -> list[list[int]]:
+def _words(reading: JobReading) -> list[list[int]]:
     """Lists words: positions of keys that share one 64-bit integer in mixed radix. The first key varies slowest.
 
     A key that the worker computes has its own word. So has each code of prepared rows, since most rows are not ranked.
     """
     words: list[list[int]] = []
-    alone = reading.job.place.is_numbered and not reading.division.needed
+    alone = reading.job.place.is_numbered and not reading.division.has_work
     for position, here in enumerate(reading.here):
         joined = words and here and reading.here[words[-1][0]] and not alone
         joined = joined and not {words[-1][0], position} & set(reading.labels)  # labels are coded later
@@ -562,7 +562,7 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
     return " + ".join(f"{slot} * {weight}" for slot, weight in zip(slots, _weights(readings, word), strict=True))
 
 
-def _unpacked(reading: Reading, columns: Sequence[Column]) -> list[Column]:
+def _unpack(reading: JobReading, columns: Sequence[Column]) -> list[Column]:
     """Decodes packed integers to domain codes."""
     codes: list[Column] = []
     for word, column in zip(_words(reading), columns, strict=False):

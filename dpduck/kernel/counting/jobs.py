@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.columns.expressions import Column, Comparison, Expression, Lookup, Own, Program
+from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Lookup, Own, RelationColumn
 from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.places.rows import LIVE, LiveRows
@@ -22,7 +22,7 @@ from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True)
-class KeyColumn:
+class GroupKey:
     """Value by which rows are grouped, with its public domain."""
 
     value: Expression
@@ -82,7 +82,7 @@ class CountingJob:
     unit: Expression | None
     max_rows: int
     content: tuple[Expression, ...]
-    keys: tuple[KeyColumn, ...]
+    keys: tuple[GroupKey, ...]
     attributes: tuple[Attribute, ...] = field(repr=False)
     aggregates: tuple[Contribution, ...]
     copies: int = 1
@@ -103,7 +103,7 @@ class CountingJob:
             self._require_selectable()
         if self.digest is not None and (self.keys or self.groups or self.aggregates != (Contribution(),)):
             raise InternalError("groups of a unit where each value is one")
-        if any(isinstance(item, Program) for item in (*self.content, self.digest)):
+        if any(isinstance(item, AnalystSql) for item in (*self.content, self.digest)):
             raise InternalError("an order, or a digest, of an analyst's SQL")
         if any(item.stepped or item.reach is not None for item in (*self.aggregates, *self.beside)):
             raise InternalError("an aggregate that says what its values are")
@@ -136,7 +136,7 @@ class CountingJob:
             if attribute.codes.shape != tuple(sizes) or len(sizes) != len(attribute.sources):
                 raise InternalError("an attribute of other keys than those of the job")
         for key in self.keys:
-            own = key.value.type_name if isinstance(key.value, Column) else ""
+            own = key.value.type_name if isinstance(key.value, RelationColumn) else ""
             if key.domain.type_name != own and not sql_type(key.domain.type_name).is_named:
                 raise InternalError("a key of no type")
 
@@ -188,12 +188,14 @@ class CountingJob:
             return False
         unit = person_of(self.unit)
         alias, values = source.first.alias, (unit, *(key.value for key in self.keys))
-        stored = {value.name: value for value in values if isinstance(value, Column) and value.relation == alias}
+        stored = {
+            value.name: value for value in values if isinstance(value, RelationColumn) and value.relation == alias
+        }
         columns = {stored.get(name) for name in self.cell_key}
         key_values = {
             key.value
             for key in self.keys
-            if isinstance(key.value, Column) and tells_values_apart(key.domain, key.value.type_name)
+            if isinstance(key.value, RelationColumn) and tells_values_apart(key.domain, key.value.type_name)
         }
         exact = all(column is not None and sql_type(column.type_name).has_one_form for column in columns)
         return unit in columns and exact and {unit, *key_values} >= columns
@@ -239,7 +241,7 @@ class CountingJob:
         return tuple(map(min, one_cell, self.unit_bounds))
 
     @property
-    def squared_bounds(self) -> tuple[int, ...]:
+    def squares_bounds(self) -> tuple[int, ...]:
         """Bounds one unit's squared L2 norm over all cells of the attributes, for each aggregate's tables."""
         if self.levels or not (self.tells_keys_apart or self.merges):
             return tuple(bound * bound for bound in self.unit_bounds)
@@ -301,7 +303,7 @@ def _by_keys(join: Join) -> bool:
     return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")
 
 
-def _is_key(condition: Expression, key: Column) -> bool:
+def _is_key(condition: Expression, key: RelationColumn) -> bool:
     """Tells whether all key values that equal a value are one group. In INTEGER = VARCHAR, '1' and '01' are two.
 
     Within one type, DuckDB groups values as it compares them (tests/kernel/rows/test_rows.py).

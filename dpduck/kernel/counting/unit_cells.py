@@ -22,19 +22,19 @@ import duckdb
 
 from dpduck.kernel.contributions import UNIT, Contribution
 from dpduck.kernel.counting.contribution_sql import by_weighed_cell
-from dpduck.kernel.counting.exact import Reading, counts_of, known_units, packed_cells, read_job, read_rows
+from dpduck.kernel.counting.exact import JobReading, counts_of, known_units, read_job, read_rows, word_cells
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.loss import (
     ALL,
-    added_by_weight_sql,
-    added_sql,
+    add_by_weight_sql,
     level_counts_sql,
+    magnitude_sql,
     most_added,
     shift,
     squares_of,
     type_for,
-    weighed_sql,
+    weigh_cells_sql,
     weights_sql,
 )
 from dpduck.kernel.rows import reader
@@ -59,7 +59,7 @@ class UnitCells:
         self._cursor = cursor
         self._bounding_key = bounding_key
         self._workers = workers
-        self._reading: Reading | None = None
+        self._reading: JobReading | None = None
         self._summed: list[Contribution] = []
 
     def serves(self, job: CountingJob) -> bool:
@@ -72,14 +72,16 @@ class UnitCells:
             self._reading = self._put_cells(_rows_of(job))
         if job.together or job.levels or _is_weighed(job):
             self._put_sums(job)
-        columns = reader.columns(self._cursor, self._sql(job, list(packed_cells(self._reading))), {})
+        columns = reader.columns(self._cursor, self._sql(job, list(word_cells(self._reading))), {})
         return counts_of(replace(self._reading, job=job), columns)
 
-    def _put_cells(self, rows: CountingJob) -> Reading:
+    def _put_cells(self, rows: CountingJob) -> JobReading:
         """Puts the contribution of each unit to each cell into a table."""
         reading = read_job(rows)
-        cells, parts = packed_cells(reading), rows.aggregates
-        listed = ", ".join([*cells, UNIT, *(name for number, agg in enumerate(parts) for name in _stored(agg, number))])
+        cells, parts = word_cells(reading), rows.aggregates
+        listed = ", ".join(
+            [*cells, UNIT, *(name for number, agg in enumerate(parts) for name in _part_columns(agg, number))]
+        )
         create = f"CREATE OR REPLACE TEMP TABLE {CELLS} AS "
         with read_rows(self._cursor, reading, self._bounding_key, self._workers) as (read, second, parameters):
             added = unit_cells_sql(read, cells, parts, rows.max_rows, known_units(reading))
@@ -88,7 +90,7 @@ class UnitCells:
                 reader.run(self._cursor, create + sql, parameters)
             else:
                 batches = reader.record_batches(second, sql, parameters, BATCH)
-                reader.poured(self._cursor, f"{create}SELECT * FROM {POURED}", {}, POURED, batches)
+                reader.pour_rows(self._cursor, f"{create}SELECT * FROM {POURED}", {}, POURED, batches)
         return reading
 
     def _put_sums(self, job: CountingJob) -> None:
@@ -97,11 +99,11 @@ class UnitCells:
             return
         self._summed = list(dict.fromkeys(_bare((*job.beside, *job.aggregates))))
         rows = _rows_of(job)
-        stored = [name for number, aggregate in enumerate(rows.aggregates) for name in _stored(aggregate, number)]
+        stored = [name for number, aggregate in enumerate(rows.aggregates) for name in _part_columns(aggregate, number)]
         columns = [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in stored]
         for number, aggregate in enumerate(self._summed):
             kind = type_for((aggregate,), job.max_rows)
-            added = added_sql(aggregate, _place(aggregate, rows), kind)
+            added = magnitude_sql(aggregate, _place(aggregate, rows), kind)
             columns += [f"CAST(sum({added} * {added}) AS {kind}) AS {squares_of(number)}"]
             columns += [f"CAST(sum({added}) AS {kind}) AS {_all_of(number)}"]
         sql = f"SELECT {', '.join([UNIT, *columns])} FROM {CELLS} GROUP BY {UNIT}"
@@ -120,20 +122,20 @@ class UnitCells:
             grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
             return f"SELECT {', '.join([*cells, *totals])} FROM ({units}){grouping}"
         if any(shift(aggregate.norm) for aggregate in aggregates):  # squares are of numbers without these bits
-            return weighed_sql(units, cells, aggregates, totals, kind=kind)
+            return weigh_cells_sql(units, cells, aggregates, totals, kind=kind)
         squares = self._squares(job, kind)
         if job.together:
             whole = f"SELECT {', '.join([*own.values(), *squares])} FROM {SUMS}"
-            return added_by_weight_sql(f"({weights_sql(whole, aggregates, list(own), kind)})", (), aggregates, totals)
+            return add_by_weight_sql(f"({weights_sql(whole, aggregates, list(own), kind)})", (), aggregates, totals)
         weights = weights_sql(f"SELECT {', '.join([UNIT, *squares])} FROM {SUMS}", aggregates, [UNIT], kind)
-        return added_by_weight_sql(f"({units}) JOIN ({weights}) USING ({UNIT})", cells, aggregates, totals)
+        return add_by_weight_sql(f"({units}) JOIN ({weights}) USING ({UNIT})", cells, aggregates, totals)
 
     def _squares(self, job: CountingJob, kind: str) -> list[str]:
         """Lists SQL of a unit's sum of squares for each aggregate, and of ALL for the first one."""
         columns, rows = list[str](), _rows_of(job)
         for number, aggregate in enumerate(_bare(job.aggregates)):
             if job.together:
-                added = added_sql(aggregate, _place(aggregate, rows), kind)
+                added = magnitude_sql(aggregate, _place(aggregate, rows), kind)
                 square = f"{added} * {added}"
             else:
                 place = self._summed.index(aggregate)
@@ -184,7 +186,7 @@ def _place(aggregate: Contribution, rows: CountingJob) -> int:
     return [_part(part) for part in rows.aggregates].index(_part(aggregate))
 
 
-def _stored(part: Contribution, number: int) -> list[str]:
+def _part_columns(part: Contribution, number: int) -> list[str]:
     """Lists the columns of a part: number of rows, or number of values, their sum and the sum of their squares."""
     if part.form == "count":
         return [f"dpduck_rows_{number}"]
@@ -200,7 +202,7 @@ def _own_columns(job: CountingJob) -> Mapping[str, str]:
     rows, columns = _rows_of(job), dict[str, str]()
     for number, agg in enumerate(job.aggregates):
         place = _place(agg, rows)
-        stored = _stored(rows.aggregates[place], place)
+        stored = _part_columns(rows.aggregates[place], place)
         names = (
             ["rows"] if agg.form == "count" else ["rows", "valued", "sum", *(["squares"] if agg.has_squares else [])]
         )

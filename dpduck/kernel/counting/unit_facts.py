@@ -15,7 +15,7 @@ import numpy as np
 
 from dpduck.kernel.contributions import UNIT, Contribution
 from dpduck.kernel.counting.contribution_sql import LIMB
-from dpduck.kernel.counting.exact import known_units, merged_cells, merged_rows, packed_cells, read_job, read_rows
+from dpduck.kernel.counting.exact import attribute_cells, known_units, merge_rows, read_job, read_rows, word_cells
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.rows import reader
 from dpduck.kernel.stage import stage_sql, total_name
@@ -28,7 +28,7 @@ OWNER = "dpduck_owner"
 
 
 @dataclass(frozen=True, eq=False)
-class UnitFacts:
+class UnitContributions:
     """Contributions of units to aggregates: a row for each aggregate, with a number for each unit.
 
     added: the sum of a unit's integers over all cells. squares: the sum of their squares. Both are doubles, since
@@ -41,7 +41,7 @@ class UnitFacts:
 
 def facts_of_units(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers
-) -> UnitFacts:
+) -> UnitContributions:
     """Returns the contribution of each unit with kept rows to each aggregate of a job without norms.
 
     cursor: connection in the transaction that read public facts. The only error has the reader's one fixed text.
@@ -51,13 +51,13 @@ def facts_of_units(
     reading = read_job(job)
     with read_rows(cursor, reading, bounding_key, workers) as (rows, second, parameters):
         merged = not job.tells_keys_apart and bool(job.attributes)
-        cells = merged_cells(job) if merged else packed_cells(reading)
-        owned = f"SELECT *, {UNIT} AS {OWNER} FROM ({merged_rows(reading, rows) if merged else rows})"
+        cells = attribute_cells(job) if merged else word_cells(reading)
+        owned = f"SELECT *, {UNIT} AS {OWNER} FROM ({merge_rows(reading, rows) if merged else rows})"
         facts = known_units(reading)
         stage = stage_sql(owned, {**cells, OWNER: None}, job.aggregates, job.max_rows, known=facts)
         sums = reader.columns(second, _by_unit_sql(stage, job.aggregates), parameters)
     columns = [np.ma.getdata(column).astype(float) for column in sums]
-    return UnitFacts(np.array(columns[::2]), np.array(columns[1::2]))
+    return UnitContributions(np.array(columns[::2]), np.array(columns[1::2]))
 
 
 def _by_unit_sql(stage: str, aggregates: Sequence[Contribution]) -> str:

@@ -21,7 +21,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 
-from dpduck.kernel.ledger.entries import GENESIS, NOTHING, LedgerRow, added, budget_of, charge_of
+from dpduck.kernel.ledger.entries import GENESIS, NOTHING, LedgerRow, add_charges, budget_of, charge_of
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.periods import Periods, every, last_number, runs, split_key, word_of
@@ -40,8 +40,8 @@ class PeriodSums:
 
     def add(self, periods: Periods, charge: Charge) -> None:
         """Adds a charge for a run of periods."""
-        self.charges[periods] = added(self.charges.get(periods, NOTHING), charge)
-        self.person = added(self.person, for_person(charge, periods.count))
+        self.charges[periods] = add_charges(self.charges.get(periods, NOTHING), charge)
+        self.person = add_charges(self.person, for_person(charge, periods.count))
 
     def by_run(self) -> list[tuple[Periods, Charge]]:
         """Splits the charged periods into runs with the same charges. Returns them in order, each with its sum.
@@ -217,7 +217,7 @@ def name_of_change(old: Budget | None, new: Budget) -> str:
     return "budget widened" if grows else "budget narrowed"
 
 
-def shown(amount: Fraction, *, up: bool) -> str:
+def format_amount(amount: Fraction, *, up: bool) -> str:
     """Renders an amount for people, in six digits and never on the wrong side: rounded up if `up`, else down.
 
     >>> shown(Fraction(1, 3), up=False), shown(Fraction(1, 3), up=True), shown(Fraction(10), up=True)
@@ -240,13 +240,13 @@ def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, as
     if spent + asked <= budget:
         return
     left = max(ZERO, budget - spent)
-    accepted = f"{measure} of at most {shown(left, up=False)}" if left else "a budget widened by the owner"
+    accepted = f"{measure} of at most {format_amount(left, up=False)}" if left else "a budget widened by the owner"
     if measure == "delta for keys":  # LAPLACE_THRESHOLD spends its whole delta on keys
         accepted += "; GAUSSIAN_THRESHOLD, which takes a part of its delta" if left else ""
         accepted += "; for the owner ALTER PRIVACY POLICY ON .. SET BUDGET (epsilon = .., delta = .., delta_keys = ..)"
     raise BudgetRefusal(
-        f"the statement asks for {measure} = {shown(asked, up=True)} "
-        f"but the {owner} has {shown(left, up=False)} of {shown(budget, up=False)} left",
+        f"the statement asks for {measure} = {format_amount(asked, up=True)} "
+        f"but the {owner} has {format_amount(left, up=False)} of {format_amount(budget, up=False)} left",
         accepted=accepted,
     )
 
@@ -257,15 +257,15 @@ def _as_epsilon(budget: Budget, rho: Fraction) -> str:
     if budget.epsilon is None or delta <= 0 or rho <= 0:
         return ""
     least = epsilon_of(rho, delta) * (1 + Fraction(1, 10**9))
-    return f": epsilon of at least {shown(least, up=True)} with delta = {float(budget.delta):g}"
+    return f": epsilon of at least {format_amount(least, up=True)} with delta = {float(budget.delta):g}"
 
 
 def _require_at_least(measure: str, unit_key: str, new: Fraction, spent: Fraction, also: str = "") -> None:
     if new < spent:
         raise Refusal(
-            f"the budget of {unit_key} cannot be {measure} = {shown(new, up=False)}: "
-            f"{shown(spent, up=True)} is already spent",
-            accepted=f"{measure} of at least {shown(spent, up=True)}{also}",
+            f"the budget of {unit_key} cannot be {measure} = {format_amount(new, up=False)}: "
+            f"{format_amount(spent, up=True)} is already spent",
+            accepted=f"{measure} of at least {format_amount(spent, up=True)}{also}",
         )
 
 
@@ -295,8 +295,8 @@ class LedgerState:
         """Adds a row that has just been written or verified."""
         charge = charge_of(row.epsilon, row.rho, row.delta)
         key = (row.unit_key, row.principal)
-        self.spent[row.unit_key] = added(self.spent.get(row.unit_key, NOTHING), charge)
-        self.spent_by[key] = added(self.spent_by.get(key, NOTHING), charge)
+        self.spent[row.unit_key] = add_charges(self.spent.get(row.unit_key, NOTHING), charge)
+        self.spent_by[key] = add_charges(self.spent_by.get(key, NOTHING), charge)
         unit_key, periods = split_key(row.unit_key)
         word = word_of(row.unit_key)
         if periods is None and word is not None and charge != NOTHING:  # written by a version without periods

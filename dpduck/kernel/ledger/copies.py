@@ -49,7 +49,7 @@ class ChainEnd:
 
 
 @dataclass(frozen=True)
-class Found:
+class PositionTexts:
     """Texts of both positions as they were read, for the compare-and-swap that follows."""
 
     secrets: bytes | None
@@ -61,7 +61,7 @@ def latest(begun: Begun) -> Begun:
     return dict(sorted(begun.items())[-MOST_BEGUN:])
 
 
-def encoded(position: ChainEnd) -> bytes:
+def encode_position(position: ChainEnd) -> bytes:
     """Encodes a position as one line of JSON with exact texts."""
     spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
     begun = {str(entry): times for entry, times in latest(position.begun).items()}
@@ -69,7 +69,7 @@ def encoded(position: ChainEnd) -> bytes:
     return json.dumps(fields).encode()
 
 
-def decoded(text: bytes | None, where: str) -> ChainEnd:
+def decode_position(text: bytes | None, where: str) -> ChainEnd:
     """Decodes the text of a position. No text stands for the beginning of the chain."""
     if text is None:
         return ChainEnd(0, GENESIS, {})
@@ -89,32 +89,32 @@ class OutsideCounters:
         self._secrets = secrets
         self._witness = witness
 
-    def read(self) -> Found:
+    def read(self) -> PositionTexts:
         """Reads the witness first: every writer writes the secrets first."""
         witness = None if self._witness is None else self._witness.read()
-        return Found(self._secrets.get(POSITION), witness)
+        return PositionTexts(self._secrets.get(POSITION), witness)
 
-    def require_same(self, texts: Found, state: LedgerState) -> None:
+    def require_same(self, texts: PositionTexts, state: LedgerState) -> None:
         """Fails closed unless both positions lie on this ledger's chain, at its end or one entry before."""
-        secrets = decoded(texts.secrets, "secrets file")
+        secrets = decode_position(texts.secrets, "secrets file")
         _require_on_chain(secrets, state, "secrets file")
         if texts.witness is None:
             return
-        witness = decoded(texts.witness, "witness")
+        witness = decode_position(texts.witness, "witness")
         _require_on_chain(witness, state, "witness of this machine")
         if witness.counter > secrets.counter:
             raise StoreError(f"the secrets file is older than the ledger; {_COPY}")
 
-    def spent(self, texts: Found) -> list[tuple[str, Charge]]:
+    def spent(self, texts: PositionTexts) -> list[tuple[str, Charge]]:
         """Lists the units with their sums according to the secrets file, and then according to the witness."""
-        places = (decoded(texts.secrets, "secrets file"), decoded(texts.witness, "witness"))
+        places = (decode_position(texts.secrets, "secrets file"), decode_position(texts.witness, "witness"))
         return [amounts for place in places for amounts in place.spent.items()]
 
-    def begun(self, texts: Found, state: LedgerState) -> Begun:
+    def begun(self, texts: PositionTexts, state: LedgerState) -> Begun:
         """Returns the charges that neither place has struck off. A place may not have seen the last entry yet."""
-        places = [decoded(texts.secrets, "secrets file")]
+        places = [decode_position(texts.secrets, "secrets file")]
         if self._witness is not None:
-            places.append(decoded(texts.witness, "witness"))
+            places.append(decode_position(texts.witness, "witness"))
         entries = {entry for place in places for entry in place.begun} | (
             {state.last_id} if state.charged_last else set()
         )
@@ -124,18 +124,18 @@ class OutsideCounters:
             if all(entry in place.begun or entry > place.counter for place in places)
         }
 
-    def advance(self, texts: Found, state: LedgerState, begun: Begun) -> Found | None:
+    def advance(self, texts: PositionTexts, state: LedgerState, begun: Begun) -> PositionTexts | None:
         """Moves both positions to the end of the ledger, and returns their texts.
 
         Returns None if another writer came in between.
         """
-        text = encoded(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
+        text = encode_position(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
         if texts.secrets != text and not self._secrets.replace(POSITION, texts.secrets, text):
             return None
         if self._witness is None:
-            return Found(text, None)
+            return PositionTexts(text, None)
         moved = texts.witness == text or self._witness.replace(texts.witness, text)
-        return Found(text, text) if moved else None
+        return PositionTexts(text, text) if moved else None
 
 
 def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> None:
@@ -205,7 +205,7 @@ class Witness:
 
     def replace(self, expected: bytes | None, value: bytes) -> bool:
         """Writes the value only if `expected` is still there. The value is on disk when this returns."""
-        with _own_errors(), self._locked():
+        with _own_errors(), self._hold_lock():
             if self.read() != expected:
                 return False
             temporary = self._path.with_suffix(".new")
@@ -219,7 +219,7 @@ class Witness:
             return True
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         descriptor = os.open(self._lock_path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed, or the process dies

@@ -46,18 +46,18 @@ class LedgerRow(NamedTuple):
 
 def row_hash(chain_key: bytes, store_id: str, row: LedgerRow) -> str:
     """Hashes every field but the hash itself. Lengths in front keep fields from running into each other."""
-    message = b"".join(_marked(field) for field in (store_id, *row[:-1]))
+    message = b"".join(_encode_field(field) for field in (store_id, *row[:-1]))
     return hmac.digest(chain_key, message, "sha256").hex()
 
 
-def _marked(field: str | int | None) -> bytes:
+def _encode_field(field: str | int | None) -> bytes:
     if field is None:
         return b"n"
     text = str(field).encode()
     return b"%d:%b" % (len(text), text)
 
 
-def sealed(chain_key: bytes, store_id: str, row: LedgerRow) -> LedgerRow:
+def seal_row(chain_key: bytes, store_id: str, row: LedgerRow) -> LedgerRow:
     """Returns the row with its own hash."""
     return row._replace(hash=row_hash(chain_key, store_id, row))
 
@@ -69,17 +69,17 @@ def require_next(chain_key: bytes, store_id: str, row: LedgerRow, last_id: int, 
             f"ledger entry {last_id + 1} is missing; accepted: the store as it was last written, or its newest backup"
         )
     if row.previous_hash != last_hash:
-        raise _changed(row)
+        raise _change_error(row)
     require_untouched(chain_key, store_id, row)
 
 
 def require_untouched(chain_key: bytes, store_id: str, row: LedgerRow) -> None:
     """Fails closed unless every field of this row is as it was written."""
     if not hmac.compare_digest(str(row.hash).encode(), row_hash(chain_key, store_id, row).encode()):
-        raise _changed(row)
+        raise _change_error(row)
 
 
-def _changed(row: LedgerRow) -> StoreError:
+def _change_error(row: LedgerRow) -> StoreError:
     return StoreError(
         f"ledger entry {row.id} is not what was written; "
         "accepted: the store as it was last written with its own secrets file"
@@ -129,7 +129,7 @@ class LedgerEntry:
     hash: str
 
 
-def added(charge: Charge, other: Charge) -> Charge:
+def add_charges(charge: Charge, other: Charge) -> Charge:
     """Adds two charges. The sum has no pure epsilon if one of the charges has none."""
     epsilon = None if charge.epsilon is None or other.epsilon is None else charge.epsilon + other.epsilon
     return Charge(epsilon=epsilon, rho=charge.rho + other.rho, delta=charge.delta + other.delta)

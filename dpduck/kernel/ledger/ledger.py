@@ -33,11 +33,11 @@ from dpduck.kernel.ledger.secrets import (
     SecretsInMemory,
     Steps,
     no_step,
-    required,
+    require_secret,
 )
 from dpduck.kernel.ledger.table import LedgerChain, LedgerTable, Note, OpenCursor
 from dpduck.values.errors import InternalError, StoreError
-from dpduck.values.periods import Periods, charged_key
+from dpduck.values.periods import Periods, charge_key
 from dpduck.values.privacy import Budget, Charge
 
 
@@ -102,7 +102,7 @@ class Ledger:
     @property
     def bounding_key(self) -> bytes:
         """Returns the key of the order in which a unit's rows are kept."""
-        return required(self.secrets, BOUNDING_KEY)
+        return require_secret(self.secrets, BOUNDING_KEY)
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
         """Records a budget for a unit. It never resets the spent sum, and is refused below that sum."""
@@ -192,7 +192,7 @@ class Ledger:
 
         def prepare() -> LedgerRow:
             self._require_room(unit_key, charge, principal, allotment, periods)
-            key = charged_key(unit_key, periods)
+            key = charge_key(unit_key, periods)
             return self._chain.row(key, table_name, charge, principal, statement, mechanism)
 
         self._steps("charge begins")
@@ -220,11 +220,11 @@ class Ledger:
     def begin_again(self, entry_id: int) -> None:
         """Records outside the store that the answer of a charge is begun again. Raises StoreError if it was ended."""
 
-        def counted(begun: Begun) -> Begun:
+        def count_again(begun: Begun) -> Begun:
             return {**begun, entry_id: _still_begun(begun, entry_id) + 1}
 
         with self._lock:
-            self._chain.settle(counted)
+            self._chain.settle(count_again)
 
     def end(self, entry_id: int, size: int = 0) -> None:
         """Records outside the store that a charge is answered, before the answer is seen. StoreError if it already was.
@@ -232,13 +232,13 @@ class Ledger:
         size: bytes of the answer. Without room for them, the charge stays without an answer.
         """
 
-        def ended(begun: Begun) -> Begun:
+        def strike_off(begun: Begun) -> Begun:
             _still_begun(begun, entry_id)
             return {entry: times for entry, times in begun.items() if entry != entry_id}
 
         with self._lock:
             self._chain.require_disk(size)
-            self._chain.settle(ended)
+            self._chain.settle(strike_off)
         self._steps("charge ended")
 
     def entries(self, principal: str | None = None) -> list[LedgerEntry]:
@@ -296,7 +296,7 @@ def _assemble(
         secrets = SecretsInMemory()
     else:
         secrets = SecretsFile.open(secrets_path, create=store_id is None, steps=steps)
-    identity = required(secrets, STORE_ID).decode()
+    identity = require_secret(secrets, STORE_ID).decode()
     if store_id not in (None, identity):
         raise StoreError(
             "the secrets do not belong to this store; accepted: the file <name>_secrets that was made with it"

@@ -49,7 +49,7 @@ def first_values() -> dict[str, bytes]:
     }
 
 
-def required(secrets: Secrets, name: str) -> bytes:
+def require_secret(secrets: Secrets, name: str) -> bytes:
     """Returns a value that every store has. Raises StoreError if it is missing."""
     value = secrets.get(name)
     if value is None:

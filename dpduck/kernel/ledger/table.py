@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from dpduck.kernel.ledger.budgets import LedgerState
-from dpduck.kernel.ledger.copies import Begun, Change, Found, OutsideCounters, Witness, latest
+from dpduck.kernel.ledger.copies import Begun, Change, OutsideCounters, PositionTexts, Witness, latest
 from dpduck.kernel.ledger.entries import (
     NOTHING,
     LedgerEntry,
@@ -28,9 +28,9 @@ from dpduck.kernel.ledger.entries import (
     missing_from,
     require_next,
     require_untouched,
-    sealed,
+    seal_row,
 )
-from dpduck.kernel.ledger.secrets import CHAIN_KEY, STORE_ID, Secrets, Steps, required
+from dpduck.kernel.ledger.secrets import CHAIN_KEY, STORE_ID, Secrets, Steps, require_secret
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.privacy import Budget, Charge
 from dpduck.values.quoting import quote_text, written_values
@@ -45,7 +45,7 @@ _ATTEMPTS = 100  # several ledgers on one store in one process may take each oth
 class _Seen:
     """The outside counters as this ledger left them. found: their texts. last_id, begun: their decoded values."""
 
-    found: Found | None
+    found: PositionTexts | None
     last_id: int
     begun: Begun
 
@@ -64,8 +64,8 @@ class LedgerChain:
         self._outside = OutsideCounters(secrets, witness)
         self._seen = _Seen(None, 0, {})
         self._steps = steps
-        self._store_id = required(secrets, STORE_ID).decode()
-        self._chain_key = required(secrets, CHAIN_KEY)
+        self._store_id = require_secret(secrets, STORE_ID).decode()
+        self._chain_key = require_secret(secrets, CHAIN_KEY)
 
     def begin(self, *, lost: bool = False) -> None:
         """Makes the tables of a new store. `lost` does so even if its secrets say that it had entries once."""
@@ -99,9 +99,9 @@ class LedgerChain:
                 begun = self._outside.begun(texts, self.state)
             if self._advance(texts, change(begun)):
                 return
-        raise _crowded()
+        raise _crowding_error()
 
-    def _advance(self, texts: Found, begun: Begun) -> bool:
+    def _advance(self, texts: PositionTexts, begun: Begun) -> bool:
         """Moves the outside counters here from their last texts. Returns False if another writer came in between."""
         moved = self._outside.advance(texts, self.state, begun)
         if moved is None:
@@ -139,7 +139,7 @@ class LedgerChain:
             self._count_on(row)
             self._steps("counters written")
             return row.id
-        raise _crowded()
+        raise _crowding_error()
 
     def _count_on(self, row: LedgerRow) -> None:
         """Absorbs the row that was just committed, and moves the outside counters from where `settle` left them.
@@ -165,7 +165,7 @@ class LedgerChain:
                 self._table.append(self.row(unit_key, "", missing, principal, statement, "adopted charges"))
                 self.read_on()
         if not self._advance(texts, {}):  # charges without an answer there are not answered here
-            raise _crowded()
+            raise _crowding_error()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
         """Returns all entries in order, or those of one principal."""
@@ -206,7 +206,7 @@ class LedgerChain:
         declared, previous = None if budget is None else budget_text(budget), self.state.hash_at(last_id)
         texts = (principal, unit_key, table_name, statement, mechanism, *amounts_text(charge))
         row = LedgerRow(last_id + 1, at, *texts, budget=declared, previous_hash=previous, hash="")
-        return sealed(self._chain_key, self._store_id, row)
+        return seal_row(self._chain_key, self._store_id, row)
 
     def require_disk(self, size: int = 0) -> None:
         """Refuses to begin work that a full disk would end half-way: charged, not answered. size: bytes to store."""
@@ -226,7 +226,7 @@ class LedgerChain:
             state.absorb(row)
 
 
-def _crowded() -> StoreError:
+def _crowding_error() -> StoreError:
     return StoreError("the ledger is being written by too many at once; nothing is answered; accepted: try again")
 
 

@@ -41,7 +41,7 @@ def binomial(trials: int, probability: Probability, entropy: Entropy) -> int:
     if successes is not None:
         return successes
     while True:
-        successes = _inverted(trials, probability(uniform.bits + 64), uniform)
+        successes = _invert_bounds(trials, probability(uniform.bits + 64), uniform)
         if successes is not None:
             return successes
         uniform.extend(uniform.bits)
@@ -89,7 +89,7 @@ def _leaves_out(weights: FloatArray, length: int) -> bool:
     return last >= before or last * last > 2.0**-41 * (before - last)
 
 
-def _inverted(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
+def _invert_bounds(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
     """Returns the value at which the distribution function passes U. None if the bounds do not decide."""
     if bounds[0] == 1:
         return trials

@@ -56,11 +56,11 @@ def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
     codes = looked_up.astype(np.int64)
     open_cells = np.flatnonzero(looked_up == UNDECIDED)
     if open_cells.size:
-        codes[open_cells] = _refined_codes(table, prefixes[open_cells], entropy)
+        codes[open_cells] = _refine_codes(table, prefixes[open_cells], entropy)
     return codes
 
 
-def _refined_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entropy) -> NDArray[np.int64]:
+def _refine_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entropy) -> NDArray[np.int64]:
     """Returns codes of draws that 16 bits leave open. Draws 48 bits more, and for a tie as many as it takes.
 
     With T = floor(2**64 F) and the real 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T is a tie.

@@ -55,7 +55,7 @@ class Noise:
             return Charge(
                 Fraction(l1) / self.parameter, rho_of_laplace(l1, l1 if most is None else most, self.parameter)
             )
-        return Charge.concentrated(Fraction(l2_squared) / (2 * self.parameter))
+        return Charge.zcdp(Fraction(l2_squared) / (2 * self.parameter))
 
     @property
     def variance(self) -> float:

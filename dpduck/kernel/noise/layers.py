@@ -78,7 +78,7 @@ class SummaryLaw:
             return SummaryLaw(self.scale, self.below, self.tau, sides=self.sides).probability(precision)
         return Fraction(0), Fraction(0)
 
-    def upgraded(self) -> float:
+    def float_probability(self) -> float:
         """Returns the probability as a float: relative error below 1e-12, or an upper bound past FARTHEST bits."""
         precision = 128
         while True:
@@ -144,31 +144,31 @@ def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
     return np.where(draws < 0, ~draws, draws)
 
 
-def upgraded_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
+def draw_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
     """Draws counts of `count` empty cells of this layer, shape (count,). They have either sign if law.sides is 2."""
     if law.below is not None:
-        magnitudes = _filtered_layer(law, count, entropy)
+        magnitudes = _draw_between_filters(law, count, entropy)
     elif law.tau <= law.theta and law.above is None:
         magnitudes = geometric(law.scale, count, entropy) + law.theta
     else:
-        magnitudes = _sampled_layer(law, count, entropy)
-    return magnitudes if law.sides == 1 else signed(magnitudes, entropy)
+        magnitudes = _draw_by_rejection(law, count, entropy)
+    return magnitudes if law.sides == 1 else draw_signs(magnitudes, entropy)
 
 
-def signed(magnitudes: IntegerArray, entropy: Entropy) -> IntegerArray:
+def draw_signs(magnitudes: IntegerArray, entropy: Entropy) -> IntegerArray:
     """Gives each magnitude a fair sign."""
     bits = np.unpackbits(words64(entropy, -(-len(magnitudes) // 64)).view(np.uint8))[: len(magnitudes)]
     return np.where(bits == 1, -magnitudes, magnitudes)
 
 
-def _filtered_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
+def _draw_between_filters(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
     """Draws magnitudes from theta to below - 1. The remainder of a geometric number has the truncated geometric law."""
     if law.below is None or law.tau > law.theta:
         raise ValueError("a layer between two filters has no threshold")
     return geometric(law.scale, count, entropy) % (law.below - law.theta) + law.theta
 
 
-def _sampled_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
+def _draw_by_rejection(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
     ratio = float(exp_bounds(1 / law.scale, 64)[1])
     # Summed weights of the proposals k a^k / tau and a^k from theta on, up to the same factor.
     linear = (law.theta - (law.theta - 1) * ratio) / (1 - ratio) / float(law.tau) < 1
@@ -178,7 +178,7 @@ def _sampled_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArra
         proposed = geometric(law.scale, open_places.size, entropy) + law.theta
         if linear:
             proposed += _second(law, open_places.size, entropy)
-        accepted = _accepted(law, proposed, linear, entropy)
+        accepted = _accept(law, proposed, linear, entropy)
         magnitudes[open_places[accepted]] = proposed[accepted]
         open_places = open_places[~accepted]
     return magnitudes
@@ -200,7 +200,7 @@ def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
     return np.where(equal_flips(both, count, entropy), second, 0)
 
 
-def _accepted(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: Entropy) -> NDArray[np.bool_]:
+def _accept(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: Entropy) -> NDArray[np.bool_]:
     """Accepts magnitudes k with probability keep(k), or for the linear proposal keep(k) tau / k: at most 1."""
     values = magnitudes.astype(np.float64)
     chance = keep_floats(law, values)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpduck.kernel.columns.arithmetic import Clamped, Cut, Double, LiteralNumber, Product, StoredNumber
-from dpduck.kernel.columns.expressions import Column, Literal, NotPlain, Own
+from dpduck.kernel.columns.expressions import Literal, NotPlain, Own, RelationColumn
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import steps
 from dpduck.values.errors import InternalError
@@ -48,16 +48,16 @@ class ClampedColumn:
         """Tells whether steps are units."""
         return Fraction(self.low) == 0 and Fraction(self.step) == Fraction(1, 10**self.scale)
 
-    def cut(self, number: int, column: Column) -> Cut:
+    def cut(self, number: int, column: RelationColumn) -> Cut:
         """Returns the cut column of prepared rows. `column` is the column itself, of the same relation."""
-        units = Column(column.relation, UNITS.format(number), "BIGINT").quoted
-        stepped = Column(column.relation, STEPS.format(number), "BIGINT").quoted
+        units = RelationColumn(column.relation, UNITS.format(number), "BIGINT").quoted
+        stepped = RelationColumn(column.relation, STEPS.format(number), "BIGINT").quoted
         steps = "" if self.steps is None else units if self.alike else stepped
         low, high, step = map(Fraction, (self.low, self.high, self.step))
         return Cut(column, low, high, step, self.scale, units, steps)
 
 
-def clamped_column(name: str, type_name: str, low: str, high: str, step: str) -> ClampedColumn | None:
+def clamp_column(name: str, type_name: str, low: str, high: str, step: str) -> ClampedColumn | None:
     """Returns the clamped column. None for types other than short decimals and signed integers, or for long bounds."""
     clamped = ClampedColumn(name, type_name, low, high, step)
     kind = sql_type(type_name)
@@ -66,7 +66,7 @@ def clamped_column(name: str, type_name: str, low: str, high: str, step: str) ->
     units = [Fraction(bound) * 10**clamped.scale for bound in (low, high)]
     fitting = all(unit.denominator == 1 and abs(unit) < MOST_UNITS for unit in units)
     try:
-        Clamped(StoredNumber(Column("c", name, type_name)), literal_of(low), literal_of(high))
+        Clamped(StoredNumber(RelationColumn("c", name, type_name)), literal_of(low), literal_of(high))
     except NotPlain:
         return None
     return clamped if fitting and units[0] < units[1] else None
@@ -78,7 +78,7 @@ def literal_of(number: str) -> Literal:
     return Literal("number", number[len(sign) :], sign)
 
 
-def units_sql(clamped: ClampedColumn, column: Column) -> str:
+def units_sql(clamped: ClampedColumn, column: RelationColumn) -> str:
     """Writes a column cut to its CLAMP, in units of its last decimal place."""
     factor = 10**clamped.scale
     cut = Clamped(StoredNumber(column), literal_of(clamped.low), literal_of(clamped.high))
@@ -87,7 +87,7 @@ def units_sql(clamped: ClampedColumn, column: Column) -> str:
     return f"TRY_CAST({units.sql} AS {integer_name(bound)})"
 
 
-def steps_sql(clamped: ClampedColumn, column: Column) -> str:
+def steps_sql(clamped: ClampedColumn, column: RelationColumn) -> str:
     """Writes the step of a row, as the counting of a sum computes it."""
     most = clamped.steps
     if most is None:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import duckdb
 import pyarrow as pa
 
-from dpduck.kernel.places.orders import Order, Sent, carried_out
-from dpduck.kernel.places.place import Opened, Place
+from dpduck.kernel.places.orders import Order, Sent, run_order
+from dpduck.kernel.places.place import Opened, RowPlace
 from dpduck.kernel.places.rows import LiveRows
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import passes_that_are_off
@@ -51,7 +51,7 @@ class EngineRows(LiveRows):
 
 
 @dataclass(frozen=True)
-class EnginePlace(Place):
+class EnginePlace(RowPlace):
     """Place of a statement with tables of an engine. Nothing of the engine is kept from statement to statement.
 
     open: looks at the engine's tables again, refuses changed ones, and reads the public tables that orders name.
@@ -91,12 +91,12 @@ def columns_in_engine(
 ) -> list[Any]:
     """Returns sums (SUMS) over all rows, with the columns that they are grouped by."""
     asking = Asking(sql, parameters=dict(parameters))
-    with counted_in_engine(cursor, engine, (), asking, lambda rows: rows, {}, workers) as (added, second):
+    with count_in_engine(cursor, engine, (), asking, lambda rows: rows, {}, workers) as (added, second):
         return reader.columns(second, added, {})
 
 
 @contextmanager
-def counted_in_engine(
+def count_in_engine(
     cursor: duckdb.DuckDBPyConnection,
     engine: EngineRows,
     stages: Sequence[Asking],
@@ -112,45 +112,45 @@ def counted_in_engine(
     parts: SQL of the parts, if rows become integers before whole units are grouped. key: for other rows, the key of the
     order in which a unit's first CROWD rows of each table are kept.
     """
-    stage_sql = stage(asking.answered_sql)
+    stage_sql = stage(asking.rows_with_answers)
     text = " ".join([*(question.sql for question in (*stages, asking)), stage_sql])
-    named = tuple(_named(table, text) for table in engine.tables if table.sql in text)
+    named = tuple(_narrow_table(table, text) for table in engine.tables if table.sql in text)
     given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
     order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if engine.packed else key)
     if parts is not None and not engine.packed:
-        before = replace(order, stage_sql=parts.cut(parts.made(asking.answered_sql))[0])
-        integers = Sent(INTEGERS, _types_of(carried_out(before, _no_rows(named), workers).schema))
+        before = replace(order, stage_sql=parts.cut(parts.made(asking.rows_with_answers))[0])
+        integers = Sent(INTEGERS, _types_of(run_order(before, _no_rows(named), workers).schema))
         asking = Asking(f"SELECT * FROM {integers.sql}")
         crowds = Order((integers,), (), asking, parts.cut(asking.sql)[1], given, passes, room)
         order = Order(
             (integers,), (), asking, parts.stage(asking.sql), given, passes, room, replace(before, crowds=crowds)
         )
-    nothing = carried_out(order, _no_rows(order.tables), workers)
-    with added(cursor, nothing, _carried(engine.carry, order, nothing.schema)) as counts:
+    nothing = run_order(order, _no_rows(order.tables), workers)
+    with add_partials(cursor, nothing, _run_tasks(engine.carry, order, nothing.schema)) as counts:
         yield counts
 
 
 @contextmanager
-def added(
+def add_partials(
     cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, tables: Iterable[pa.Table]
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
     """Adds up sums of tasks as they come. Lends SQL of totals, and a cursor that reads it. nothing: sums of no rows."""
     batches = chain.from_iterable(part.to_batches() for part in chain([nothing], tables))
     partial = pa.RecordBatchReader.from_batches(nothing.schema, batches)
     with reader.beside(cursor, PARTIALS, partial) as second:
-        yield _added_sql(nothing.column_names), second
+        yield _totals_sql(nothing.column_names), second
 
 
-def _carried(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
+def _run_tasks(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yields the results of tasks, which begin at the first request. Every failure has the reader's one text."""
-    results = reader.tried(lambda: iter(carry(order)), Exception)
-    while (part := reader.tried(lambda: next(results, None), Exception)) is not None:  # its error could quote data
+    results = reader.try_read(lambda: iter(carry(order)), Exception)
+    while (part := reader.try_read(lambda: next(results, None), Exception)) is not None:  # its error could quote data
         if part.schema != schema:
             raise InternalError(reader.FAILED)
         yield part
 
 
-def _named(table: Sent, text: str) -> Sent:
+def _narrow_table(table: Sent, text: str) -> Sent:
     """Returns a private table with the columns that SQL names. No other columns are sent."""
     if table.rows is not None:
         return table
@@ -168,7 +168,7 @@ def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
     ]
 
 
-def _added_sql(columns: Sequence[str]) -> str:
+def _totals_sql(columns: Sequence[str]) -> str:
     """Writes totals of the tasks' sums for each cell. They add up, since no unit is in two tasks."""
     cells = [name for name in columns if not _is_sum(name)]
     sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if _is_sum(name))

@@ -15,10 +15,10 @@ from math import prod
 import duckdb
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Coded, Column, Expression, Own
+from dpduck.kernel.columns.expressions import Coded, Expression, Own, RelationColumn
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.bins import texts_parameter, texts_sql
-from dpduck.kernel.worker.answered import answered
+from dpduck.kernel.worker.answered import answer_rows
 from dpduck.kernel.worker.program import Division, Output
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
@@ -35,14 +35,14 @@ _FLAG, _NUMBER = "dpduck_flag", "dpduck_number"
 
 
 @dataclass(frozen=True)
-class Declared:
+class CodedColumn:
     """A column of prepared rows with codes. code: the column of its code."""
 
-    code: Column
+    code: RelationColumn
     domain: ValueDomain
 
 
-Ask = Callable[[Expression, Mapping[Column, Declared]], list[bool]]
+Ask = Callable[[Expression, Mapping[RelationColumn, CodedColumn]], list[bool]]
 """Function that evaluates a condition on all combinations of labels, the last column's labels varying fastest."""
 
 
@@ -53,8 +53,8 @@ def tells(domain: Domain, type_name: str) -> bool:
     return sql_type(type_name).is_told_by_label
 
 
-def coded_condition(
-    condition: Expression, declared: Mapping[Column, Declared], inside: frozenset[Column], ask: Ask
+def encode_condition(
+    condition: Expression, declared: Mapping[RelationColumn, CodedColumn], inside: frozenset[RelationColumn], ask: Ask
 ) -> Expression:
     """Returns the condition over codes. It stays unchanged if it reads anything but declared columns.
 
@@ -74,7 +74,7 @@ def coded_condition(
     return Coded(condition, Own(tuple(pieces)) if pieces else None, test)
 
 
-def _outside(column: Declared, left_out: bool) -> Iterator[tuple[Column, str]]:
+def _outside(column: CodedColumn, left_out: bool) -> Iterator[tuple[RelationColumn, str]]:
     """Yields conditions for rows with a value that the code does not determine."""
     if not left_out:
         yield column.code, " IS NULL"
@@ -82,7 +82,7 @@ def _outside(column: Declared, left_out: bool) -> Iterator[tuple[Column, str]]:
         yield column.code, f" = {column.domain.size - 1}"
 
 
-def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> Own:
+def _among(columns: Sequence[CodedColumn], flags: Sequence[bool]) -> Own:
     """Writes the condition that the codes of a row are a flagged combination."""
     place: Pieces = (columns[0].code,)
     if len(columns) > 1:
@@ -98,7 +98,7 @@ def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> Own:
     return Own(("NOT (", *_in(place, but), ")")) if len(but) < len(among) else Own(_in(place, among))
 
 
-Pieces = tuple[str | Column, ...]
+Pieces = tuple[str | RelationColumn, ...]
 
 
 def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
@@ -118,8 +118,11 @@ def _in(place: Pieces, runs: Sequence[tuple[int, int]]) -> Pieces:
     return tuple(piece for part in listed for piece in (" OR ", *part))[1:]
 
 
-def asked_of_labels(
-    cursor: duckdb.DuckDBPyConnection, workers: Workers, condition: Expression, columns: Mapping[Column, Declared]
+def evaluate_on_labels(
+    cursor: duckdb.DuckDBPyConnection,
+    workers: Workers,
+    condition: Expression,
+    columns: Mapping[RelationColumn, CodedColumn],
 ) -> list[bool]:
     """Evaluates a condition on labels (see Ask). A worker computes it if the database would not evaluate it on rows."""
     rows, number, parameters = _labels_sql(columns)
@@ -134,13 +137,13 @@ def asked_of_labels(
     where = " AND ".join(f"({guard})" for guard in division.guards()) or "TRUE"
     sql = f"SELECT {number} AS {_NUMBER}{inputs} FROM {rows} WHERE {where}"
     asking = division.asking(sql, parameters, False)
-    with answered(cursor, (), asking, workers) as (second, given):
-        answer = reader.record_batches(second, asking.answered_sql, given, MOST_COMBINATIONS).read_all()
+    with answer_rows(cursor, (), asking, workers) as (second, given):
+        answer = reader.record_batches(second, asking.rows_with_answers, given, MOST_COMBINATIONS).read_all()
     flags[answer.column(_NUMBER).to_numpy()] = answer.column(_FLAG).to_numpy(zero_copy_only=False)
     return [bool(flag) for flag in flags]
 
 
-def _labels_sql(columns: Mapping[Column, Declared]) -> tuple[str, str, dict[str, object]]:
+def _labels_sql(columns: Mapping[RelationColumn, CodedColumn]) -> tuple[str, str, dict[str, object]]:
     """Writes a FROM with each combination of labels once under the columns' names, its number, and the parameters."""
     parameters: dict[str, object] = {}
     tables, places = list[str](), list[tuple[Pieces, int]]()

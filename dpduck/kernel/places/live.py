@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import duckdb
 
-from dpduck.kernel.places.place import Opened, Place
+from dpduck.kernel.places.place import Opened, RowPlace
 from dpduck.kernel.rows import reader
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.quoting import quote_text
 
 
-class LivePlace(Place):
+class LivePlace(RowPlace):
     """Place of the tables of attached databases."""
 
     is_live = True

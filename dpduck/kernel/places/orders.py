@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpduck.kernel.rows import reader
-from dpduck.kernel.worker.answered import Asking, answered
+from dpduck.kernel.worker.answered import Asking, answer_rows
 from dpduck.kernel.worker.worker import CONFIG
-from dpduck.kernel.worker.workers import Program, Workers, least_room
+from dpduck.kernel.worker.workers import WorkerProgram, Workers, least_room
 from dpduck.values.errors import InternalError
 from dpduck.values.quoting import quote_identifier
 
@@ -101,10 +101,10 @@ def order_from(plain: Mapping[str, Any]) -> Order:
 
 def _asking(plain: Mapping[str, Any]) -> Asking:
     program = plain["program"]
-    return Asking(**{**plain, "program": None if program is None else Program(**program)})
+    return Asking(**{**plain, "program": None if program is None else WorkerProgram(**program)})
 
 
-def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
+def run_order(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
     """Computes the sums of an order over rows of its private tables. Columns are in the order of the tables' own."""
     if least_room() < order.room:
         raise InternalError(reader.FAILED)
@@ -117,7 +117,7 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
         settings = ("SET TimeZone = 'UTC'", f"SET disabled_optimizers = '{order.passes}'", reader.BUILT_IN_ONLY)
         for setting in (*settings, reader.SMALL_BUFFER, "SET lock_configuration = true"):
             reader.run(connection, setting)
-        with answered(connection, order.stages, order.asking, workers) as (second, own_parameters):
+        with answer_rows(connection, order.stages, order.asking, workers) as (second, own_parameters):
             given_parameters = {**own_parameters, **order.parameters}
             return pa.concat_tables(reader.batches(second, order.stage_sql, given_parameters, BATCH))
 
@@ -190,7 +190,7 @@ def _whole_text(chunk: pa.Array) -> pa.Array:
 def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
     """Returns the sums of an order over the rows of a task, each batch as bytes that the engine does not look into."""
     order = order_from(plain)
-    sums = carried_out(order, _by_table(order, given), workers)
+    sums = run_order(order, _by_table(order, given), workers)
     return pa.Table.from_pydict({PARTIAL: pa.array(map(to_bytes, sums.to_batches(max_chunksize=BATCH)), pa.binary())})
 
 
@@ -219,12 +219,12 @@ def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers
     """Yields the results of an order over parts of the rows, in bundles by the bucket of the unit (the last column)."""
     order = order_from(plain)
     for rows in parts(given):
-        for bucket, bundle in bundles(_cut(order, carried_out(order, _by_table(order, rows), workers), workers)):
+        for bucket, bundle in bundles(_cut_crowds(order, run_order(order, _by_table(order, rows), workers), workers)):
             (batch,) = bundle.combine_chunks().to_batches()
             yield pa.RecordBatch.from_pydict({BUCKET: [bucket], PARTIAL: pa.array([to_bytes(batch)], pa.binary())})
 
 
-def _cut(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
+def _cut_crowds(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
     """Cuts the integers of one part. A unit with possibly very many rows keeps only the rows that could count.
 
     Units of one ALIKE are counted together: if these have few rows, so has each unit.
@@ -236,7 +236,7 @@ def _cut(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
         raise InternalError(reader.FAILED)
     crowded = pc.is_in(integers.column(ALIKE), value_set=many)
     rows, others = integers.filter(crowded).drop_columns([ALIKE, BUCKET]), integers.filter(pc.invert(crowded))
-    cut = carried_out(order.crowds, [rows], workers).select(integers.column_names).cast(integers.schema)
+    cut = run_order(order.crowds, [rows], workers).select(integers.column_names).cast(integers.schema)
     return pa.concat_tables([others, cut]).drop_columns(ALIKE)
 
 

@@ -17,7 +17,7 @@ Over = Callable[[CountingJob], CountingJob]
 Opened = tuple[duckdb.DuckDBPyConnection, Over]
 
 
-class Place(ABC):
+class RowPlace(ABC):
     """Place of the rows that are counted.
 
     moment: the moment of the rows, equal for rows that were written together. "" if they may change.

@@ -13,16 +13,16 @@ from functools import partial
 import duckdb
 
 from dpduck.kernel.columns.arithmetic import Cut
-from dpduck.kernel.columns.expressions import Column, Expression, Lookup, Own
+from dpduck.kernel.columns.expressions import Expression, Lookup, Own, RelationColumn
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import CountingJob, KeyColumn, row_copies
+from dpduck.kernel.counting.jobs import CountingJob, GroupKey, row_copies
 from dpduck.kernel.places.clamps import ClampedColumn
-from dpduck.kernel.places.labels import Ask, Declared, asked_of_labels, coded_condition, tells
-from dpduck.kernel.places.place import Opened, Place
+from dpduck.kernel.places.labels import Ask, CodedColumn, encode_condition, evaluate_on_labels, tells
+from dpduck.kernel.places.place import Opened, RowPlace
 from dpduck.kernel.places.rows import LIVE, LiveRows, NumberedRows
 from dpduck.kernel.places.twin_writer import CODE, NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_type
 from dpduck.kernel.relations import First, Grouped, Source, Stored, Units, adds_nulls, tables_of
-from dpduck.kernel.units import Referenced, Together
+from dpduck.kernel.units import Referenced, UnitTuple
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -53,13 +53,15 @@ class PreparedTable:
     def unit_of(self, alias: str) -> Expression | None:
         """Returns the unit of its rows under an alias. None if rows are units."""
         if self.own and self.together:
-            return Together(tuple(Column(alias, name, kind) for name, kind in self.together))
-        return None if self.unit is None else Column(alias, self.unit, self.unit_type)
+            return UnitTuple(tuple(RelationColumn(alias, name, kind) for name, kind in self.together))
+        return None if self.unit is None else RelationColumn(alias, self.unit, self.unit_type)
 
-    def codes_of(self, alias: str) -> list[tuple[str, Column, Domain]]:
+    def codes_of(self, alias: str) -> list[tuple[str, RelationColumn, Domain]]:
         """Lists its DOMAIN columns under an alias: the name of each, the column with its codes, and the domain."""
         listed = enumerate(self.codes)
-        return [(name, Column(alias, CODE.format(n), code_type(domain)), domain) for n, (name, domain) in listed]
+        return [
+            (name, RelationColumn(alias, CODE.format(n), code_type(domain)), domain) for n, (name, domain) in listed
+        ]
 
 
 Beside = Callable[
@@ -68,7 +70,7 @@ Beside = Callable[
 
 
 @dataclass(frozen=True)
-class PreparedPlace(Place):
+class PreparedPlace(RowPlace):
     """Prepared tables that a statement is counted over. tables: by the names in SQL of the tables that they stand for.
 
     beside: lends a cursor that reads them in a transaction, and names of copies of public tables as the given cursor
@@ -87,7 +89,7 @@ class PreparedPlace(Place):
 
             def over(job: CountingJob) -> CountingJob:
                 if id(job) not in jobs:
-                    ask = partial(asked_of_labels, second, workers)
+                    ask = partial(evaluate_on_labels, second, workers)
                     jobs[id(job)] = job, over_prepared(job, self.tables, public, ask)
                 return jobs[id(job)][1]
 
@@ -156,7 +158,7 @@ class _Level:
     def __init__(self, source: Source, over: _Over) -> None:
         self._source, self._over, self.adds_nulls = source, over, adds_nulls(source)
         self.known = {node.alias: over.tables[node.table] for node in tables_of(source) if node.table in over.tables}
-        self.inside = frozenset[Column]()
+        self.inside = frozenset[RelationColumn]()
         self._coded: dict[Expression, Expression] = {}
 
     def held(self, unit: Expression | None) -> Expression | None:
@@ -166,26 +168,26 @@ class _Level:
         alias = unit.reference.relation
         return self.known[alias].unit_of(alias)
 
-    def key(self, key: KeyColumn) -> KeyColumn:
+    def key(self, key: GroupKey) -> GroupKey:
         """Returns the key as the codes of its domain, if it is a column of a prepared table.
 
         A row of NULLs from an outer join has no code, but its NULL may be in the domain. With such rows the key stays.
         """
         column = key.value
-        if self.adds_nulls or not isinstance(column, Column):
+        if self.adds_nulls or not isinstance(column, RelationColumn):
             return key
         matches = (code for name, code, domain in self._codes(column) if (name, domain) == (column.name, key.domain))
         codes = tuple(map(str, range(key.domain.size)))
-        return next((KeyColumn(code, ValueDomain(code.type_name, codes)) for code in matches), key)
+        return next((GroupKey(code, ValueDomain(code.type_name, codes)) for code in matches), key)
 
     def condition(self, condition: Expression) -> Expression:
         """Returns a condition over codes. Rows of NULLs have no code: if there may be any, a program stays as it is."""
         if isinstance(condition, Lookup) or (self.adds_nulls and not condition.plain):
             return condition
         if condition not in self._coded:
-            columns = ((column, self._declared(column)) for column in condition.columns)
+            columns = ((column, self._declaration_of(column)) for column in condition.columns)
             declared = {column: declaration for column, declaration in columns if declaration is not None}
-            self._coded[condition] = coded_condition(condition, declared, self.inside, self._over.ask)
+            self._coded[condition] = encode_condition(condition, declared, self.inside, self._over.ask)
         return self._coded[condition]
 
     def aggregate(self, aggregate: Contribution) -> Contribution:
@@ -195,7 +197,7 @@ class _Level:
 
     def rows(self) -> Source:
         """Returns its rows, with its conditions over codes. Conditions that join rows of two tables stay."""
-        rows = self._renamed(self._source)
+        rows = self._replace_tables(self._source)
         joins = (replace(join, on=tuple(map(self._on, join.on))) for join in rows.joins)
         return replace(rows, filters=tuple(map(self.condition, rows.filters)), joins=tuple(joins))
 
@@ -203,19 +205,19 @@ class _Level:
         one_table = len({column.relation for column in condition.columns}) == 1
         return self.condition(condition) if one_table else condition
 
-    def _codes(self, column: Column) -> list[tuple[str, Column, Domain]]:
+    def _codes(self, column: RelationColumn) -> list[tuple[str, RelationColumn, Domain]]:
         table = self.known.get(column.relation)
         return [] if table is None else table.codes_of(column.relation)
 
-    def _declared(self, column: Column) -> Declared | None:
+    def _declaration_of(self, column: RelationColumn) -> CodedColumn | None:
         for name, code, domain in self._codes(column):
             if name == column.name and isinstance(domain, ValueDomain) and tells(domain, column.type_name):
-                return Declared(code, domain)
+                return CodedColumn(code, domain)
         return None
 
-    def _renamed(self, source: Source) -> Source:
+    def _replace_tables(self, source: Source) -> Source:
         """Returns the source over the tables that stand for its own."""
-        joins = (replace(join, right=self._renamed(join.right)) for join in source.joins)
+        joins = (replace(join, right=self._replace_tables(join.right)) for join in source.joins)
         return replace(source, first=self._first(source.first), joins=tuple(joins))
 
     def _first(self, first: First) -> First:
@@ -244,7 +246,7 @@ def _once(source: Source) -> bool:
 def _cuts(tables: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
     """Returns the columns that prepared rows also hold cut. A cut column is NULL wherever the column is."""
     return tuple(
-        clamped.cut(number, Column(alias, clamped.name, clamped.type_name))
+        clamped.cut(number, RelationColumn(alias, clamped.name, clamped.type_name))
         for alias, table in tables.items()
         for number, clamped in enumerate(table.cuts)
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, Known
+from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, BoundingFacts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LiveRows:
         """Returns the columns by which a unit's rows are bounded. order: SQL of their keyed hash."""
         return {ORDER: order}
 
-    def known(self, once: bool, keys: Sequence[Expression] | None) -> Known:
+    def known(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
         """Returns the known facts about units. once: whether rows are read only once.
 
         keys: the only expressions by which rows are left out. None if anything else may leave out rows.
@@ -61,6 +61,6 @@ class NumberedRows(LiveRows):
     def ordering(self, order: str) -> dict[str, str]:
         return {ORDER: self.order_sql, OF_UNIT: self.rows_sql, OPEN: self.open_sql}
 
-    def known(self, once: bool, keys: Sequence[Expression] | None) -> Known:
+    def known(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
         placed = keys is not None and self.codes.issuperset(keys)
-        return Known(once, placed, self.repeats and not placed)
+        return BoundingFacts(once, placed, self.repeats and not placed)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.kernel.columns.expressions import Column, Expression, Own
+from dpduck.kernel.columns.expressions import Expression, Own, RelationColumn
 from dpduck.kernel.contributions import KEY, key_integer, order_sql, rank_sql
-from dpduck.kernel.counting.jobs import KeyColumn
+from dpduck.kernel.counting.jobs import GroupKey
 from dpduck.kernel.places.clamps import STEPS, UNITS, ClampedColumn, steps_sql, units_sql
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.binning import code_expression
@@ -77,7 +77,7 @@ def code_type(domain: Domain) -> str:
     return next((name for name, bits in (("UTINYINT", 8), ("USMALLINT", 16)) if domain.size <= 1 << bits), "UINTEGER")
 
 
-def quoted(name: str | None) -> str:
+def quote_column(name: str | None) -> str:
     """Returns the name of a column in SQL, "" for none."""
     return "" if name is None else quote_identifier(name)
 
@@ -98,21 +98,21 @@ def write_twin(
     keyed = {KEY: key_integer(bounding_key)} if layout.held is not None else {}
     batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH)
     parameters: dict[str, object] = {}
-    coded = _coded_rows(layout, parameters)
+    coded = _rows_with_codes(layout, parameters)
     if layout.held is None:
-        reader.poured(second, f"CREATE TABLE {twin_sql} AS {coded}", parameters, _POURED, batches)
+        reader.pour_rows(second, f"CREATE TABLE {twin_sql} AS {coded}", parameters, _POURED, batches)
         return
-    reader.poured(second, f"CREATE TEMP TABLE dpduck_rows AS {coded}", parameters, _POURED, batches)
+    reader.pour_rows(second, f"CREATE TEMP TABLE dpduck_rows AS {coded}", parameters, _POURED, batches)
     steps("numbering units")
     reader.run(second, f"CREATE TEMP TABLE dpduck_units AS {_units(layout)}")
     steps("sorting rows")
     labels: dict[str, object] = {}
-    reader.run(second, f"CREATE TABLE {twin_sql} AS {_sorted_rows(layout, labels)}", labels)
+    reader.run(second, f"CREATE TABLE {twin_sql} AS {_sort_rows(layout, labels)}", labels)
     steps("counting again")
     reader.run(second, "DROP TABLE dpduck_rows")
     reader.run(second, "DROP TABLE dpduck_units")
     _rank_again(second, layout, twin_sql)
-    ((miscounted,),) = reader.columns(second, miscounted_sql(twin_sql), {})
+    ((miscounted,),) = reader.columns(second, false_facts_sql(twin_sql), {})
     if int(miscounted):
         raise InternalError("a prepared table does not say of its units what it holds")
 
@@ -122,9 +122,9 @@ _POURED = "dpduck_poured"
 
 def _sent_rows(layout: Layout) -> str:
     listed = []
-    for name, type_name in _named(layout):
+    for name, type_name in _columns_and_unit(layout):
         whole = layout.held.sql if name == PERSON and layout.held is not None else f'"r0".{name}'
-        sql = _short(whole, type_name, cut=name != PERSON and name not in map(quoted, layout.links))
+        sql = _short(whole, type_name, cut=name != PERSON and name not in map(quote_column, layout.links))
         listed.append(f"{sent_sql(sql, type_name)} AS {name}")
     if layout.held is not None:
         listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
@@ -144,16 +144,16 @@ def _short(value: str, type_name: str, *, cut: bool) -> str:
     return f"CASE WHEN {length} <= {LONGEST_TEXT} THEN {value}{f' ELSE {begin}' if cut else ''} END"
 
 
-def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
-    typed = [f"CAST({name} AS {type_name}) AS {name}" for name, type_name in _named(layout)]
+def _rows_with_codes(layout: Layout, parameters: dict[str, object]) -> str:
+    typed = [f"CAST({name} AS {type_name}) AS {name}" for name, type_name in _columns_and_unit(layout)]
     typed += [_ORDER] if layout.held is not None else []
     codes = []
     for number, (column, domain) in enumerate(layout.domains):
-        code = code_expression(KeyColumn(Own((f"t.{quoted(column)}",)), domain), number)
+        code = code_expression(GroupKey(Own((f"t.{quote_column(column)}",)), domain), number)
         parameters.update(code.parameters)
         codes.append(f"CAST({code.sql} AS {code_type(domain)}) AS {code_name(number)}")
     rows = f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
-    texts = _told(layout)
+    texts = _label_texts(layout)
     if not texts:
         return rows
     names = [text.name for text in texts]
@@ -172,14 +172,14 @@ class _Told:
     parameter: str
 
 
-def _told(layout: Layout) -> list[_Told]:
+def _label_texts(layout: Layout) -> list[_Told]:
     """Returns the texts that are left out while rows are sorted, since codes determine them. Labels restore them.
 
     Texts that no code determines are put together in a list, NULL for most rows, so that rows are narrow.
     """
     types = dict(layout.columns)
     return [
-        _Told(quoted(column), code_name(number), domain.values, f"dpduck_labels_{number}")
+        _Told(quote_column(column), code_name(number), domain.values, f"dpduck_labels_{number}")
         for number, (column, domain) in enumerate(layout.domains)
         if isinstance(domain, ValueDomain)
         and types.get(column) == domain.type_name == "VARCHAR"
@@ -191,16 +191,16 @@ def _units(layout: Layout) -> str:
     """Writes SQL of each unit once with its number. Units inside of all domains come first, by their number of rows."""
     outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
     counted = (
-        f"SELECT {quoted(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
+        f"SELECT {quote_column(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
         f"count(CASE WHEN {outside} THEN 1 END) AS dpduck_o FROM dpduck_rows "
-        f"WHERE {quoted(layout.unit)} IS NOT NULL GROUP BY {quoted(layout.unit)}"
+        f"WHERE {quote_column(layout.unit)} IS NOT NULL GROUP BY {quote_column(layout.unit)}"
     )
     least = ", ".join(f"CAST(least({n}, {_LARGEST}) AS UINTEGER) AS {n}" for n in ("dpduck_n", "dpduck_o"))
     number = rank_sql((), ["dpduck_o > 0", "dpduck_n"])
     return f"SELECT dpduck_of, {least}, {number} AS dpduck_number FROM ({counted})"
 
 
-def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
+def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
     """Writes rows by unit and place. Columns that most statements read stand together: DuckDB packs them into blocks in
     order.
     """
@@ -217,16 +217,16 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
     own = f"dpduck_rows.* EXCLUDE ({', '.join([_ORDER, *codes])})"
     rows = (
         f"SELECT {', '.join([own, *numbers, *codes])} "
-        f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
+        f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quote_column(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
     )
-    texts = {text.name: (place, text) for place, text in enumerate(_told(layout), start=1)}
+    texts = {text.name: (place, text) for place, text in enumerate(_label_texts(layout), start=1)}
     parameters.update({text.parameter: texts_parameter(text.values) for _, text in texts.values()})
-    read = [_read(name, *texts[name]) if name in texts else name for name, _ in _named(layout)]
+    read = [_restore_text(name, *texts[name]) if name in texts else name for name, _ in _columns_and_unit(layout)]
     last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
     return f"SELECT {', '.join([*read, *_cut_columns(layout), *last])} FROM ({rows}) AS t"
 
 
-def _read(name: str, place: int, text: _Told) -> str:
+def _restore_text(name: str, place: int, text: _Told) -> str:
     """Writes a text as its code determines it, or as it was set aside."""
     label = f"{texts_sql(text.parameter, 'VARCHAR')}[CAST({text.code} AS INTEGER) + 1]"
     return f"CASE WHEN {text.code} < {len(text.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
@@ -235,7 +235,7 @@ def _read(name: str, place: int, text: _Told) -> str:
 def _cut_columns(layout: Layout) -> Iterator[str]:
     """Yields columns cut to their CLAMP, as whole numbers (clamps.py): no value of their types can raise."""
     for number, cut in enumerate(layout.cuts):
-        column = Column("t", cut.name, cut.type_name)
+        column = RelationColumn("t", cut.name, cut.type_name)
         yield f'{units_sql(cut, column)} AS "{UNITS.format(number)}"'
         if cut.steps is not None and not cut.alike:
             yield f'{steps_sql(cut, column)} AS "{STEPS.format(number)}"'
@@ -244,7 +244,7 @@ def _cut_columns(layout: Layout) -> Iterator[str]:
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
     """Marks units as open if rows with one hash differ: a statement's outputs decide which of the rows is kept."""
     tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {twin_sql} WHERE {TIED} IS NOT NULL"
-    alike = [_alike(name, type_name) for name, type_name in _named(layout)]
+    alike = [_alike(name, type_name) for name, type_name in _columns_and_unit(layout)]
     reader.run(
         second,
         f"CREATE TEMP TABLE dpduck_unlike AS SELECT dpduck_n FROM {twin_sql} JOIN ({tied}) "
@@ -268,7 +268,7 @@ def _alike(name: str, type_name: str) -> str:
     return f"count({name}) IN (0, count(*)) AND min({name}) IS NOT DISTINCT FROM max({name})"
 
 
-def miscounted_sql(twin_sql: str) -> str:
+def false_facts_sql(twin_sql: str) -> str:
     """Writes a count of rows that state a false fact about their unit, or break the order of its places.
 
     A unit's rows state the same facts. In the order of places, the n-th row states that there are at least n rows.
@@ -290,7 +290,7 @@ def miscounted_sql(twin_sql: str) -> str:
     return f"SELECT count(*) FROM ({rows}) WHERE NOT ({enough})"
 
 
-def _named(layout: Layout) -> list[tuple[str, str]]:
+def _columns_and_unit(layout: Layout) -> list[tuple[str, str]]:
     """Returns the columns in SQL, with their types, and the unit's column where it stands beside them."""
-    person = [(PERSON, layout.unit_type)] if quoted(layout.unit) == PERSON else []
-    return [*((quoted(name), type_name) for name, type_name in layout.columns), *person]
+    person = [(PERSON, layout.unit_type)] if quote_column(layout.unit) == PERSON else []
+    return [*((quote_column(name), type_name) for name, type_name in layout.columns), *person]

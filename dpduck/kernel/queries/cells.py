@@ -96,7 +96,7 @@ def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
     return first
 
 
-def merged(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, NDArray[np.int64]]:
+def merge_cells(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, NDArray[np.int64]]:
     """Returns the distinct positions in order with the sums of their counts, without positions that sum to 0."""
     order = ordering(positions)
     positions, counts = positions.take(order, axis=1), counts[order]

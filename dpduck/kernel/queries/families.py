@@ -23,7 +23,7 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.choice import exponential_choice, permute_and_flip
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.price import Ask, Query, Scan, pure
+from dpduck.kernel.price import Ask, AskScan, Query, pure
 from dpduck.kernel.queries.marginals import cells_of, exact_marginals, require_counts
 from dpduck.kernel.queries.operators import Family, Norms
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -88,7 +88,7 @@ class Choice(Query[int]):
         loss = 2 * self.rate * ask.scan.l1
         if loss <= 0:
             raise InternalError("a choice without chance")
-        return pure(loss) if self.pure else Charge.concentrated(loss * loss / 8)
+        return pure(loss) if self.pure else Charge.zcdp(loss * loss / 8)
 
     def require(self, job: CountingJob) -> None:
         require_counts(job)
@@ -125,7 +125,7 @@ class Candidate(Query[IntegerArray]):
 
     families: Families
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return scan.norms()
 
     def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
@@ -145,14 +145,14 @@ class Marginal(Query[IntegerArray]):
         if not self.families.families[self.number].is_marginal:
             raise InternalError("only a marginal is answered as a whole")
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return scan.norms()
 
     def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
         return _noisy(counts, ask, self.families, self.number, True, entropy)
 
 
-def family_answers(counts: Hidden, families: Families, scan: Scan) -> tuple[IntegerArray, IntegerArray]:
+def family_answers(counts: Hidden, families: Families, scan: AskScan) -> tuple[IntegerArray, IntegerArray]:
     """Returns the exact answers of all families, one after the other, and each family's start. Computes both once."""
     cells = cells_of(counts, scan)
     if families not in cells._exact_answers:

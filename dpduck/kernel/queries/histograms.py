@@ -21,7 +21,7 @@ from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.price import Ask, AskScan, Query
 from dpduck.kernel.queries.key_counts import KeyDigests, find, keys_of
 from dpduck.kernel.queries.operators import Norms
 from dpduck.values.errors import InternalError
@@ -31,7 +31,7 @@ from dpduck.values.errors import InternalError
 class EveryKey(Query[bytes]):
     """Noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return scan.norms()
 
     def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
@@ -67,7 +67,7 @@ class LazyHistogram(Hidden):
 
     def values(self, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
         """Returns noisy counts of any keys. The count of a key is always the same."""
-        absent = keyed_noise(self._secret, keys, noise)
+        absent = draw_key_noise(self._secret, keys, noise)
         if not len(self._high):
             return absent
         places = find(self._high, self._low, keys)
@@ -101,7 +101,7 @@ class KeyedEntropy:
         return head
 
 
-def keyed_noise(secret: builtins.bytes, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
+def draw_key_noise(secret: builtins.bytes, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
     """Returns one exact draw for each key, shape (keys,). The draw of a key is always the same."""
     values = np.empty(len(keys.high), dtype=np.int64)
     for place, (high, low) in enumerate(zip(keys.high.tolist(), keys.low.tolist(), strict=True)):

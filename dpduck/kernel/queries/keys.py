@@ -168,7 +168,7 @@ class Threshold(Query[PublishedKeys]):
             raise InternalError("a query of other counts")
         job = counts._job
         self.require(job)
-        published, suppressed = _selected(counts, self, ask.law, entropy)
+        published, suppressed = _select_groups(counts, self, ask.law, entropy)
         names = key_names(job)
         published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
         answers = []
@@ -214,7 +214,9 @@ def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
     return min(Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290), Fraction(1))
 
 
-def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, IntegerArray]:
+def _select_groups(
+    stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy
+) -> tuple[pa.Table, IntegerArray]:
     """Returns the published groups, with noisy numbers of units, and the exact sums of all other groups."""
     suppressed, published = np.zeros(query.aggregates, np.int64), []
     with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:

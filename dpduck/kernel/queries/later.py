@@ -28,7 +28,7 @@ class Within(Query[None]):
     certified = ("limit", "pure")
 
     def cost(self, ask: Ask[None]) -> Charge:
-        return pure(self.limit) if self.pure else Charge.concentrated(self.limit)
+        return pure(self.limit) if self.pure else Charge.zcdp(self.limit)
 
     def allowance(self) -> Fraction:
         return self.limit

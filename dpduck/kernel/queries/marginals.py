@@ -9,7 +9,7 @@ import numpy as np
 
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.price import Scan
+from dpduck.kernel.price import AskScan
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -20,7 +20,7 @@ OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping line
 
 
 def cells_of(
-    counts: Hidden, scan: Scan, queries: Sequence[KroneckerQuery] = (), tables: Sequence[int] = (0,)
+    counts: Hidden, scan: AskScan, queries: Sequence[KroneckerQuery] = (), tables: Sequence[int] = (0,)
 ) -> ExactCounts:
     """Returns counts by cell. Refuses other counts, another domain, and tables with other bounds than the price has."""
     if not isinstance(counts, ExactCounts):
@@ -53,7 +53,7 @@ def require_counts(job: CountingJob) -> None:
         raise InternalError("a choice by numbers that are no counts; nothing was charged")
 
 
-def by_value(counts: Hidden, scan: Scan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
+def by_value(counts: Hidden, scan: AskScan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
     """Returns counts by cell, and the last attribute's number. It has `values` values, and is not in the query."""
     require_cells(query)
     cells = cells_of(counts, scan, [query])
@@ -71,11 +71,11 @@ def exact_marginals(
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
         order = sorted(union, key=lambda attribute: -counts._sizes[attribute])
-        marginals |= rolled_up(_dense(counts, number, union), union, group, order)
+        marginals |= roll_up(_dense(counts, number, union), union, group, order)
     return marginals
 
 
-def rolled_up(
+def roll_up(
     table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
 ) -> dict[tuple[int, ...], IntegerArray]:
     """Returns the wanted marginals, all different, of a table over `members`: an array each, computed by shared sums.
@@ -87,10 +87,10 @@ def rolled_up(
     marginals: dict[tuple[int, ...], IntegerArray] = {}
     keeping, dropping = ([item for item in wanted if (order[0] in item) is keeps] for keeps in (True, False))
     if keeping:
-        marginals |= rolled_up(table, members, keeping, order[1:])
+        marginals |= roll_up(table, members, keeping, order[1:])
     if dropping:
         axis = members.index(order[0])
-        marginals |= rolled_up(table.sum(axis=axis), members[:axis] + members[axis + 1 :], dropping, order[1:])
+        marginals |= roll_up(table.sum(axis=axis), members[:axis] + members[axis + 1 :], dropping, order[1:])
     return marginals
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpduck.algebra.hashing import PRIME, Words, project, reduced, words_for
+from dpduck.algebra.hashing import PRIME, Words, project, reduce_mod, words_for
 from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy, uniform_below
-from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.price import Ask, AskScan, Query
 from dpduck.kernel.queries.key_counts import keys_of
 from dpduck.kernel.queries.operators import Norms
 from dpduck.values.arrays import IntegerArray
@@ -34,13 +34,13 @@ class Projection(Query[Projected]):
         if self.words != words_for(self.rows):
             raise InternalError("the projection and its coefficients disagree")
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return scan.norms(self.rows)
 
     def draw(self, counts: Hidden, ask: Ask[Projected], entropy: Entropy, chosen: object) -> Projected:
         keys, coefficients = keys_of(counts), draw_coefficients(self.words, self.independence, entropy)
         noisy = draw(ask.law, self.rows, entropy)
-        noisy += project(coefficients, reduced(keys._exact_high), keys._exact_counts, self.rows)
+        noisy += project(coefficients, reduce_mod(keys._exact_high), keys._exact_counts, self.rows)
         return coefficients, noisy
 
 

@@ -26,7 +26,7 @@ from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Query, Scan, pure
+from dpduck.kernel.price import Ask, AskScan, Query, pure
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, exact_answers, keys_of
 from dpduck.kernel.queries.tables import Total
 from dpduck.values.errors import InternalError
@@ -57,7 +57,7 @@ class SparseVector(Query[bytes]):
         measured = self.measured.cost(step, step * step)
         if measured.epsilon is not None:
             return pure(compared + measured.epsilon)
-        return Charge.concentrated(compared * compared / 2 + measured.rho)
+        return Charge.zcdp(compared * compared / 2 + measured.rho)
 
     def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
         keys_of(counts)
@@ -81,11 +81,11 @@ class GateLaw:
     parameter: Fraction
     total_parameter: Fraction
 
-    def total_ask(self, scan: Scan) -> Ask[int]:
+    def total_ask(self, scan: AskScan) -> Ask[int]:
         """Returns the ask for the noisy number of rows, a session's first measurement."""
         return Ask(scan, Total(), Noise(self.noise, self.total_parameter))
 
-    def gate_ask(self, scan: Scan) -> Ask[bytes]:
+    def gate_ask(self, scan: AskScan) -> Ask[bytes]:
         """Returns the ask for all rounds with their measurements."""
         if scan.l1 != self.unit_bound:
             raise InternalError("the session and its counts disagree about the contribution bound")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy, uniform_below
-from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.price import Ask, AskScan, Query
 from dpduck.kernel.queries.marginals import cells_of
 from dpduck.kernel.queries.operators import Norms
 from dpduck.values.arrays import IntegerArray
@@ -49,7 +49,7 @@ class Sketch(Query[Sketched]):
     width: int
     numbers: tuple[IntegerArray, ...] = field(repr=False)
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return scan.norms(self.rows)
 
     def draw(self, counts: Hidden, ask: Ask[Sketched], entropy: Entropy, chosen: object) -> Sketched:
@@ -67,13 +67,13 @@ def exact_sketch(counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[In
         raise InternalError("the sketch and the counts disagree about the domain")
     values, table = counts._exact_counts[0], np.zeros((len(hashes.buckets), hashes.width), np.int64)
     for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
-        places = hashed(of_bucket, numbers, counts._exact_coordinates) % hashes.width
-        signs = 1 - 2 * (hashed(of_sign, numbers, counts._exact_coordinates) & 1)
+        places = hash_cells(of_bucket, numbers, counts._exact_coordinates) % hashes.width
+        signs = 1 - 2 * (hash_cells(of_sign, numbers, counts._exact_coordinates) & 1)
         np.add.at(row, places, values * signs)
     return table
 
 
-def hashed(
+def hash_cells(
     coefficients: Sequence[int], numbers: Sequence[NDArray[np.int64]], codes: Sequence[NDArray[np.integer]]
 ) -> IntegerArray:
     """Returns (b_0 + b_1 L_1 + ..) mod P for each cell. codes: the codes of the cells."""

@@ -36,7 +36,7 @@ FEW_KEPT = 100_000
 
 
 @dataclass(frozen=True)
-class Recorded:
+class LedgerVersion:
     """Last published version of a stream, as the ledger has it. The version is 0 if there is none."""
 
     version: int
@@ -100,32 +100,32 @@ class StreamState(Hidden):
         self._run(f"INSERT INTO {self._place}.main.header VALUES ($a, $b)", a=self._shape.identity, b=self._seal(""))
         self._run("COMMIT")
 
-    def open(self, recorded: Recorded) -> None:
+    def open(self, recorded: LedgerVersion) -> None:
         """Reads the versions. Raises StoreError for a file that is not the newest of this very stream."""
         try:
             identity, seal = self._columns("SELECT identity, seal FROM {}.main.header")
             arrays = self._columns("SELECT version, closed, sums, seal, answers FROM {}.main.versions ORDER BY version")
             sums = self._sums()
         except InternalError:
-            raise refused("cannot be read") from None
+            raise file_refusal("cannot be read") from None
         if list(identity) != [self._shape.identity] or not _same(str(seal[0]), self._seal("")):
-            raise refused("is that of another stream, epoch or store")
+            raise file_refusal("is that of another stream, epoch or store")
         before, stored_sums = self._seal(""), " ".join(["0"] * (2 + self._shape.tables))
         for number, (version, closed, stored_sums, seal_now, answers) in enumerate(zip(*arrays, strict=True), 1):
             if len(answers) % 8:
-                raise refused("is not what was written")
+                raise file_refusal("is not what was written")
             record = Version(int(version), int(closed), str(seal_now), np.frombuffer(bytes(answers), np.int64))
             facts = (number, record.closed, str(stored_sums), record.answers)
-            if record.version != number or not _same(record.seal, self._sealed(before, *facts)):
-                raise refused("is not what was written")
+            if record.version != number or not _same(record.seal, self._version_seal(before, *facts)):
+                raise file_refusal("is not what was written")
             before = record.seal
             self.versions.append(record)
         if sums != stored_sums:
-            raise refused("is not what was written")
+            raise file_refusal("is not what was written")
         if not self._is_newest(recorded):
-            raise refused("is an older copy, or another one")
+            raise file_refusal("is an older copy, or another one")
 
-    def _is_newest(self, recorded: Recorded) -> bool:
+    def _is_newest(self, recorded: LedgerVersion) -> bool:
         ahead = len(self.versions) - recorded.version
         if ahead not in (0, 1):
             return False
@@ -152,12 +152,12 @@ class StreamState(Hidden):
             kept_sql = f"SELECT {number}, {UNIT}, count(*) FROM {TAKEN} GROUP BY {UNIT}"
             self._run(f"INSERT INTO {place}.kept {kept_sql}")
             add = f"INSERT INTO {place}.counts SELECT {number}, * FROM {POURED}"
-            reader.poured(
+            reader.pour_rows(
                 self._cursor, add, {}, POURED, pa.RecordBatchReader.from_batches(cells.schema, cells.to_batches())
             )
             self._merge()
             sums = self._sums()
-            seal = self._sealed(before, number, closed, sums, flat)
+            seal = self._version_seal(before, number, closed, sums, flat)
             row = f"INSERT INTO {place}.versions VALUES ({number}, {int(closed)}, $sums, $seal, $answers)"
             self._run(row, sums=sums, seal=seal, answers=flat.tobytes())
             self._run("COMMIT")
@@ -191,7 +191,7 @@ class StreamState(Hidden):
         codes = [f"c{number}" for number in range(self._shape.attributes)]
         return [*codes, *(f"t{number}" for number in range(self._shape.tables))]
 
-    def _sealed(self, before: str, number: int, closed: int, sums: str, answers: IntegerArray) -> str:
+    def _version_seal(self, before: str, number: int, closed: int, sums: str, answers: IntegerArray) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(answers, np.int64).tobytes()).hexdigest()
         return self._seal(f"{before} {number} {closed} {sums} {digest}")
 
@@ -210,7 +210,7 @@ def _same(first: str, other: str) -> bool:
     return hmac.compare_digest(first.encode(), other.encode())
 
 
-def refused(why: str) -> StoreError:
+def file_refusal(why: str) -> StoreError:
     """Returns the refusal of a stream's file."""
     return StoreError(
         f"the file of this stream {why}, and nothing is measured; accepted: the file as it was last written; or DROP "

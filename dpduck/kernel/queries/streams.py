@@ -37,9 +37,9 @@ from math import prod
 import duckdb
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Column, Comparison, Literal
+from dpduck.kernel.columns.expressions import Comparison, Literal, RelationColumn
 from dpduck.kernel.contributions import UNIT
-from dpduck.kernel.counting.exact import counts_of, key_slot_sql, packed_cells, read_job, read_rows
+from dpduck.kernel.counting.exact import counts_of, key_slot_sql, read_job, read_rows, word_cells
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import OpenCursor, Steps, Unchanged, require_paid, require_periods, require_units
@@ -104,7 +104,7 @@ def _over_time(ask: StreamAsk, axis: int) -> MatrixFactor:
     return matrix
 
 
-def refreshed(
+def refresh_stream(
     asks: Sequence[StreamAsk],
     axis: int,
     closed: int,
@@ -127,25 +127,25 @@ def refreshed(
     require_paid(asks, Charge(paid.epsilon, paid.rho, paid.delta))
     job, matrix, first = require_stream(asks, axis)
     require_periods(asks[0].scan, None)
-    measured = answered(state, matrix, asks, axis)
+    measured = next_row(state, matrix, asks, axis)
     if not state.closed < closed <= matrix.size or not measured <= rows <= matrix.rows:
         raise InternalError("periods that were measured, or are not of this stream")
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
         require_units(cursor, [job], paid.unit_key, ledger.store)
-        new = _taken(cursor, place, state, job, axis, (first + state.closed, first + closed - 1), ledger, workers)
+        new = _take_rows(cursor, place, state, job, axis, (first + state.closed, first + closed - 1), ledger, workers)
     steps("stream counted")
     answers = np.empty((0, width_of(asks, axis)), np.int64)
     if rows > measured:
-        answers = _measured(state.counts(new), asks, axis, MatrixFactor(matrix.entries[measured:rows]), entropy)
+        answers = _measure_rows(state.counts(new), asks, axis, MatrixFactor(matrix.entries[measured:rows]), entropy)
     steps("stream measured")
     version = state.add(closed, new, answers)
     steps("stream written")
     return version
 
 
-def _measured(
+def _measure_rows(
     counts: ExactCounts, asks: Sequence[StreamAsk], axis: int, part: MatrixFactor, entropy: Entropy
 ) -> IntegerArray:
     """Returns the noisy answers of some rows of the strategy, one row each: for every ask, for each of its tables."""
@@ -172,7 +172,7 @@ def width_of(asks: Sequence[StreamAsk], axis: int) -> int:
     return sum(prod(operator_of(ask).shape) // _over_time(ask, axis).rows * len(ask.scan.tables) for ask in asks)
 
 
-def answered(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk], axis: int) -> int:
+def next_row(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk], axis: int) -> int:
     """Returns the number of answered rows of the strategy, from the number of stored answers."""
     width = width_of(asks, axis)
     total = sum(len(version.answers) for version in state.versions)
@@ -181,7 +181,7 @@ def answered(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk]
     return total // width
 
 
-def _taken(
+def _take_rows(
     cursor: duckdb.DuckDBPyConnection,
     place: duckdb.DuckDBPyConnection,
     state: StreamState,
@@ -192,8 +192,8 @@ def _taken(
     workers: Workers,
 ) -> ExactCounts:
     """Writes the rows taken of each unit to the table TAKEN, and returns their counts."""
-    reading = read_job(_narrowed(job, axis, slots), packed=True)
-    cells, units = packed_cells(reading), job.unit is not None
+    reading = read_job(_narrow_to_slots(job, axis, slots), packed=True)
+    cells, units = word_cells(reading), job.unit is not None
     (key,) = job.attributes[axis].sources
     period = key_slot_sql(reading, key)
     with read_rows(cursor, reading, ledger.bounding_key, workers) as (rows, second, given):
@@ -204,7 +204,7 @@ def _taken(
         unit_sql = f"CAST({UNIT} AS {sql_type(job.unit_type).kept_unit})"
         sql = f"SELECT * REPLACE ({unit_sql} AS {UNIT}) FROM ({arrived})"
         batches = reader.record_batches(second, sql, given, BATCH_TEXTS)
-        reader.poured(place, f"CREATE OR REPLACE TEMP TABLE {ARRIVED} AS FROM {POURED}", {}, POURED, batches)
+        reader.pour_rows(place, f"CREATE OR REPLACE TEMP TABLE {ARRIVED} AS FROM {POURED}", {}, POURED, batches)
     taken = taken_sql(ARRIVED, state.kept, list(cells), job.aggregates, job.max_rows)
     reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS {taken}")
     by_group = [UNIT] if any(aggregate.per_group for aggregate in job.aggregates) else []
@@ -212,12 +212,12 @@ def _taken(
     return counts_of(reading, reader.columns(place, sql, {}))
 
 
-def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
+def _narrow_to_slots(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
     """Returns the job without rows of other periods, by comparisons with the stored column."""
     key = job.keys[job.attributes[axis].sources[0]]
     column = key.value
     if (
-        not isinstance(column, Column)
+        not isinstance(column, RelationColumn)
         or not sql_type(column.type_name).is_moment
         or not isinstance(key.domain, RangeDomain)
     ):

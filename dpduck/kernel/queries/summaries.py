@@ -17,17 +17,17 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.noise.binomial import binomial
 from dpduck.kernel.noise.coins import flips
 from dpduck.kernel.noise.entropy import Entropy, words64
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.noise.layers import SummaryLaw, keep_floats, upgraded_counts
+from dpduck.kernel.noise.layers import SummaryLaw, draw_counts, keep_floats
 from dpduck.kernel.noise.zero_cells import empty_cells
-from dpduck.kernel.price import Ask, Query, Scan
-from dpduck.kernel.queries.cells import MixedRadix, Positions, merged, ordering
+from dpduck.kernel.price import Ask, AskScan, Query
+from dpduck.kernel.queries.cells import MixedRadix, Positions, merge_cells, ordering
 from dpduck.kernel.queries.marginals import cells_of
 from dpduck.kernel.queries.operators import Norms
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -76,10 +76,10 @@ class Layers(Query[NoisySummary]):
     node_sensitivity says.
     """
 
-    axes: tuple[Axis | None, ...]
+    axes: tuple[DyadicAxis | None, ...]
     radix: MixedRadix = field(repr=False)
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return scan.norms(node_sensitivity(self.axes))
 
     def draw(self, counts: Hidden, ask: Ask[NoisySummary], entropy: Entropy, chosen: object) -> NoisySummary:
@@ -97,7 +97,7 @@ class SparseCounts(Hidden):
 
     def __init__(self, radix: MixedRadix, positions: Positions, counts: IntegerArray) -> None:
         self.radix = radix
-        self._occupied_positions, self._occupied_counts = merged(positions, counts)
+        self._occupied_positions, self._occupied_counts = merge_cells(positions, counts)
 
 
 def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:
@@ -114,7 +114,7 @@ def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> No
         among, rest = rest[chosen], rest[~chosen]
         fresh = binomial(exact.radix.cells - taken.shape[1], law.given_not_before, entropy)
         positions = empty_cells(exact.radix, taken, fresh, entropy)
-        counts = np.concatenate([noisy[among], upgraded_counts(law, fresh, entropy)])
+        counts = np.concatenate([noisy[among], draw_counts(law, fresh, entropy)])
         priorities = _priorities(law, counts, entropy) if plan.priorities else np.zeros(len(counts))
         both = np.concatenate([exact._occupied_positions.take(among, axis=1), positions], axis=1)
         parts.append(NoisySummary(both, counts, priorities, 1))
@@ -123,7 +123,7 @@ def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> No
             break
         taken = np.concatenate([taken, positions], axis=1)
         taken = taken.take(ordering(taken), axis=1)
-    return _joined(parts)
+    return _join_layers(parts)
 
 
 def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> NoisySummary:
@@ -173,7 +173,7 @@ def _priorities(law: SummaryLaw, counts: IntegerArray, entropy: Entropy) -> Floa
     return np.maximum(magnitudes / (low + uniform * (high - low)), float(law.tau))
 
 
-def _joined(parts: Sequence[NoisySummary]) -> NoisySummary:
+def _join_layers(parts: Sequence[NoisySummary]) -> NoisySummary:
     positions = np.concatenate([part.positions for part in parts], axis=1)
     order = ordering(positions)
     counts = np.concatenate([part.counts for part in parts])[order]
@@ -184,7 +184,7 @@ def _joined(parts: Sequence[NoisySummary]) -> NoisySummary:
 # Exact counts of dyadic intervals and Haar coefficients over ordered attributes, from the occupied cells alone.
 
 
-def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: MixedRadix) -> SparseCounts:
+def sparse_counts(counts: ExactCounts, axes: Sequence[DyadicAxis | None], radix: MixedRadix) -> SparseCounts:
     """Returns the first aggregate's counts by position. axes: each attribute's nodes, or None to keep its values.
 
     radix: over the attributes, or over the nodes that replace them.
@@ -198,13 +198,16 @@ def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: Mixed
     positions, sums = np.empty((len(radix.bases), 0), dtype=np.int64), np.empty(0, dtype=np.int64)
     for steps in product(*(range(1 if axis is None else axis.per_row) for axis in axes)):
         nodes, signed = _nodes(coordinates, values, axes, steps)
-        level = merged(radix.pack(nodes, len(signed)), signed)
+        level = merge_cells(radix.pack(nodes, len(signed)), signed)
         positions, sums = np.concatenate([positions, level[0]], axis=1), np.concatenate([sums, level[1]])
     return SparseCounts(radix, positions, sums)
 
 
 def _nodes(
-    coordinates: Sequence[NDArray[np.integer]], values: IntegerArray, axes: Sequence[Axis | None], steps: Sequence[int]
+    coordinates: Sequence[NDArray[np.integer]],
+    values: IntegerArray,
+    axes: Sequence[DyadicAxis | None],
+    steps: Sequence[int],
 ) -> tuple[list[NDArray[np.integer]], IntegerArray]:
     """Returns the node of each cell at one level of each axis, and the cell's count with its sign at that node."""
     nodes: list[NDArray[np.integer]] = []

@@ -11,7 +11,7 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.price import Ask, AskScan, Query
 from dpduck.kernel.queries.key_counts import KeyCounts
 from dpduck.kernel.queries.marginals import by_value, cells_of, exact_marginals, present, require_cells, require_values
 from dpduck.kernel.queries.operators import KroneckerQuery, Norms
@@ -35,7 +35,7 @@ class Table(Query[Arrays]):
 
     query: KroneckerQuery
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         first, second, largest = self.query.norms
         moved, squared, most = scan.l1 * first, scan.l1 * scan.l1 * second, scan.l1 * largest
         if self.query.asks_single_cells(scan.attributes):
@@ -98,7 +98,7 @@ class Present(Query[IntegerArray]):
     query: KroneckerQuery
     values: int
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         require_cells(self.query)
         moved = min(scan.l1, self.values * prod(self.query.shape))
         most = min(moved, self.values)
@@ -116,7 +116,7 @@ class Present(Query[IntegerArray]):
 class Total(Query[int]):
     """Noisy number of rows. A unit has at most l1 rows. The answer may be negative."""
 
-    def moves(self, scan: Scan) -> Norms:
+    def moves(self, scan: AskScan) -> Norms:
         return scan.norms()
 
     def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.counting.jobs import KeyColumn
+from dpduck.kernel.counting.jobs import GroupKey
 from dpduck.kernel.rows.bins import bin_expression, texts_parameter, texts_sql
 from dpduck.values.domain import RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -73,11 +73,11 @@ class CodeExpression:
     parameters: Mapping[str, ParameterValue]
 
 
-def code_expression(key: KeyColumn, position: int) -> CodeExpression:
+def code_expression(key: GroupKey, position: int) -> CodeExpression:
     """Writes the code of `key` as one expression. `position` makes the parameter's name unique."""
-    name, value = _named(key, position)
+    name, value = _parameter_and_value(key, position)
     if isinstance(key.domain, ValueDomain):
-        sql = _listed_code(value, key.domain, name, _value_position(value, key.domain, name))
+        sql = _list_code(value, key.domain, name, _value_position(value, key.domain, name))
         return CodeExpression(sql, {name: texts_parameter(key.domain.values)})
     bins = bin_expression(value, key.domain, name)
     null_code = f"WHEN {value} IS NULL THEN {len(key.domain.edges)} " if key.domain.with_null else ""
@@ -85,26 +85,26 @@ def code_expression(key: KeyColumn, position: int) -> CodeExpression:
     return CodeExpression(sql, bins.parameters)
 
 
-def key_reading(key: KeyColumn, position: int) -> KeyReading:
+def key_reading(key: GroupKey, position: int) -> KeyReading:
     """Returns the form that was the fastest in measurements for this domain, from public facts alone."""
-    name, value = _named(key, position)
+    name, value = _parameter_and_value(key, position)
     if not isinstance(key.domain, ValueDomain):
         return _range_reading(key.domain, name, value)
     integers = _integer_values(key.domain)
     if integers is not None:
         value = f"CAST({value} AS UTINYINT)" if key.domain.type_name == "BOOLEAN" else value
         return _integer_reading(value, key.domain, integers)
-    return _listed_reading(value, key.domain, name)
+    return _list_reading(value, key.domain, name)
 
 
-def code_reading(key: KeyColumn) -> KeyReading:
+def code_reading(key: GroupKey) -> KeyReading:
     """Reads a column that holds codes of a domain, which trusted code wrote."""
     return KeyReading(
         key.value.sql, 0, np.arange(key.domain.size), -1, (), "", {}, key.value.sql, 1 << 32, as_it_is=True
     )
 
 
-def _named(key: KeyColumn, position: int) -> tuple[str, str]:
+def _parameter_and_value(key: GroupKey, position: int) -> tuple[str, str]:
     """Returns a parameter's name, and the value. A column of another type than before must not raise here."""
     return f"dpduck_key_{position}", f"TRY_CAST({key.value.sql} AS {key.domain.type_name})"
 
@@ -144,7 +144,7 @@ def _integer_reading(value: str, domain: ValueDomain, integers: list[int]) -> Ke
     )
 
 
-def _listed_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
+def _list_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
     """Reads position 1 .. n of a listed value, NULL for every other. DuckDB looks dictionaries up once per entry."""
     count = len(domain.values)
     position = _value_position(value, domain, name)
@@ -176,7 +176,7 @@ def _value_position(value: str, domain: ValueDomain, name: str) -> str:
 # looked up in a long list is made short before that, in a SELECT of its own.
 
 
-def is_long_list(key: KeyColumn) -> bool:
+def is_long_list(key: GroupKey) -> bool:
     """Tells whether a key's texts are looked up in a subquery."""
     domain = key.domain
     return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
@@ -187,7 +187,7 @@ def label_name(position: int) -> str:
     return f"dpduck_label_{position}"
 
 
-def short_label(key: KeyColumn) -> str:
+def short_label(key: GroupKey) -> str:
     """Writes a key's text if it may be a label, and a text that is no label in place of all longer ones."""
     if not isinstance(key.domain, ValueDomain):
         raise InternalError("a list of labels without labels")
@@ -197,7 +197,7 @@ def short_label(key: KeyColumn) -> str:
     return f"CASE WHEN strlen({value}) <= {longest} THEN {value} WHEN {value} IS NOT NULL THEN '{none}' END"
 
 
-def _listed_code(value: str, domain: ValueDomain, name: str, position: str) -> str:
+def _list_code(value: str, domain: ValueDomain, name: str, position: str) -> str:
     count = len(domain.values)
     null_code = str(count) if domain.with_null else "NULL"
     other = f"ifnull({position} - 1, {domain.size - 1})" if domain.other is not None else f"{position} - 1"

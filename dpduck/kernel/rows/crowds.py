@@ -53,7 +53,7 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
     return 0 if others else int(rows)
 
 
-def sampled_sql(table_sql: str, rows: int) -> str:
+def sample_sql(table_sql: str, rows: int) -> str:
     """Writes a sample of a table, which tells whether conditions leave many rows."""
     return f"(SELECT * FROM {table_sql} TABLESAMPLE SYSTEM ({_percent(rows)} PERCENT) REPEATABLE (1))"
 
@@ -64,7 +64,9 @@ def _percent(rows: int) -> int:
 
 def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, parameters: Mapping[str, object]) -> bool:
     """Tells whether many rows of a table take part. sampled: SQL of the rows of the sample that take part."""
-    ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM ({sampled})", _used(cursor, sampled, parameters))
+    ((count,),) = reader.columns(
+        cursor, f"SELECT count(*) FROM ({sampled})", _parameters_in(cursor, sampled, parameters)
+    )
     return int(count) * MOST_SHARE * 100 >= rows * _percent(rows)
 
 
@@ -76,10 +78,10 @@ def put_crowds(
     Returns None if all rows are to be ranked. units_sql: SQL of the unit of each row. rows: the most rows of that SQL.
     parameters: values for units_sql, and perhaps others.
     """
-    parts, parameters = -(-rows // PART), _used(cursor, units_sql, parameters)
+    parts, parameters = -(-rows // PART), _parameters_in(cursor, units_sql, parameters)
     if parts > MOST_PARTS or _are_crowded(cursor, units_sql, max_rows, parameters):
         return None
-    hashes = [_repeated(_hashes(cursor, units_sql, part, parts, parameters), max_rows) for part in range(parts)]
+    hashes = [_find_repeats(_hashes(cursor, units_sql, part, parts, parameters), max_rows) for part in range(parts)]
     crowded = np.concatenate(hashes)
     cursor.register(CROWDS, pa.Table.from_pydict({UNIT_HASH: crowded}))
     return len(crowded)
@@ -108,7 +110,7 @@ def _hashes(
     return np.concatenate([batch.column(0).to_numpy() for batch in batches])
 
 
-def _repeated(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
+def _find_repeats(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
     """Returns the numbers that occur more than `times` times, each once."""
     hashes.sort()
     extra = hashes[times:][hashes[times:] == hashes[: max(len(hashes) - times, 0)]]
@@ -118,7 +120,7 @@ def _repeated(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
     return once
 
 
-def _used(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
+def _parameters_in(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
     """Returns the parameters that the SQL names: DuckDB refuses others."""
     names = cursor.extract_statements(sql)[0].named_parameters
     return {name: value for name, value in parameters.items() if name in names}

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dpduck.kernel.columns.expressions import Column
-from dpduck.kernel.columns.stored import shortened_sql, without_sign
+from dpduck.kernel.columns.expressions import RelationColumn
+from dpduck.kernel.columns.stored import shorten_sql, without_sign
 from dpduck.kernel.relations import Feature, OrderItem, RowValue, Source, Union, Units
 from dpduck.kernel.units import parts_of, person_of
 from dpduck.values.errors import InternalError, Refusal
@@ -91,7 +91,7 @@ def _units_of(source: Source) -> Iterator[Units]:
 
 
 def _texts_of(relation: Units) -> int:
-    texts = sum(_is_text(operand) and not isinstance(operand.value, Column) for operand in relation.operands)
+    texts = sum(_is_text(operand) and not isinstance(operand.value, RelationColumn) for operand in relation.operands)
     if relation.windowed:
         return texts + _of_windows(relation)
     return texts + sum(_is_text(operand) for feature in relation.features for operand in feature.operands)
@@ -107,16 +107,18 @@ def _of_windows(relation: Units) -> int:
 
     Each holds the results of the ones before it, and the values that it orders by: all values, if it orders tied rows.
     """
-    tied = sum(map(_is_text, {*stored_operands(relation), *relation.operands}))
+    tied = sum(map(_is_text, {*column_operands(relation), *relation.operands}))
     texts = 0
     for order, in_full in _orders(relation):
         texts += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
     return texts + sum(feature.operand is not None and _is_text(feature.operand) for feature in relation.features)
 
 
-def stored_operands(relation: Units) -> list[RowValue]:
+def column_operands(relation: Units) -> list[RowValue]:
     """Lists the stored columns among the outputs of windows, without the unit."""
-    outputs = (col for col, _ in relation.outputs if isinstance(col, Column) and col != person_of(relation.unit))
+    outputs = (
+        col for col, _ in relation.outputs if isinstance(col, RelationColumn) and col != person_of(relation.unit)
+    )
     return [RowValue(col, col.type_name) for col in outputs]
 
 
@@ -133,24 +135,24 @@ def feature_sql(
     """
     if relation.windowed:
         by = ", ".join(part.sql for part in parts_of(relation.unit))
-        return _windowed(feature, values, condition, by, tied)
+        return _window_sql(feature, values, condition, by, tied)
     operand = feature.operand
     if feature.form == "first" and operand is not None:
         value = values[operand]
-        keys = [*map(_key, _ordered(feature.order, values)), *map(_key, ((tied[0], _FIRST), (value, _FIRST)))]
+        keys = [*map(_key, _order_keys(feature.order, values)), *map(_key, ((tied[0], _FIRST), (value, _FIRST)))]
         chosen = f"arg_min(struct_pack(v := {value}), create_sort_key({', '.join(keys)}))"
         filtered = f" FILTER (WHERE {condition})" if condition else ""
         return f"struct_extract({chosen}{filtered}, 'v')"
     if feature.form == "distinct" and operand is not None:
-        return f"count(DISTINCT {_where(condition, shortened_sql(values[operand], operand.type_name))})"
+        return f"count(DISTINCT {_where(condition, shorten_sql(values[operand], operand.type_name))})"
     return _of_values(feature, values, condition)
 
 
-def _windowed(
+def _window_sql(
     feature: Feature, values: Mapping[RowValue, str], condition: str, unit_sql: str, tied: Sequence[str]
 ) -> str:
     """Writes a feature beside each row. A form that is the same for tied rows needs no order among tied rows."""
-    ordered, form = _ordered(feature.order, values), feature.form
+    ordered, form = _order_keys(feature.order, values), feature.form
     if form in _IN_FULL_ORDER:
         ordered += [(sql, _FIRST) for sql in tied]
     by = f" ORDER BY {', '.join(f'{sql} {way}' for sql, way in ordered)}"
@@ -188,7 +190,7 @@ _WAYS = ("ASC", "DESC")
 _FIRST = "ASC NULLS LAST"
 
 
-def _ordered(order: Sequence[OrderItem], values: Mapping[RowValue, str]) -> list[tuple[str, str]]:
+def _order_keys(order: Sequence[OrderItem], values: Mapping[RowValue, str]) -> list[tuple[str, str]]:
     """Returns the values of an order, each with its direction and the place of NULLs."""
     return [
         (values[item.operand], f"{_WAYS[item.descending]} NULLS {'FIRST' if item.nulls_first else 'LAST'}")

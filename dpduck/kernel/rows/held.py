@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpduck.kernel.columns.expressions import Column, Expression, columns_of
-from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
+from dpduck.kernel.columns.expressions import Expression, RelationColumn, columns_of
+from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shorten_sql
 from dpduck.kernel.contributions import order_sql, rank_sql
 from dpduck.kernel.relations import Join
 from dpduck.values.errors import Refusal
@@ -28,7 +28,7 @@ REPEATED, SHORTEST_READ = 16, 64
 LONGEST_MADE = 256
 
 
-def hashed_sql(column: str, type_name: str) -> str:
+def hash_input_sql(column: str, type_name: str) -> str:
     """Writes a stored column as it takes part in the order of a unit's rows.
 
     The form of a VARIANT or a GEOMETRY depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT
@@ -50,9 +50,9 @@ class Held:
     rows are ordered by. whole: whether values of nested types may become NULL or TRUE, which nobody sees.
     """
 
-    read: tuple[Column, ...] = ()
+    read: tuple[RelationColumn, ...] = ()
     longest: int = 0
-    content: Mapping[str, Sequence[Column]] = field(default_factory=dict)
+    content: Mapping[str, Sequence[RelationColumn]] = field(default_factory=dict)
     whole: bool = True
 
     @property
@@ -74,7 +74,7 @@ class Held:
                 )
             else:
                 changed.append(f"CASE WHEN dpduck_t.{column} IS NOT NULL THEN TRUE END AS {column}")
-        content = [hashed_sql(stored.of("dpduck_t"), stored.type_name) for stored in self.content.get(alias, ())]
+        content = [hash_input_sql(stored.of("dpduck_t"), stored.type_name) for stored in self.content.get(alias, ())]
         added = [f"{order_sql(content)} AS {ORDER_OF_TABLE}"] if content else []
         return changed, added, conditions
 
@@ -86,10 +86,12 @@ def held_by(
     a private join puts one beside any number of others. made: number of texts that are held beside these.
     """
     read = tuple(expr for expr in columns_of(expressions) if not sql_type(expr.type_name).is_short)
-    by_table: dict[str, list[Column]] = {}
+    by_table: dict[str, list[RelationColumn]] = {}
     for column in columns_of(content):
         by_table.setdefault(column.relation, []).append(column)
-    outputs = sum(isinstance(expr, Column) and bool(sql_type(expr.type_name).length_function) for expr in expressions)
+    outputs = sum(
+        isinstance(expr, RelationColumn) and bool(sql_type(expr.type_name).length_function) for expr in expressions
+    )
     several = sum(bool(sql_type(expr.type_name).length_function) for expr in read)
     return Held(read, longest_joined(max(outputs, several) + made, *bounds), by_table)
 
@@ -120,7 +122,7 @@ def apart_sql(value: str, type_name: str) -> str:
         return f"CAST({value} AS {kind.form_apart})"
     if kind.length_function and not kind.is_shortened:
         return f"sha256(CAST({value} AS VARCHAR))"
-    return shortened_sql(value, type_name) if kind.is_short or kind.is_shortened else f"{value} IS NULL"
+    return shorten_sql(value, type_name) if kind.is_short or kind.is_shortened else f"{value} IS NULL"
 
 
 def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], str]:
@@ -134,7 +136,7 @@ def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], st
     """
     keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
     apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
-    hashed = [hashed_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
+    hashed = [hash_input_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
     order = [order_sql(hashed), *apart] if content else []
     names = [f"dpduck_cut_{number}" for number in range(len(order))]
     added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]

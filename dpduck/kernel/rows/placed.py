@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpduck.kernel.columns.conditions import beyond_scans, where_sql
-from dpduck.kernel.columns.expressions import Coded, Column, Comparison, Expression, Lookup, Program
+from dpduck.kernel.columns.expressions import AnalystSql, Coded, Comparison, Expression, Lookup, RelationColumn
 from dpduck.kernel.columns.periods import inside_sql
 from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.relations import (
@@ -36,7 +36,7 @@ from dpduck.kernel.relations import (
     repeats,
     tables_of,
 )
-from dpduck.kernel.rows.features import comparable_sql, feature_sql, stored_operands, texts_held, without_signs
+from dpduck.kernel.rows.features import column_operands, comparable_sql, feature_sql, texts_held, without_signs
 from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made
 from dpduck.kernel.units import Numbered, SamePeriod, held_in, parts_of, period_of
 from dpduck.kernel.worker.answered import ROW
@@ -70,7 +70,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Placed:
+class SourceSql:
     """SQL of a source: the text after FROM, plain conditions of WHERE, conditions that were moved, stages in order.
 
     order: hashes of stored columns that tell the rows of a unit apart, () if the content itself does.
@@ -83,7 +83,7 @@ class Placed:
     order: tuple[str, ...] = ()
 
 
-def placed(
+def render_source(
     source: Source,
     filters: Sequence[Expression],
     *,
@@ -92,7 +92,7 @@ def placed(
     read: Sequence[Expression] = (),
     content: Sequence[Expression] = (),
     periods: Periods | None = None,
-) -> Placed:
+) -> SourceSql:
     """Renders a source, with further conditions of WHERE.
 
     copied: whether public tables are cut to as many rows for one key as the price says. If rows are the privacy units,
@@ -108,7 +108,7 @@ def placed(
     conditions = [scope.condition(condition, True) for condition in (*source.filters, *filters)]
     where = tuple(text for text in conditions if text is not None)
     from_sql, stages = parts.render(scope), (*scope.stages, *scope.own_stages())
-    return Placed(from_sql, where, tuple(dict.fromkeys(scope.moved)), stages, scope.held.order)
+    return SourceSql(from_sql, where, tuple(dict.fromkeys(scope.moved)), stages, scope.held.order)
 
 
 @dataclass
@@ -168,7 +168,7 @@ class _Scope:
     def _equality(self, lookup: Lookup) -> str:
         """Writes an equality of stored columns."""
         column = lookup.column
-        answer = self._answered(lookup.value, column.type_name)
+        answer = self._answer_column(lookup.value, column.type_name)
         return (
             f"{answer} = {column.quoted if sql_type(column.type_name).travels else f'CAST({column.quoted} AS VARCHAR)'}"
         )
@@ -176,17 +176,17 @@ class _Scope:
     def value(self, operand: RowValue) -> str:
         """Writes a value that a unit's features are made of: a stored one, or the worker's answer as a column."""
         value, kind = operand.value, operand.type_name
-        if isinstance(value, Column):
+        if isinstance(value, RelationColumn):
             if value.type_name != kind:
                 raise InternalError("a value of another type")
             return value.sql
-        if not isinstance(value, Program) or not sql_type(kind).travels:
+        if not isinstance(value, AnalystSql) or not sql_type(kind).travels:
             raise InternalError("a value of a type that no worker gives")
         if kind == "BOOLEAN":  # a flag says TRUE or nothing
-            return f"CAST({self._answered(value.cast('TINYINT'), 'TINYINT')} AS BOOLEAN)"
-        return self._answered(value, kind, held=kind == "VARCHAR")
+            return f"CAST({self._answer_column(value.cast('TINYINT'), 'TINYINT')} AS BOOLEAN)"
+        return self._answer_column(value, kind, held=kind == "VARCHAR")
 
-    def _answered(self, value: Expression, type_name: str, *, held: bool = False) -> str:
+    def _answer_column(self, value: Expression, type_name: str, *, held: bool = False) -> str:
         """Returns the column that holds a worker's answers. held: whether it is a text that is held beside its row."""
         asked = self._about(value)
         name = asked.values.setdefault((value, type_name), f"{asked.name}_v{len(asked.values)}")
@@ -240,7 +240,7 @@ class _Scope:
             return None
         if isinstance(first, Stored):
             return None if first.moment is None else Numbered(first.moment, self.periods.word)
-        return Column(first.alias, PERIOD_COLUMN, NUMBER_TYPE)
+        return RelationColumn(first.alias, PERIOD_COLUMN, NUMBER_TYPE)
 
     def relation_sql(
         self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "", inside: Sequence[str] = ()
@@ -282,7 +282,7 @@ class _Parts:
 
 def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
     scope.tables |= {node.alias: node for node in tables_of(source)}
-    first = source.first if isinstance(source.first, Stored) else _nested_sql(source.first, scope)
+    first = source.first if isinstance(source.first, Stored) else _inner_sql(source.first, scope)
     joins = []
     for number, join in enumerate(source.joins):
         later = {other.kind for other in source.joins[number + 1 :]}
@@ -309,7 +309,7 @@ def _aliases(first: First, joins: Sequence[Join]) -> set[str]:
     return aliases
 
 
-def _nested_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
+def _inner_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
     if isinstance(relation, Grouped):
         return relation.sql
     if isinstance(relation, Union):
@@ -321,7 +321,7 @@ def _nested_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
     scope = outer.inside(rows_of, read, held=True, made=outer.made)
     parts, where = _level(rows_of, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
-    outputs = [f"{_output(node)} AS {name}" for node, name in (*relation.outputs, *_carried(relation.unit))]
+    outputs = [f"{_output(node)} AS {name}" for node, name in (*relation.outputs, *_unit_columns(relation.unit))]
     listed = ", ".join([*outputs, *counts, *_features(relation, scope)])
     rows = f"{parts.render(scope)}{where_sql([*where, f'{relation.unit.sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
@@ -333,12 +333,12 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
     """Writes the columns that are made of a unit's rows. Tied rows are ordered by all values that are read here, so
     that rows which are still tied are the same.
     """
-    if any(not isinstance(node, Column) for node, _ in relation.outputs):
+    if any(not isinstance(node, RelationColumn) for node, _ in relation.outputs):
         raise InternalError("a column that nobody stored")
     values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
     read = dict(values)
     if relation.windowed:
-        read |= {node: without_signs(node.value.sql, node.type_name) for node in stored_operands(relation)}
+        read |= {node: without_signs(node.value.sql, node.type_name) for node in column_operands(relation)}
     apart = list(dict.fromkeys(apart_sql(value, node.type_name) for node, value in read.items()))
     tied = (order_sql([*(node.sql for node in parts_of(relation.unit)), *apart]), *apart)
     columns = []
@@ -348,14 +348,14 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
     return columns
 
 
-def _carried(unit: Expression) -> list[tuple[Expression, str]]:
+def _unit_columns(unit: Expression) -> list[tuple[Expression, str]]:
     """Returns the unit that stands beside each row, and by periods the number of its period."""
     number = period_of(unit)
     return [(held_in(unit), UNIT_COLUMN), *([] if number is None else [(number, PERIOD_COLUMN)])]
 
 
 def _output(output: Expression) -> str:
-    return without_signs(output.sql, output.type_name) if isinstance(output, Column) else output.sql
+    return without_signs(output.sql, output.type_name) if isinstance(output, RelationColumn) else output.sql
 
 
 def _count_sql(condition: Expression | None, name: str, scope: _Scope) -> str:
@@ -365,7 +365,7 @@ def _count_sql(condition: Expression | None, name: str, scope: _Scope) -> str:
 
 
 def _branch_sql(branch: Branch, outer: _Scope) -> str:
-    source, outputs = branch.rows, (*branch.outputs, *_carried(branch.unit))
+    source, outputs = branch.rows, (*branch.outputs, *_unit_columns(branch.unit))
     scope = outer.inside(source, [output for output, _ in outputs], held=bool(source.joins))
     scope.held = replace(scope.held, whole=False)  # a column of a UNION ALL keeps its type
     parts, where = _level(source, scope)

@@ -58,7 +58,7 @@ def beside(
 def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any]:
     """Returns the columns of a result, in order, as numpy has them."""
     _require_rows(cursor, sql)
-    return tried(lambda: list(cursor.execute(sql, dict(parameters)).fetchnumpy().values()))
+    return try_read(lambda: list(cursor.execute(sql, dict(parameters)).fetchnumpy().values()))
 
 
 def batches(
@@ -67,7 +67,7 @@ def batches(
     """Yields the rows of a result, about `rows` at a time. The first table is empty and has the columns."""
     reader = record_batches(cursor, sql, parameters, rows)
     yield reader.schema.empty_table()
-    while (batch := tried(lambda: next(reader, None))) is not None:
+    while (batch := try_read(lambda: next(reader, None))) is not None:
         yield pa.Table.from_batches([batch])
 
 
@@ -98,11 +98,11 @@ def record_batches(
     """Returns the rows of a result for another connection, about `rows` at a time."""
     _require_rows(cursor, sql)
     if LAZY:
-        return tried(lambda: cursor.execute(sql, dict(parameters)).to_arrow_reader(rows))
-    return tried(lambda: cursor.sql(sql, params=dict(parameters) or None).to_arrow_reader(rows))
+        return try_read(lambda: cursor.execute(sql, dict(parameters)).to_arrow_reader(rows))
+    return try_read(lambda: cursor.sql(sql, params=dict(parameters) or None).to_arrow_reader(rows))
 
 
-def poured(
+def pour_rows(
     second: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], name: str, rows: pa.RecordBatchReader
 ) -> None:
     """Runs a statement without a result over rows from elsewhere, which it reads once, under a name."""
@@ -116,7 +116,7 @@ def poured(
 def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object] = MappingProxyType({})) -> None:
     """Runs a statement without a result."""
     _require_rows(cursor, sql)
-    tried(lambda: cursor.execute(sql, dict(parameters)))
+    try_read(lambda: cursor.execute(sql, dict(parameters)))
 
 
 def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -138,7 +138,7 @@ def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise InternalError("an engine's table is not counted here")
 
 
-def tried(read: Callable[[], T], *failures: type[Exception]) -> T:
+def try_read(read: Callable[[], T], *failures: type[Exception]) -> T:
     """Returns the result of a read. Errors of DuckDB, of Arrow and in `failures` become the one fixed text."""
     with suppress(duckdb.Error, pa.ArrowException, *failures):
         return read()

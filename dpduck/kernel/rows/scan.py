@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 
 from dpduck.kernel.columns.arithmetic import Computed, Double
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.columns.expressions import Column, Expression
-from dpduck.kernel.columns.periods import paired_sql
-from dpduck.kernel.columns.stored import instant_sql, shortened_sql, text_sql
+from dpduck.kernel.columns.expressions import Expression, RelationColumn
+from dpduck.kernel.columns.periods import pair_sql
+from dpduck.kernel.columns.stored import instant_sql, shorten_sql, text_sql
 from dpduck.kernel.contributions import UNIT, Contribution, order_sql
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.relations import EXTENDING, Source, Stored, Union, most_copies, repeats
-from dpduck.kernel.rows.held import hashed_sql
-from dpduck.kernel.rows.placed import Placed, placed
-from dpduck.kernel.units import REFERENCE, ROWS, Referenced, Together, lookup_sql, period_of, person_of
+from dpduck.kernel.rows.held import hash_input_sql
+from dpduck.kernel.rows.placed import SourceSql, render_source
+from dpduck.kernel.units import REFERENCE, ROWS, Referenced, UnitTuple, lookup_sql, period_of, person_of
 from dpduck.kernel.worker.program import Division, longest_lookup, longest_read, longest_repeated
 from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True)
-class Scan(Placed):
+class JobScan(SourceSql):
     """The rows of a job, divided: columns that the database reads, and conditions that a worker decides."""
 
     job: CountingJob = field(kw_only=True, repr=False)
@@ -51,7 +51,10 @@ class Scan(Placed):
 
     def ordering(self) -> dict[str, str]:
         """Returns the columns by which a unit's rows are bounded, except the unit."""
-        content = [hashed_sql(col.sql, col.type_name if isinstance(col, Column) else "") for col in self.job.content]
+        content = [
+            hash_input_sql(col.sql, col.type_name if isinstance(col, RelationColumn) else "")
+            for col in self.job.content
+        ]
         order = self.order[0] if len(self.order) == 1 else order_sql(self.order or content)
         return self.job.place.ordering(order)
 
@@ -63,7 +66,7 @@ class Scan(Placed):
     def number(self, value: Expression) -> Computed | None:
         """Returns the computation of a number by the database itself. None if a worker computes it."""
         if isinstance(value, Double):
-            return value.computed(self.job.source.cuts)
+            return value.computation(self.job.source.cuts)
         return Computed(value.sql) if value.plain else None
 
     def steps(self, aggregate: Contribution) -> str:
@@ -76,19 +79,19 @@ class Scan(Placed):
         return next(matches, "")
 
 
-def scan_of(job: CountingJob) -> Scan:
+def scan_of(job: CountingJob) -> JobScan:
     """Places a job's rows."""
     # facts about a unit's prepared rows hold if joins do not repeat them; ranked rows may be repeated
     copied = job.unit is None or not job.place.repeats
     ordered = job.unit is not None and not job.place.is_numbered
-    rows = placed(
-        job.source, job.filters, copied=copied, joined=isinstance(person_of(job.unit), Referenced), read=_read(job),
-        content=job.content if ordered else (), periods=job.periods,
+    rows = render_source(
+        job.source, job.filters, copied=copied, joined=isinstance(person_of(job.unit), Referenced),
+        read=_read_expressions(job), content=job.content if ordered else (), periods=job.periods,
     )  # fmt: skip
-    return Scan(rows.from_sql, rows.where, rows.moved, rows.stages, rows.order, job=job)
+    return JobScan(rows.from_sql, rows.where, rows.moved, rows.stages, rows.order, job=job)
 
 
-def _read(job: CountingJob) -> list[Expression]:
+def _read_expressions(job: CountingJob) -> list[Expression]:
     """Lists the expressions that a job reads from rows beside their source's conditions."""
     expressions = [*(key.value for key in job.keys), *job.texts, *([] if job.digest is None else [job.digest])]
     expressions += [part for total in job.aggregates for part in (total.condition, total.value) if part is not None]
@@ -114,7 +117,7 @@ def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
     return frozenset[str]().union(*tables) if all(tables) else frozenset()
 
 
-def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
+def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
     """Writes a SELECT of the outputs, the worker's inputs, and the unit and its order if there is one.
 
     If the unit is looked up, rows are filtered and narrowed before that. A looked-up row has a reference, so its
@@ -126,11 +129,11 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     conditions, outputs = [*scan.where, *conditions, *division.guards()], {**outputs, **division.inputs()}
     if unit is None:
         return _select(outputs, scan.from_sql, conditions)
-    several = isinstance(unit.unit if isinstance(unit, Referenced) else unit, Together)
+    several = isinstance(unit.unit if isinstance(unit, Referenced) else unit, UnitTuple)
     written, type_name = (f"({unit.sql})", "") if several else (unit.sql, unit_type)
-    text = _unit_text(written, type_name, division.needed)
-    text = text if period is None else paired_sql(text, period.sql)
-    outputs, there = {**outputs, **scan.ordering()}, f"{shortened_sql(written, type_name)} IS NOT NULL"
+    text = _unit_text(written, type_name, division.has_work)
+    text = text if period is None else pair_sql(text, period.sql)
+    outputs, there = {**outputs, **scan.ordering()}, f"{shorten_sql(written, type_name)} IS NOT NULL"
     if isinstance(unit, Referenced):
         rows = _select({**outputs, REFERENCE: unit.reference.sql}, scan.from_sql, conditions)
         rows = (
@@ -138,16 +141,16 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
             f"{lookup_sql(unit)}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
         )
     else:  # if rows are numbered, the stage looks at numbers that are NULL wherever the unit is
-        numbered = scan.job.place.is_numbered and not division.needed
+        numbered = scan.job.place.is_numbered and not division.has_work
         rows = _select({**outputs, UNIT: text}, scan.from_sql, [*conditions, *([] if numbered else [there])])
     if several:  # a text that is made once, and then made short
-        rows = f"SELECT * REPLACE ({shortened_sql(UNIT, unit_type)} AS {UNIT}) FROM ({rows})"
+        rows = f"SELECT * REPLACE ({shorten_sql(UNIT, unit_type)} AS {UNIT}) FROM ({rows})"
     return rows
 
 
 def _unit_text(unit: str, type_name: str, travelling: bool) -> str:
     """Writes a unit as it stands beside a row. travelling: whether it goes through Arrow, unchanged or as a text."""
-    short = shortened_sql(unit, type_name)
+    short = shorten_sql(unit, type_name)
     if not travelling or sql_type(type_name).travels:
         return short
     return instant_sql(unit) if type_name == "TIMESTAMP WITH TIME ZONE" else text_sql(short, type_name)

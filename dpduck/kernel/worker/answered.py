@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpduck.kernel.rows import reader
-from dpduck.kernel.worker.workers import Program, Runner, Workers
+from dpduck.kernel.worker.workers import Runner, WorkerProgram, Workers
 from dpduck.values.errors import InternalError
 
 KEEP = "dpduck_keep"
@@ -35,7 +35,7 @@ class Asking:
 
     sql: str
     inputs: tuple[str, ...] = ()
-    program: Program | None = None
+    program: WorkerProgram | None = None
     rows: int = 0
     stage: str = ""
     kept: bool = False
@@ -43,7 +43,7 @@ class Asking:
     texts: bool = False
 
     @property
-    def answered_sql(self) -> str:
+    def rows_with_answers(self) -> str:
         """Returns SQL of the rows with the worker's answers among their columns."""
         if self.program is None:
             return self.sql
@@ -51,13 +51,13 @@ class Asking:
 
 
 @contextmanager
-def answered(
+def answer_rows(
     cursor: duckdb.DuckDBPyConnection, stages: Sequence[Asking], asking: Asking, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, object]]]:
     """Lends a cursor that reads the rows by their answered_sql, and the parameters of that SQL."""
     with ExitStack() as stack:
         for stage in stages:
-            _put(cursor, stage, workers)
+            _put_answers(cursor, stage, workers)
             stack.callback(cursor.unregister, stage.stage)
         if asking.program is None:
             yield cursor, asking.parameters
@@ -70,7 +70,7 @@ def answered(
         yield stack.enter_context(reader.beside(cursor, RELATION, answers)), {}
 
 
-def _put(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Workers) -> None:
+def _put_answers(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Workers) -> None:
     """Puts the worker's answers about a single table beside the cursor's tables, by row number."""
     if stage.program is None:
         raise InternalError("a stage without a program")
@@ -96,7 +96,7 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
     empty = next(batches)
     inputs = asking.inputs
     others = [name for name in empty.column_names if name not in inputs]
-    yield _zipped(empty.select(others), runner.check(chosen_inputs(empty, inputs)))
+    yield _zip_columns(empty.select(others), runner.check(chosen_inputs(empty, inputs)))
     pending: tuple[pa.Table, pa.Table] | None = None
     for table in batches:
         if not table.num_rows:
@@ -105,12 +105,12 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
         if pending is not None:
             answer = runner.finish(pending[1])
             runner.begin(asked)
-            yield _zipped(pending[0], answer)
+            yield _zip_columns(pending[0], answer)
         else:
             runner.begin(asked)
         pending = (table.select(others), asked)
     if pending is not None:
-        yield _zipped(pending[0], runner.finish(pending[1]))
+        yield _zip_columns(pending[0], runner.finish(pending[1]))
 
 
 def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -120,7 +120,7 @@ def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
     return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})
 
 
-def _zipped(others: pa.Table, answer: pa.Table) -> pa.Table:
+def _zip_columns(others: pa.Table, answer: pa.Table) -> pa.Table:
     if not others.num_columns:
         return answer
     if others.num_rows != answer.num_rows:

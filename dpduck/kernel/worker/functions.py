@@ -29,22 +29,22 @@ TEXTS = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if function.
 @lru_cache(maxsize=4096)
 def require_row_local(sql: str, columns: frozenset[str]) -> None:
     """Refuses all but an expression over these columns. It is read in brackets, as it will stand in the program."""
-    tree, plain = _read(f"SELECT ({sql})"), _read("SELECT 1")
+    tree, plain = _parse_sql(f"SELECT ({sql})"), _parse_sql("SELECT 1")
     listed = tree.pop("select_list", ())
     if len(listed) != 1 or tree != {name: value for name, value in plain.items() if name != "select_list"}:
-        raise refused("this SQL")
+        raise refusal_of("this SQL")
     check_parts(listed, FUNCTIONS)
-    compared = {id(part) for whole in dicts(listed) for part in _compared_tuples(whole)}
+    compared = {id(part) for whole in dicts(listed) for part in _tuples_in_comparison(whole)}
     for part in dicts(listed):
         if part.get("function_name") in TUPLES and id(part) not in compared:
-            raise refused("a tuple that is not compared with tuples")
+            raise refusal_of("a tuple that is not compared with tuples")
         if str(part.get("function_name", "")).startswith("regexp_") and not _whole_characters(part):
-            raise refused("this regular expression")
+            raise refusal_of("this regular expression")
         if "column_names" in part and (len(part["column_names"]) != 1 or part["column_names"][0] not in columns):
-            raise refused("another column")
+            raise refusal_of("another column")
 
 
-def _compared_tuples(part: dict[str, Any]) -> list[dict[str, Any]]:
+def _tuples_in_comparison(part: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the tuples that a comparison, BETWEEN or IN compares with tuples alone.
 
     A text made of a tuple doubles its quotes, and a text beside a tuple is read as a tuple: no rule of length holds.
@@ -72,9 +72,9 @@ def check_parts(tree: Any, functions: frozenset[str], classes: frozenset[str] = 
     for part in dicts(tree):
         kind, name = part.get("class"), part.get("function_name")
         if kind is not None and kind not in classes:
-            raise refused(str(kind))
+            raise refusal_of(str(kind))
         if name is not None and (name not in functions or part.get("schema") not in ("", "main", None)):
-            raise refused(str(name))
+            raise refusal_of(str(name))
 
 
 @lru_cache(maxsize=4096)
@@ -82,7 +82,7 @@ def texts_made(sql: str) -> int:
     """Returns the number of texts that an expression may make of one row."""
     return sum(
         part.get("class") == "CAST" or part.get("function_name") in TEXTS
-        for part in dicts(_read(f"SELECT ({sql})").get("select_list"))
+        for part in dicts(_parse_sql(f"SELECT ({sql})").get("select_list"))
     )
 
 
@@ -97,7 +97,7 @@ def dicts(value: Any) -> Iterator[dict[str, Any]]:
             pending.extend(current.values() if isinstance(current, dict) else current)
 
 
-def refused(what: str) -> Refusal:
+def refusal_of(what: str) -> Refusal:
     """Returns the refusal of a construct that DuckDB reads in a statement."""
     return Refusal(
         f"DuckDB reads {what} in this statement, which is not on the list of deterministic row functions",
@@ -105,12 +105,12 @@ def refused(what: str) -> Refusal:
     )
 
 
-def _read(sql: str) -> dict[str, Any]:
+def _parse_sql(sql: str) -> dict[str, Any]:
     with _parser().cursor() as cursor:
         row = cursor.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone()
     result: dict[str, Any] = json.loads(row[0]) if row is not None else {"error": True}
     if result.get("error") or len(result["statements"]) != 1:
-        raise refused("this SQL")
+        raise refusal_of("this SQL")
     node: dict[str, Any] = result["statements"][0]["node"]
     return node
 

@@ -14,15 +14,15 @@ from itertools import chain
 import pyarrow as pa
 
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.columns.expressions import Column, Expression, Names, Own, columns_of, stored_name
-from dpduck.kernel.columns.expressions import Program as Written
+from dpduck.kernel.columns.expressions import AnalystSql as Written
+from dpduck.kernel.columns.expressions import Expression, Names, Own, RelationColumn, column_sql, columns_of
 from dpduck.kernel.columns.stored import text_sql, without_sign
 from dpduck.kernel.rows.held import REPEATED, SHORTEST_READ
 from dpduck.kernel.rows.placed import Stage
 from dpduck.kernel.worker.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.kernel.worker.functions import require_row_local, texts_made
 from dpduck.kernel.worker.worker import BATCH
-from dpduck.kernel.worker.workers import Program, Runner, Workers, row_texts
+from dpduck.kernel.worker.workers import Runner, WorkerProgram, Workers, row_texts
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
@@ -82,22 +82,22 @@ class Division:
     looked_up: int = LONGEST_KEY
 
     @property
-    def needed(self) -> bool:
+    def has_work(self) -> bool:
         """Tells whether there is anything to compute."""
         return bool(self.outputs or self.conditions)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RelationColumn, ...]:
         """Returns the stored columns that the worker needs."""
         return columns_of(self._expressions())
 
-    def inputs(self, names: Names = stored_name) -> dict[str, str]:
+    def inputs(self, names: Names = column_sql) -> dict[str, str]:
         """Returns columns to read, by name. Each has a type that goes through Arrow unchanged, or is read as a text."""
-        return {f"dpduck_x_{number}": _sent(column, names) for number, column in enumerate(self.columns)}
+        return {f"dpduck_x_{number}": _transfer_sql(column, names) for number, column in enumerate(self.columns)}
 
     def guards(self) -> list[str]:
         """Returns conditions that leave out rows with texts that are too long."""
-        texts = [_sent(column) for column in self._texts()]
+        texts = [_transfer_sql(column) for column in self._texts()]
         return [f"{text} IS NULL OR strlen({text}) <= {self.longest_text}" for text in texts]
 
     @property
@@ -119,7 +119,7 @@ class Division:
     def _longest_of_made(self) -> int:
         return (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH
 
-    def _texts(self) -> list[Column]:
+    def _texts(self) -> list[RelationColumn]:
         return [column for column in self.columns if not sql_type(column.type_name).has_fixed_size]
 
     def _texts_made(self) -> int:
@@ -133,7 +133,7 @@ class Division:
 
         A batch has few enough rows that neither their texts nor made texts fill the memory.
         """
-        if not self.needed:
+        if not self.has_work:
             return Asking(sql, parameters=dict(parameters), stage=stage)
         texts = other_texts or bool(self._texts())
         kinds = [output.kind for output in self.outputs.values()]
@@ -142,7 +142,7 @@ class Division:
         filtered = bool(self.conditions)
         return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, filtered, dict(parameters), texts)
 
-    def program(self) -> Program:
+    def program(self) -> WorkerProgram:
         """Writes the program that answers a batch of the inputs. Refuses an expression that is not of a row alone."""
         if self.longest_read < SHORTEST_READ:
             raise Refusal(
@@ -156,14 +156,14 @@ class Division:
                 "where the process's memory is limited, a higher limit (dpduck serve .. --vault-memory 4GB)",
             )
         columns = {column: f"dpduck_x_{number}" for number, column in enumerate(self.columns)}
-        restored = [_restored(x, column.type_name) for column, x in columns.items()]
+        restored = [_restore_column(x, column.type_name) for column, x in columns.items()]
         values, results = [], []
         if self.conditions:
-            condition = " AND ".join(_asked(expression, columns) for expression in self.conditions)
+            condition = " AND ".join(_worker_sql(expression, columns) for expression in self.conditions)
             values.append(f"coalesce(({condition}), FALSE) AS {KEEP}")
             results.append(KEEP)
         for name, output in self.outputs.items():
-            values.append(f"{_asked(output.value, columns)} AS {name}")
+            values.append(f"{_worker_sql(output.value, columns)} AS {name}")
             results.append(f"{_result(name, output, self.longest_made, self.looked_up)} AS {name}")
         sql = (
             f"SELECT {with_whole_conditions(', '.join(results))} FROM (SELECT {', '.join(values)} FROM "
@@ -171,10 +171,10 @@ class Division:
         )
         fields = [pa.field(KEEP, pa.bool_())] if self.conditions else []
         fields += [pa.field(name, _arrow_type(output.kind)) for name, output in self.outputs.items()]
-        return Program(sql, pa.schema(fields), dict(self.parameters))
+        return WorkerProgram(sql, pa.schema(fields), dict(self.parameters))
 
 
-def _asked(expression: Expression, columns: Mapping[Column, str]) -> str:
+def _worker_sql(expression: Expression, columns: Mapping[RelationColumn, str]) -> str:
     """Writes an expression as the worker computes it. It is checked as it was written, and again as it will run.
 
     TRY is around the whole expression: if a row of a vector raises, each row is computed by itself, as if alone.
@@ -187,7 +187,7 @@ def _asked(expression: Expression, columns: Mapping[Column, str]) -> str:
     return sql
 
 
-def _sent(column: Column, names: Names = stored_name) -> str:
+def _transfer_sql(column: RelationColumn, names: Names = column_sql) -> str:
     kind = sql_type(column.type_name)
     if kind.travels:
         return names(column)
@@ -220,7 +220,7 @@ def longest_lookup(copies: int, repeated: bool) -> int:
     return max(SHORTEST_READ, min(longest, LONGEST_REPEATED) if repeated else longest)
 
 
-def _restored(x: str, type_name: str) -> str:
+def _restore_column(x: str, type_name: str) -> str:
     """Writes a column as the worker's expressions see it."""
     kind = sql_type(type_name)
     if kind.is_float:
@@ -248,11 +248,11 @@ def _arrow_type(kind: str) -> pa.DataType:
     return pa.type_for_alias(column_type.arrow)
 
 
-def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
+def stage_question(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
     """Returns the question to a single table beforehand, as a stage of `answered`. looked_up: as in Division."""
     outputs = {name: Output("flag", condition) for condition, name in stage.flags.items()}
     for (value, type_name), name in stage.values.items():
-        tried = _tried(value, type_name)
+        tried = _try_cast(value, type_name)
         outputs[name] = (
             Output(type_name, tried) if sql_type(type_name).travels else Output("VARCHAR", tried.cast("VARCHAR"))
         )
@@ -269,7 +269,7 @@ def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Aski
     return division.asking(sql, {}, False, stage.name)
 
 
-def _tried(value: Expression, type_name: str) -> Written:
+def _try_cast(value: Expression, type_name: str) -> Written:
     """Writes a value cast to a type, NULL if that is not possible."""
     pieces = value.pieces if isinstance(value, Own) else value.columns
     return Written(("try(try_cast(", *pieces, f" AS {type_name}))"))

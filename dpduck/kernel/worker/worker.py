@@ -87,7 +87,7 @@ def evaluate(
     return result.slice(0, rows)
 
 
-def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
+def open_database(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
     """Opens a DuckDB in memory that reaches nothing outside itself. Its settings stay as they are."""
     limits: dict[str, Any] = {"threads": threads, "memory_limit": f"{memory >> 20}MiB"}
     connection = duckdb.connect(":memory:", config=CONFIG | limits)
@@ -153,8 +153,8 @@ class Memory:
 
     def __init__(self, room: int) -> None:
         self._counted = os.open(COUNTED, os.O_RDONLY) if Path(COUNTED).exists() else None
-        self._mapped, data = self._used()
-        self.left = min(room, granted(resource.RLIMIT_AS) - self._mapped, granted(resource.RLIMIT_DATA) - data)
+        self._mapped, data = self._usage()
+        self.left = min(room, limit_of(resource.RLIMIT_AS) - self._mapped, limit_of(resource.RLIMIT_DATA) - data)
         self._most, self._shared = self._mapped + self.left, self._mapped + self.left // SHARE
         self.allow(2)
 
@@ -164,9 +164,9 @@ class Memory:
 
     def outgrown(self) -> bool:
         """Tells whether a single row left more memory behind than a batch may use. Later batches could use it."""
-        return self._used()[0] > self._shared
+        return self._usage()[0] > self._shared
 
-    def _used(self) -> tuple[int, int]:
+    def _usage(self) -> tuple[int, int]:
         """Returns bytes of address space, and bytes of the process's own data."""
         if self._counted is None:  # a system that counts none limits none either
             return 2 << 30, 2 << 30
@@ -174,7 +174,7 @@ class Memory:
         return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
 
 
-def granted(kind: int) -> int:
+def limit_of(kind: int) -> int:
     """Returns the bytes that the operating system grants."""
     soft, _ = resource.getrlimit(kind)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
@@ -187,7 +187,7 @@ def seal() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
-def allowed(seconds: float, rows: int, planning: float) -> float:
+def processor_seconds(seconds: float, rows: int, planning: float) -> float:
     """Returns the processor seconds that a batch may use, if one row may use `seconds`.
 
     planning: seconds of planning over no rows. A batch has as much again, since no two times are alike. A row that is
@@ -196,7 +196,7 @@ def allowed(seconds: float, rows: int, planning: float) -> float:
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
 
-class _NoPandas(MetaPathFinder):
+class _WorkerPandasBlocker(MetaPathFinder):
     """Import finder that finds no pandas, installed or not."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
@@ -206,7 +206,7 @@ class _NoPandas(MetaPathFinder):
 
 def do_without_pandas() -> None:
     """Keeps DuckDB from importing pandas as it does for a bound parameter: 0.3 s and 90 MB in every process."""
-    sys.meta_path.insert(0, _NoPandas())
+    sys.meta_path.insert(0, _WorkerPandasBlocker())
 
 
 def serve(threads: int, memory: int, space: int, least: int) -> None:
@@ -216,7 +216,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # signals that a parent ignores or blocks are inherited
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
-    connection = opened(threads, memory)
+    connection = open_database(threads, memory)
     warm = pa.table({"x": pa.array(["1"], pa.large_string())})
     asked, answered, head = Room(), Room(), memoryview(bytearray(HEAD.size))
     answered.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
@@ -248,7 +248,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
                     raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds, or much memory")
             if batch.num_rows:
                 room.allow(batch.num_rows)
-                signal.setitimer(signal.ITIMER_PROF, allowed(seconds, batch.num_rows, empty))
+                signal.setitimer(signal.ITIMER_PROF, processor_seconds(seconds, batch.num_rows, empty))
                 result = evaluate(connection, sql, parameters, batch)
             status, answer = b"R", answered.stream(result)
         except ORDINARY as error:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpduck.kernel.worker.worker import HEAD, Room, granted
+from dpduck.kernel.worker.worker import HEAD, Room, limit_of
 from dpduck.values.errors import InternalError
 
 COMMAND = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
@@ -52,7 +52,7 @@ MOST_IDLE = 2
 
 
 @dataclass(frozen=True)
-class Program:
+class WorkerProgram:
     """SQL over the table BATCH that answers each row once. schema: schema of the answer, NULL for a row left out.
 
     tells: whether DuckDB's error texts are wanted. They may quote rows, which then are made up.
@@ -68,7 +68,7 @@ def least_room() -> int:
     """Returns the bytes of ROOM that a worker surely has by its own limits and this process's. With fewer it ends."""
     processors = os.cpu_count() or 1
     kinds = {resource.RLIMIT_AS: MAPPED, resource.RLIMIT_DATA: DATA}
-    left = (granted(kind) - started - each * processors for kind, (started, each) in kinds.items())
+    left = (limit_of(kind) - started - each * processors for kind, (started, each) in kinds.items())
     return max(0, min(ROOM, *left))
 
 
@@ -94,12 +94,12 @@ class Worker:
         self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._input, False)
         os.set_blocking(self._output, False)
-        self._program: Program | None = None
+        self._program: WorkerProgram | None = None
         self._ready = False
         self._room = Room()
         self.said, self.spent = "", False
 
-    def prepare(self, program: Program) -> None:
+    def prepare(self, program: WorkerProgram) -> None:
         """Sends a program, unless it is the last one."""
         if not self._ready:
             if self._frame()[0] != b"S":
@@ -156,12 +156,12 @@ class Worker:
                     raise WorkerFailed from None
 
     def _frame(self) -> tuple[bytes, pa.Buffer]:
-        kind, length = HEAD.unpack(self._read(HEAD.size))
+        kind, length = HEAD.unpack(self._read_bytes(HEAD.size))
         if length > ROOM:
             raise WorkerFailed
-        return kind, self._read(length)
+        return kind, self._read_bytes(length)
 
-    def _read(self, count: int) -> pa.Buffer:
+    def _read_bytes(self, count: int) -> pa.Buffer:
         buffer = pa.allocate_buffer(count)
         view, filled = memoryview(buffer), 0
         while filled < count:
@@ -204,7 +204,7 @@ class Workers:
                 self._idle.append(Worker(self._command))
 
     @contextmanager
-    def runner(self, program: Program) -> Iterator[Runner]:
+    def runner(self, program: WorkerProgram) -> Iterator[Runner]:
         """Lends a runner of one program. Its process is kept for the next one if it is sound."""
         runner = Runner(self, program)
         try:
@@ -271,7 +271,7 @@ class StrictWorkers(Workers):
 class Runner:
     """One program over batch after batch: `begin` the next one while the last answer is used."""
 
-    def __init__(self, workers: Workers, program: Program) -> None:
+    def __init__(self, workers: Workers, program: WorkerProgram) -> None:
         self._workers = workers
         self._program = program if workers.complaints is None else replace(program, tells=True)
         self._worker: Worker | None = None
@@ -291,12 +291,12 @@ class Runner:
 
     def finish(self, batch: pa.Table) -> pa.Table:
         """Returns the answer to the batch that was begun last, NULL for rows that cannot be computed."""
-        answer = self._received(batch)
+        answer = self._receive(batch)
         if answer is None and batch.num_rows == 1 and self._worker is None:
             # the process is gone, perhaps because of an earlier row: only a fresh process gives up a row
             self.begin(batch)
-            answer = self._received(batch)
-        return answer if answer is not None else self._halved(batch)
+            answer = self._receive(batch)
+        return answer if answer is not None else self._halve(batch)
 
     def check(self, batch: pa.Table) -> pa.Table:
         """Answers a batch without rows. A program that fails on it is a defect, and no row is the reason.
@@ -305,7 +305,7 @@ class Runner:
         be too small: rehearsals failed, and no row was the reason.
         """
         self.begin(batch)
-        answer = self._received(batch)
+        answer = self._receive(batch)
         if answer is not None and not batch.num_rows:
             return answer
         self._complain()
@@ -316,7 +316,7 @@ class Runner:
         self.begin(batch)
         return self.finish(batch)
 
-    def _halved(self, batch: pa.Table) -> pa.Table:
+    def _halve(self, batch: pa.Table) -> pa.Table:
         if self._complain():
             raise InternalError("a row that was made up cannot be computed")
         if batch.num_rows <= 1:
@@ -331,7 +331,7 @@ class Runner:
         self._workers.complaints.append("" if self._worker is None else self._worker.said)
         return True
 
-    def _received(self, batch: pa.Table) -> pa.Table | None:
+    def _receive(self, batch: pa.Table) -> pa.Table | None:
         was_sent, self._sent = self._sent is batch, None
         if self._worker is None or not was_sent:
             return None

@@ -13,7 +13,7 @@ from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
 from dpduck.kernel.columns.arithmetic import (
-    Choice,
+    CaseNumber,
     Clamped,
     Double,
     LiteralNumber,
@@ -24,8 +24,8 @@ from dpduck.kernel.columns.arithmetic import (
     Sum,
 )
 from dpduck.kernel.columns.expressions import (
+    AnalystSql,
     Between,
-    Column,
     Comparison,
     Constant,
     Expression,
@@ -37,7 +37,7 @@ from dpduck.kernel.columns.expressions import (
     Not,
     NotPlain,
     Operand,
-    Program,
+    RelationColumn,
     Truth,
 )
 from dpduck.kernel.columns.stored import AsText
@@ -45,7 +45,7 @@ from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
-Columns = Mapping[str, Column]
+Columns = Mapping[str, RelationColumn]
 """Columns that an expression may read, by their SQL."""
 
 _ANY_TOKEN = re.compile(
@@ -101,19 +101,19 @@ def text_of(text: str, columns: Columns) -> Expression:
         return program_of(text, columns)
 
 
-def program_of(text: str, columns: Columns) -> Program:
+def program_of(text: str, columns: Columns) -> AnalystSql:
     """Returns a program: the text of an expression, split at its columns."""
-    return Program(_pieces(text, columns))
+    return AnalystSql(_pieces(text, columns))
 
 
-def written(text: str) -> Program | None:
+def raw_program(text: str) -> AnalystSql | None:
     """Returns a program with unresolved columns, None for an empty text. A worker refuses it in this form."""
-    return Program((text,)) if text else None
+    return AnalystSql((text,)) if text else None
 
 
-def _pieces(text: str, columns: Columns) -> tuple[str | Column, ...]:
+def _pieces(text: str, columns: Columns) -> tuple[str | RelationColumn, ...]:
     """Splits SQL at its columns. Text literals are never split."""
-    pieces, left = list[str | Column](), ""
+    pieces, left = list[str | RelationColumn](), ""
     for match in _ANY_TOKEN.finditer(text):
         column = columns.get(match[0]) if match["name"] else None
         if column is None:
@@ -124,7 +124,7 @@ def _pieces(text: str, columns: Columns) -> tuple[str | Column, ...]:
     return tuple([*pieces, left] if left else pieces)
 
 
-def _refused() -> NotPlain:
+def _refusal() -> NotPlain:
     return NotPlain("an expression that is not plain")
 
 
@@ -134,16 +134,16 @@ def _tree_of(text: str) -> exp.Expr:
     try:
         trees = parse(text, dialect=PrivateDuckDB)
     except (SqlglotError, RecursionError):
-        raise _refused() from None
+        raise _refusal() from None
     if len(trees) != 1 or trees[0] is None:
-        raise _refused()
+        raise _refusal()
     return trees[0]
 
 
 def _cast(node: exp.Expr, type_name: str) -> exp.Expr:
     """Returns the operand of a cast to this type. Refuses other nodes. sqlglot's name of VARCHAR is TEXT."""
     if type(node) is not exp.Cast or node.to.sql(dialect="duckdb") != type_name:
-        raise _refused()
+        raise _refusal()
     operand: exp.Expr = node.this
     return operand
 
@@ -170,7 +170,7 @@ class _Compiler:
 
     def _comparison(self, node: exp.Expr) -> Expression:
         if not isinstance(node, exp.Predicate) or not {name for name, value in node.args.items() if value} <= _PARTS:
-            raise _refused()
+            raise _refusal()
         kind, column, sign = type(node), self._column(node.this), _SIGNS.get(type(node))
         if sign is not None and column is None:
             return Comparison(self.stored(node.expression), _TURNED.get(sign, sign), literal_of(node.this))
@@ -186,7 +186,7 @@ class _Compiler:
             return Not(like) if node.args.get("negate") else like
         if kind is exp.Is and not node.args.get("negate"):
             return Is(column, node.expression.sql(dialect="duckdb"))
-        raise _refused()
+        raise _refusal()
 
     def double(self, node: exp.Expr) -> Double:
         """Compiles a cast to DOUBLE, with or without TRY around it."""
@@ -215,21 +215,21 @@ class _Compiler:
         conditions = tuple(self.condition(part.this) for part in node.args["ifs"])
         written = [*(part.args["true"] for part in node.args["ifs"]), node.args.get("default")]
         values = tuple(self._number(part) for part in written if part is not None)
-        choice = Choice(conditions, values)
-        return _clamped(choice) or choice
+        choice = CaseNumber(conditions, values)
+        return _compile_clamp(choice) or choice
 
-    def _column(self, node: exp.Expr) -> Column | None:
+    def _column(self, node: exp.Expr) -> RelationColumn | None:
         """Returns a column, with or without brackets around it. Returns None for other nodes."""
         node = node.unnest()
         if not isinstance(node, exp.Column) or not all(part.args.get("quoted") for part in node.parts):
             return None
         return self._columns.get(".".join(quote_identifier(part.name) for part in node.parts))
 
-    def stored(self, node: exp.Expr) -> Column:
+    def stored(self, node: exp.Expr) -> RelationColumn:
         """Returns a column, with or without brackets around it. Refuses other nodes."""
         column = self._column(node)
         if column is None:
-            raise _refused()
+            raise _refusal()
         return column
 
     def _operand(self, node: exp.Expr) -> Operand:
@@ -245,13 +245,13 @@ def literal_of(node: exp.Expr) -> Literal:
         return Literal("boolean", inside.sql(dialect="duckdb"), sign)
     written = inside.this if isinstance(inside, exp.Cast) else inside
     if not isinstance(written, exp.Literal) or (written is not inside and not written.is_string):
-        raise _refused()
+        raise _refusal()
     if written is not inside:
         return Literal(inside.args["to"].sql(dialect="duckdb"), written.name, sign)
     return Literal("text" if written.is_string else "number", written.name, sign)
 
 
-def _clamped(choice: Choice) -> Clamped | None:
+def _compile_clamp(choice: CaseNumber) -> Clamped | None:
     """Compiles a CASE that clamps a column between two constants. Returns None for any other CASE."""
     column, conditions = choice.values[-1], [test for test in choice.conditions if isinstance(test, Comparison)]
     ends = [test.other for test in conditions if isinstance(test.other, Literal)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
-from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression
+from dpduck.kernel.columns.expressions import RelationColumn as RowColumn
 from dpduck.kernel.relations import Source
 from dpduck.kernel.units import person_of
 from dpduck.language.text.names import TableName
@@ -19,7 +19,7 @@ from dpduck.values.quoting import fold
 
 
 @dataclass(frozen=True)
-class Column:
+class CatalogColumn:
     """A column of a table as the catalog shows it."""
 
     name: str
@@ -61,7 +61,7 @@ class PublicFacts(Protocol):
     def is_view(self, table: TableName) -> bool:
         """Tells whether a resolved name is a view."""
 
-    def columns(self, table: TableName) -> tuple[Column, ...]:
+    def columns(self, table: TableName) -> tuple[CatalogColumn, ...]:
         """Returns the columns of a resolved table."""
 
     def policy(self, table: TableName) -> Policy | None:
@@ -85,7 +85,7 @@ class PublicFacts(Protocol):
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         """Returns the columns of each PRIMARY KEY and UNIQUE constraint of a resolved table, the primary key first."""
 
-    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[CatalogColumn, ...]:
         """Returns the columns of a SELECT, bound over empty copies of the tables. Refuses SQL that does not bind."""
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
@@ -103,7 +103,7 @@ class PublicFacts(Protocol):
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
         """Evaluates an expression over the public domains of the columns that it uses."""
 
-    def shadowed_functions(self) -> frozenset[str]:
+    def list_shadows(self) -> frozenset[str]:
         """Lists the built-in functions that a user's macro or function hides."""
 
 
@@ -176,7 +176,7 @@ class SourceColumn:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RequestRows:
     """Rows that a request reads, the unit of each row, and the public facts behind both.
 
     from_sql, filters, content_sql: proven SQL over the row source (see kernel.counting.jobs).
@@ -200,7 +200,7 @@ class Rows:
     content_sql: tuple[str, ...]
     public_digests: tuple[tuple[TableName, str], ...]
     reads: tuple[PrivateTable, ...]
-    shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...]
+    shapes: tuple[tuple[TableName, tuple[CatalogColumn, ...], bool], ...]
     source: Source
     periods: PeriodColumn | None = None
     cell_key: tuple[str, ...] = ()

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression
+from dpduck.kernel.columns.expressions import RelationColumn as RowColumn
 from dpduck.kernel.relations import Feature, OrderItem, RowValue
 from dpduck.kernel.units import person_of
 from dpduck.language.rows.compiled import condition_of, program_of
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Clamp, PublicFacts
 from dpduck.language.rows.functions import check_row_local
-from dpduck.language.rows.sql import bound_type, stored_sql
+from dpduck.language.rows.sql import bound_type, plain_sql
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
@@ -42,7 +42,7 @@ _BESIDE: Mapping[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
 
 
 @dataclass(frozen=True)
-class Made:
+class FeatureColumn:
     """Column computed from one unit's rows. feature: None for a count of the rows that meet `condition`.
 
     sql: the column for DuckDB's binder. counts: whether it is a number of rows. domain, clamp: public facts about its
@@ -70,9 +70,9 @@ class FeatureReader:
     def __init__(self, source: RowSource, facts: PublicFacts) -> None:
         self._source, self._facts, self._types, self._columns = source, facts, source.types, source.columns
 
-    def made(self, node: exp.Expr) -> Made:
+    def made(self, node: exp.Expr) -> FeatureColumn:
         """Reads an aggregate over the rows of a unit."""
-        node, filters = _unfiltered(node)
+        node, filters = _split_filter(node)
         if isinstance(node, (exp.Count, exp.CountIf)):
             return self._count(node, filters)
         form = _OF_VALUE.get(type(node))
@@ -83,15 +83,15 @@ class FeatureReader:
         if isinstance(node, (exp.ArgMin, exp.ArgMax)) and not node.args.get("count"):
             place = exp.Ordered(this=node.expression.copy(), desc=isinstance(node, exp.ArgMax), nulls_first=False)
             there = exp.and_(_is_there(node.this), _is_there(node.expression), *filters)
-            return self._chosen(node, [place], [there])
+            return self._read_first(node, [place], [there])
         if isinstance(node, exp.AnyValue):
-            return self._chosen(node, [], [exp.and_(_is_there(node.this), *filters)])
+            return self._read_first(node, [], [exp.and_(_is_there(node.this), *filters)])
         raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
 
-    def window(self, node: exp.Expr) -> Made:
+    def window(self, node: exp.Expr) -> FeatureColumn:
         """Reads a window over the rows of each row's own unit."""
         other = {part for part, value in node.args.items() if value} - {"this", "partition_by", "order", "over"}
-        function, filters = _unfiltered(node.this)
+        function, filters = _split_filter(node.this)
         if other or isinstance(function, exp.IgnoreNulls):
             raise refusal(node, "this form of a window is refused over private rows", WINDOWS)
         order = node.args.get("order")
@@ -102,12 +102,12 @@ class FeatureReader:
         form = None if any(function.args.values()) else _NUMBERED.get(type(function))
         if form is not None and not filters and (places or form == "row_number"):
             feature = Feature(form, "", order=places)
-            return Made(f"{form}(){over}", "BIGINT", feature, counts=True, written=written)
+            return FeatureColumn(f"{form}(){over}", "BIGINT", feature, counts=True, written=written)
         if isinstance(function, (exp.FirstValue, *_BESIDE)) and not filters and places:
             return self._beside(function, places, over, written)
         if isinstance(function, (exp.Count, exp.CountIf)):
             column = self._count(function, filters)
-            feature = Feature("count", "", condition=self._compiled(column.condition), order=places)
+            feature = Feature("count", "", condition=self._compile_condition(column.condition), order=places)
         elif type(function) in _OF_VALUE:
             column = self._of_value(_OF_VALUE[type(function)], function, filters)
             feature = replace(column.feature or Feature("", ""), order=places)
@@ -117,7 +117,7 @@ class FeatureReader:
             raise refusal(function, "DISTINCT in a window is refused over private rows", WINDOWS)
         return replace(column, sql=f"{column.sql}{over}", feature=feature, written=(*column.written, *written))
 
-    def _count(self, node: exp.Expr, filters: list[exp.Expr]) -> Made:
+    def _count(self, node: exp.Expr, filters: list[exp.Expr]) -> FeatureColumn:
         inside = node.this
         if node.expressions or (isinstance(inside, exp.Distinct) and len(inside.expressions) != 1):
             raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
@@ -125,8 +125,8 @@ class FeatureReader:
             operand, value = self._operand(inside.expressions[0])
             condition = self._condition(filters)
             sql = f"count(DISTINCT {_where(condition, operand)})"
-            feature = Feature("distinct", "", operand, self._compiled(condition))
-            return Made(sql, "BIGINT", feature, counts=True, written=(value, *filters))
+            feature = Feature("distinct", "", operand, self._compile_condition(condition))
+            return FeatureColumn(sql, "BIGINT", feature, counts=True, written=(value, *filters))
         if inside is None or isinstance(inside, (exp.Star, exp.Literal)):
             counted: list[exp.Expr] = []
             asked = counted
@@ -137,16 +137,18 @@ class FeatureReader:
             self._condition(asked)
         condition = self._condition(filters, asked)
         sql = f"count(CASE WHEN {condition} THEN 1 END)" if condition else "count(*)"
-        return Made(sql, "BIGINT", condition=condition, counts=True, written=(*counted, *filters))
+        return FeatureColumn(sql, "BIGINT", condition=condition, counts=True, written=(*counted, *filters))
 
-    def _of_value(self, form: str, node: exp.Expr, filters: list[exp.Expr]) -> Made:
+    def _of_value(self, form: str, node: exp.Expr, filters: list[exp.Expr]) -> FeatureColumn:
         if node.expressions or isinstance(node.this, exp.Distinct):
             raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
         operand, value = self._operand(node.this)
         type_name = self._type_of(form, operand, node)
         condition = self._condition(filters)
         sql = f"{_WRITTEN.get(form, form)}({_where(condition, operand)})"
-        column = Made(sql, type_name, Feature(form, "", operand, self._compiled(condition)), written=(value, *filters))
+        column = FeatureColumn(
+            sql, type_name, Feature(form, "", operand, self._compile_condition(condition)), written=(value, *filters)
+        )
         if form in ("min", "max"):
             return self._with_domain(column, value)
         return replace(column, domain=_TRUTH) if form in ("any", "all") else column
@@ -168,7 +170,7 @@ class FeatureReader:
         added = sql_type(kind)
         return decimal_name(38, added.scale) if added.is_decimal else "HUGEINT"
 
-    def _first(self, node: exp.Expr, filters: list[exp.Expr]) -> Made:
+    def _first(self, node: exp.Expr, filters: list[exp.Expr]) -> FeatureColumn:
         order = node.this
         if not isinstance(order, exp.Order):
             raise refusal(node, "first without ORDER BY is refused", "first(x ORDER BY admitted), any_value(x)")
@@ -177,20 +179,22 @@ class FeatureReader:
             for place in places:
                 place.set("nulls_first", not place.args.get("nulls_first"))
                 place.set("desc", not place.args.get("desc"))
-        return self._chosen(order, places, filters)
+        return self._read_first(order, places, filters)
 
-    def _chosen(self, node: exp.Expr, ordered: list[exp.Expr], filters: list[exp.Expr]) -> Made:
+    def _read_first(self, node: exp.Expr, ordered: list[exp.Expr], filters: list[exp.Expr]) -> FeatureColumn:
         """Reads the value of the first row in an order."""
         operand, value = self._operand(node.this)
         places, written = self._places(ordered)
         condition = self._condition(filters)
         by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
         sql = f"first({_operand_sql(operand)}{by})" + (f" FILTER (WHERE {condition})" if condition else "")
-        feature = Feature("first", "", operand, self._compiled(condition), places)
-        column = Made(sql, operand.type_name, feature, written=(value, *written, *filters))
+        feature = Feature("first", "", operand, self._compile_condition(condition), places)
+        column = FeatureColumn(sql, operand.type_name, feature, written=(value, *written, *filters))
         return self._with_domain(column, value)
 
-    def _beside(self, node: exp.Expr, places: tuple[OrderItem, ...], over: str, written: tuple[exp.Expr, ...]) -> Made:
+    def _beside(
+        self, node: exp.Expr, places: tuple[OrderItem, ...], over: str, written: tuple[exp.Expr, ...]
+    ) -> FeatureColumn:
         """Reads the value of another row of the unit: lag, lead or first_value."""
         form, distance = _BESIDE.get(type(node), "first"), node.args.get("offset")
         most = 1 if distance is None else int(distance.name[:9]) if _is_number(distance) else MOST_DISTANCE + 1
@@ -200,9 +204,9 @@ class FeatureReader:
         more = f", {most}" if form in ("lag", "lead") else ""
         sql = f"{_WRITTEN.get(form, form)}({_operand_sql(operand)}{more}){over}"
         feature = Feature(form, "", operand, order=places, distance=most)
-        return self._with_domain(Made(sql, operand.type_name, feature, written=(value, *written)), value)
+        return self._with_domain(FeatureColumn(sql, operand.type_name, feature, written=(value, *written)), value)
 
-    def _with_domain(self, column: Made, value: exp.Expr) -> Made:
+    def _with_domain(self, column: FeatureColumn, value: exp.Expr) -> FeatureColumn:
         """Adds the public domain and clamp of the column that the values come from."""
         node = value.unnest()
         if self._source.owner(node) is None:
@@ -226,7 +230,7 @@ class FeatureReader:
         """Reads a value of a row, with its type."""
         node = value.unnest()
         if isinstance(node, exp.Column):
-            operand = RowValue(self._columns[stored_sql(node)], self._types[sql_of(node)])
+            operand = RowValue(self._columns[plain_sql(node)], self._types[sql_of(node)])
         else:
             check_row_local(node)
             if not any(True for _ in node.find_all(exp.Column)):
@@ -256,14 +260,14 @@ class FeatureReader:
         both = [*(asked or []), *filters]
         return safe_sql(exp.and_(*both) if len(both) > 1 else both[0], self._types) if both else ""
 
-    def _compiled(self, condition: str) -> Expression | None:
+    def _compile_condition(self, condition: str) -> Expression | None:
         return condition_of(condition, self._columns) if condition else None
 
 
 _TRUTH = ValueDomain("BOOLEAN", ("false", "true"), with_null=True)
 
 
-def _unfiltered(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
+def _split_filter(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
     """Splits an aggregate from its FILTER. Returns the aggregate and a list of the condition, empty without FILTER."""
     filters = list[exp.Expr]()
     if isinstance(node, exp.Filter):

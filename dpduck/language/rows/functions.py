@@ -128,7 +128,7 @@ def check_row_local(expression: exp.Expr) -> None:
         beside = node.parent.iter_expressions() if isinstance(node.parent, exp.Predicate) else [None]
         if isinstance(node, exp.Tuple) and not all(isinstance(part, exp.Tuple) for part in beside):
             raise refusal(node, "a tuple is refused where it is not compared with tuples", "(ward, sex) IN ((1, 'F'))")
-        if type(node) in ROW_LOCAL or (isinstance(node, exp.Anonymous) and _named(node) in NAMED_FUNCTIONS):
+        if type(node) in ROW_LOCAL or (isinstance(node, exp.Anonymous) and _call_name(node) in NAMED_FUNCTIONS):
             _check_in(node)
             continue
         for node_type, what, accepted in _SPECIFIC:
@@ -150,12 +150,12 @@ def _check_in(node: exp.Expr) -> None:
         raise refusal(node, "IN over anything but a list is refused", "IN (literal, ..), or a SEMI JOIN of tables")
 
 
-def _named(node: exp.Anonymous) -> str:
+def _call_name(node: exp.Anonymous) -> str:
     return str(node.this).lower()
 
 
 def _unknown(node: exp.Expr) -> Refusal:
-    name = _named(node) if isinstance(node, exp.Anonymous) else _function_name(node)
+    name = _call_name(node) if isinstance(node, exp.Anonymous) else _function_name(node)
     if name in VOLATILE:
         return refusal(node, f"{name} is volatile or has side effects", "deterministic functions of the row alone")
     near = meant(name, OFTEN_MEANT) if isinstance(node, exp.Anonymous) else ""
@@ -208,7 +208,7 @@ def check_arguments(node: exp.Expr) -> None:
         _check_escape(node)
     for part in _LITERAL_PARTS.get(type(node), ()):
         _require_literal(node, node.args.get(part), f"the {part}")
-    if isinstance(node, exp.Anonymous) and _named(node) in _SPECIFIED:
+    if isinstance(node, exp.Anonymous) and _call_name(node) in _SPECIFIED:
         _require_literal(node, node.expressions[0] if node.expressions else None, "the part of a date")
         _check_part(node, node.expressions[0] if node.expressions else None)
     if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc, exp.DateDiff)):
@@ -228,7 +228,7 @@ def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
             arguments.append(node.expression)
         elif isinstance(node, _TEMPORAL):
             arguments += [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expr)]
-        elif isinstance(node, exp.Anonymous) and _named(node) in _NAMED_TEMPORAL:
+        elif isinstance(node, exp.Anonymous) and _call_name(node) in _NAMED_TEMPORAL:
             arguments += [part for part in node.expressions if not isinstance(part, exp.Literal)]
     return arguments
 
@@ -348,7 +348,7 @@ def length_of(node: exp.Expr) -> Length:
     parts = list(node.flatten() if isinstance(node, exp.Connector) else node.iter_expressions())
     inner = [length_of(part) for part in parts]
     times, more = max((size for size, _ in inner), default=0), max((size for _, size in inner), default=0)
-    if isinstance(node, _SEARCHES) or (isinstance(node, exp.Anonymous) and _named(node) == "contains"):
+    if isinstance(node, _SEARCHES) or (isinstance(node, exp.Anonymous) and _call_name(node) == "contains"):
         _check_steps(node, {id(part): size for part, (_, size) in zip(parts, inner, strict=True)})
     if isinstance(node, (exp.DPipe, exp.Concat)):
         return sum(size for size, _ in inner), sum(size for _, size in inner)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpduck.kernel.relations import Stored
-from dpduck.language.rows.facts import Column, PublicFacts
+from dpduck.language.rows.facts import CatalogColumn, PublicFacts
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.relation import numbers_rows
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
@@ -31,7 +31,7 @@ class PublicJoin:
 
     table: TableName
     stored: Stored
-    columns: tuple[Column, ...]
+    columns: tuple[CatalogColumn, ...]
     kind: str
     pairs: tuple[tuple[exp.Expr, str], ...]
     multiplicity: int

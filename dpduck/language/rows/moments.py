@@ -18,7 +18,7 @@ from dpduck.values.quoting import fold
 
 
 @dataclass(frozen=True)
-class Moment:
+class MomentColumn:
     """Column that gives the period of a row. days: whether it holds whole days, so that moments of one day are equal.
 
     begins: whether it holds the first moment of a period.
@@ -34,7 +34,7 @@ class Moment:
         return isinstance(node, exp.Column) and (node.table, node.name) == (self.alias, self.name)
 
 
-def moment_of(relation: PrivateRelation) -> Moment | None:
+def moment_of(relation: PrivateRelation) -> MomentColumn | None:
     """Returns the moment column of a relation. None if it shows no such column, or if references lead to its unit."""
     period = relation.policy.unit.period
     matches = (item for item in relation.columns if period is not None and fold(item.name) == fold(period.column))
@@ -42,15 +42,15 @@ def moment_of(relation: PrivateRelation) -> Moment | None:
     if column is None or isinstance(relation.person, Referenced):
         return None
     begins = isinstance(relation.nested, Units) and not relation.nested.windowed
-    return Moment(relation.alias, column.name, column.type_name == "DATE", begins)
+    return MomentColumn(relation.alias, column.name, column.type_name == "DATE", begins)
 
 
-def moments_of(relations: Iterable[PrivateRelation]) -> list[Moment]:
+def moments_of(relations: Iterable[PrivateRelation]) -> list[MomentColumn]:
     """Lists the moment columns of relations."""
     return [moment for moment in map(moment_of, relations) if moment is not None]
 
 
-def truncated(node: exp.Expr) -> tuple[exp.Expr, str]:
+def split_truncation(node: exp.Expr) -> tuple[exp.Expr, str]:
     """Splits a truncation into its operand and the word of its period. The word is "" for any other expression."""
     node = node.unnest()
     if isinstance(node, exp.Cast) and node.args["to"].this is exp.DataType.Type.DATE:
@@ -60,7 +60,9 @@ def truncated(node: exp.Expr) -> tuple[exp.Expr, str]:
     return (node.this.unnest(), word) if word else (node, "")
 
 
-def says_one_period(condition: exp.Expr, ours: Sequence[Moment], theirs: Sequence[Moment], word: str) -> bool:
+def says_one_period(
+    condition: exp.Expr, ours: Sequence[MomentColumn], theirs: Sequence[MomentColumn], word: str
+) -> bool:
     """Tells whether a condition holds only for two rows of one period: equal moments, days or periods."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ):
@@ -72,7 +74,7 @@ def says_one_period(condition: exp.Expr, ours: Sequence[Moment], theirs: Sequenc
     )
 
 
-def is_exactly(condition: exp.Expr, ours: Sequence[Moment], theirs: Sequence[Moment], word: str) -> bool:
+def is_exactly(condition: exp.Expr, ours: Sequence[MomentColumn], theirs: Sequence[MomentColumn], word: str) -> bool:
     """Tells whether a condition says that two rows are of one period, and no more."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ) or not says_one_period(condition, ours, theirs, word):
@@ -80,13 +82,13 @@ def is_exactly(condition: exp.Expr, ours: Sequence[Moment], theirs: Sequence[Mom
     return all(names_period(side, [*ours, *theirs], word) for side in (node.left, node.right))
 
 
-def names_period(node: exp.Expr, moments: Sequence[Moment], word: str) -> bool:
+def names_period(node: exp.Expr, moments: Sequence[MomentColumn], word: str) -> bool:
     """Tells whether an expression is the period of a row: a truncated moment, or a column of first moments."""
-    inner, to = truncated(node)
+    inner, to = split_truncation(node)
     return any(of.is_column(inner) and (to == word or (of.begins and not to)) for of in moments)
 
 
 def _inner(node: exp.Expr, word: str) -> exp.Expr:
     """Returns the operand of a truncation to a day or to this period. Any other expression stays."""
-    inner, to = truncated(node)
+    inner, to = split_truncation(node)
     return inner if to in ("DAY", word) else node.unnest()

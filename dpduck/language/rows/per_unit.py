@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.expressions import Column as RowColumn
+from dpduck.kernel.columns.expressions import RelationColumn as RowColumn
 from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Units
 from dpduck.kernel.units import person_of, unit_type
 from dpduck.language.rows.compiled import condition_of
 from dpduck.language.rows.expressions import sql_of
-from dpduck.language.rows.facts import Clamp, Column
-from dpduck.language.rows.features import FeatureReader, Made, is_made
+from dpduck.language.rows.facts import CatalogColumn, Clamp
+from dpduck.language.rows.features import FeatureColumn, FeatureReader, is_made
 from dpduck.language.rows.functions import check_row_local
-from dpduck.language.rows.moments import Moment, moments_of, names_period
+from dpduck.language.rows.moments import MomentColumn, moments_of, names_period
 from dpduck.language.rows.periods import is_one_period
-from dpduck.language.rows.relation import PrivateRelation, Reading, unit_beside
+from dpduck.language.rows.relation import PrivateRelation, RowReading, unit_beside
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
-from dpduck.language.rows.sql import base, compile_rows, stored_sql
+from dpduck.language.rows.sql import base, compile_rows, plain_sql
 from dpduck.language.rows.tree import MOST_NESTED, RowSource, choices_of, require_free_names
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
@@ -43,19 +43,19 @@ class _Output:
     made: the feature behind it, None for a plain column of the rows. begins: whether it is the rows' common period.
     """
 
-    column: Column
+    column: CatalogColumn
     sql: str
     domain: Domain | None
-    made: Made | None = None
+    made: FeatureColumn | None = None
     clamp: Clamp | None = None
     begins: bool = False
 
 
-def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
+def read_per_unit(query: exp.Select, source: RowSource, reading: RowReading) -> RowSource:
     """Reads a GROUP BY of the unit as a relation with one row for each unit, from that unit's rows alone."""
     unit = _unit_column(query.args["group"], source)
     alias = f"r{next(reading.private)}"
-    outputs, shown = _grouped(query, source, unit, FeatureReader(source, reading.facts), alias)
+    outputs, shown = _read_grouping(query, source, unit, FeatureReader(source, reading.facts), alias)
     return _relation(query, source, outputs, shown, alias, windowed=False)
 
 
@@ -64,11 +64,11 @@ def has_windows(query: exp.Select) -> bool:
     return any(node.find(exp.Window) for node in (*query.expressions, query.args.get("qualify")) if node is not None)
 
 
-def read_windowed(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
+def read_windowed(query: exp.Select, source: RowSource, reading: RowReading) -> RowSource:
     """Reads rows with windows as a relation. Each row has features of its own unit's rows beside it."""
     alias = f"r{next(reading.private)}"
     windows = _Windows(source, FeatureReader(source, reading.facts), alias)
-    shown = [(name, windows.over(expression)) for name, expression in selected_columns(query, source.scope)]
+    shown = [(name, windows.over(expression)) for name, expression in resolve_selection(query, source.scope)]
     qualify = query.args.get("qualify")
     condition = None
     if qualify is not None:
@@ -80,7 +80,7 @@ def read_windowed(query: exp.Select, source: RowSource, reading: Reading) -> Row
     return replace(rows, filters=tuple(conjuncts))
 
 
-def selected_columns(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...]:
+def resolve_selection(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...]:
     """Returns the name and the resolved expression of each selected column. * stands for all columns."""
     columns: list[tuple[str, exp.Expr]] = []
     if not query.expressions:
@@ -132,7 +132,7 @@ def _relation(
         source.table,
         sql,
         policy,
-        (*columns, Column(UNIT_COLUMN, kind)),
+        (*columns, CatalogColumn(UNIT_COLUMN, kind)),
         unit_beside(alias, kind, policy),
         _links(source, outputs, windowed),
         tuple(column.name for column in columns) if windowed else (UNIT_COLUMN,),
@@ -151,7 +151,7 @@ def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
     return None if own is None else replace(own, column=next(shown, ""))
 
 
-def _moments(source: RowSource) -> list[Moment]:
+def _moments(source: RowSource) -> list[MomentColumn]:
     """Lists the moment columns of the relations that are present in every row."""
     return moments_of(source.always_there)
 
@@ -188,27 +188,29 @@ def _counts(source: RowSource) -> RangeDomain:
     return RangeDomain("BIGINT", tuple(map(str, range(most + 1))), str(most + 1), "1", "", 1, with_edges=True)
 
 
-def _made_output(name: str, feature: Made, source: RowSource) -> _Output:
+def _made_output(name: str, feature: FeatureColumn, source: RowSource) -> _Output:
     """Returns the output for a feature. Counts get their own domain and clamp, other features keep theirs."""
     domain = _counts(source) if feature.counts else feature.domain
     clamp = Clamp(name, "0", str(_most(source)), "1") if feature.counts else feature.clamp
     clamp = None if clamp is None else replace(clamp, column=name)
-    return _Output(Column(name, feature.type_name), feature.sql, domain, feature, clamp)
+    return _Output(CatalogColumn(name, feature.type_name), feature.sql, domain, feature, clamp)
 
 
-def _grouped(
+def _read_grouping(
     query: exp.Select, source: RowSource, unit: exp.Column | None, features: FeatureReader, alias: str
 ) -> tuple[list[_Output], list[tuple[str, exp.Expr]]]:
     """Reads the features of units, and the selected columns over them. unit: None if several columns hold it."""
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
-    for name, expression in selected_columns(query, source.scope):
+    for name, expression in resolve_selection(query, source.scope):
         if _names_period(expression, source):
             feature = features.made(exp.AnyValue(this=expression.copy()))
             outputs.append(replace(_made_output(name, feature, source), begins=True))
         elif isinstance(expression, exp.Column):
             if unit is None or sql_of(expression) != sql_of(unit):
                 raise _not_the_unit(expression, unit)
-            outputs.append(_Output(Column(name, source.types[sql_of(unit)]), stored_sql(unit), source.domain(unit)))
+            outputs.append(
+                _Output(CatalogColumn(name, source.types[sql_of(unit)]), plain_sql(unit), source.domain(unit))
+            )
         elif is_made(expression):
             outputs.append(_made_output(name, features.made(expression), source))
         else:
@@ -302,13 +304,13 @@ class _Windows:
         return self._made[text]
 
     def _column(self, column: exp.Column) -> str:
-        sql = stored_sql(column)
+        sql = plain_sql(column)
         if sql not in self._stored:
             taken = [fold(item.column.name) for item in self.outputs]
             is_taken = fold(column.name) in taken or fold(column.name).startswith("dpduck_")
             name = f"dpduck_{len(self.outputs)}" if is_taken else column.name
             clamp = self._source.clamp(column)
-            output = _Output(Column(name, self._source.types[sql]), sql, self._source.domain(column))
+            output = _Output(CatalogColumn(name, self._source.types[sql]), sql, self._source.domain(column))
             self.outputs.append(replace(output, clamp=None if clamp is None else replace(clamp, column=name)))
             self._stored[sql] = name
         return self._stored[sql]

@@ -16,8 +16,8 @@ from functools import reduce
 from sqlglot import exp
 
 from dpduck.kernel.relations import Units
-from dpduck.language.rows.facts import PublicFacts, Rows, SourceColumn
-from dpduck.language.rows.moments import Moment, moment_of, moments_of, says_one_period
+from dpduck.language.rows.facts import PublicFacts, RequestRows, SourceColumn
+from dpduck.language.rows.moments import MomentColumn, moment_of, moments_of, says_one_period
 from dpduck.language.rows.relation import PrivateRelation
 from dpduck.language.rows.sql import base
 from dpduck.language.rows.tree import PrivateJoin, RowSource
@@ -34,23 +34,23 @@ _MOMENTS = (None, exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataT
 
 
 @dataclass(frozen=True)
-class Span:
+class MomentSpan:
     """Moments from low to high, both included. The span is empty if low is after high."""
 
     low: datetime = _FIRST
     high: datetime = _LAST
 
-    def common(self, other: Span) -> Span:
-        return Span(max(self.low, other.low), min(self.high, other.high))
+    def common(self, other: MomentSpan) -> MomentSpan:
+        return MomentSpan(max(self.low, other.low), min(self.high, other.high))
 
-    def both(self, other: Span) -> Span:
+    def both(self, other: MomentSpan) -> MomentSpan:
         """Returns the shortest span that covers both. An empty span adds nothing."""
         if self.low > self.high or other.low > other.high:
             return other if self.low > self.high else self
-        return Span(min(self.low, other.low), max(self.high, other.high))
+        return MomentSpan(min(self.low, other.low), max(self.high, other.high))
 
 
-_ANY = Span()
+_ANY = MomentSpan()
 
 
 def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Period | None:
@@ -73,7 +73,7 @@ def _levels(source: RowSource) -> Iterator[RowSource]:
     yield source
     for branch in source.branches:
         yield from _levels(branch)
-    for join in source.joined:
+    for join in source.private_joins:
         yield from _levels(join.source)
 
 
@@ -115,17 +115,19 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
     period = require_periods_alone(source, facts, place)
     if period is None:
         return None
-    shown = [_shown(join.source.first) for join in source.joined if moment_of(join.source.first) is not None]
+    shown = [
+        _moment_column(join.source.first) for join in source.private_joins if moment_of(join.source.first) is not None
+    ]
     if moment_of(source.first) is None and shown:
         sql, type_name = shown.pop(0)
     else:
-        sql, type_name = _shown(source.first) if moment_of(source.first) else _inside(source)
+        sql, type_name = _moment_column(source.first) if moment_of(source.first) else _inside(source)
     span = span_of(source, period.word)
     column = PeriodColumn(sql, type_name, every(period.word), tuple(shown))
     return column if span == _ANY else replace(column, periods=_within(period.word, span))
 
 
-def _shown(relation: PrivateRelation) -> tuple[str, str]:
+def _moment_column(relation: PrivateRelation) -> tuple[str, str]:
     """Returns the SQL and the type of a relation's moment column, "" for both if it has none."""
     moment = moment_of(relation)
     return ("", "") if moment is None else (base(moment.alias, moment.name), relation.type_of(moment.name))
@@ -133,7 +135,9 @@ def _shown(relation: PrivateRelation) -> tuple[str, str]:
 
 def _inside(source: RowSource) -> tuple[str, str]:
     """Returns the SQL and the type of the first moment column of an inner table, "" for both if there is none."""
-    columns = (_shown(relation) for level in _levels(source) for relation in level.relations if moment_of(relation))
+    columns = (
+        _moment_column(relation) for level in _levels(source) for relation in level.relations if moment_of(relation)
+    )
     return next(columns, ("", ""))
 
 
@@ -143,20 +147,20 @@ def is_one_period(source: RowSource, word: str) -> bool:
     return span != _ANY and (span.low > span.high or _within(word, span).count == 1)
 
 
-def span_of(source: RowSource, word: str) -> Span:
+def span_of(source: RowSource, word: str) -> MomentSpan:
     """Returns the moments of rows that can have a part in a source. The moments of one row lie in one period."""
-    span = reduce(Span.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
-    for join in source.joined:
-        span = _joined(span, span_of(join.source, word), join.kind)
+    span = reduce(MomentSpan.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
+    for join in source.private_joins:
+        span = _join_spans(span, span_of(join.source, word), join.kind)
     moments = _read_moments(source)
     for of in moments:
-        own = reduce(Span.common, (_read(condition, of) for condition in source.filters), _ANY)
+        own = reduce(MomentSpan.common, (_condition_span(condition, of) for condition in source.filters), _ANY)
         alone = len(moments) == 1 and span == _ANY
         span = own if alone else _whole(span, word).common(_whole(own, word))
     return span
 
 
-def _joined(left: Span, right: Span, kind: str) -> Span:
+def _join_spans(left: MomentSpan, right: MomentSpan, kind: str) -> MomentSpan:
     """Returns the moments of a join's rows. Both sides of a joined row are of one period."""
     if kind == "FULL JOIN":
         return left.both(right)
@@ -165,7 +169,7 @@ def _joined(left: Span, right: Span, kind: str) -> Span:
     return right if kind == "RIGHT JOIN" else left
 
 
-def _read_moments(source: RowSource) -> list[Moment]:
+def _read_moments(source: RowSource) -> list[MomentColumn]:
     """Lists the moment columns that conditions are read over.
 
     If tables are joined by keys, only the first table's column counts, so that such a statement keeps its old price.
@@ -178,17 +182,17 @@ def _read_moments(source: RowSource) -> list[Moment]:
     return [first]
 
 
-def _whole(span: Span, word: str) -> Span:
+def _whole(span: MomentSpan, word: str) -> MomentSpan:
     """Extends a span to the moments of all periods that it touches."""
     if span == _ANY or span.low > span.high:
         return span
     low = number_of(word, span.low.date())
-    return Span(datetime.combine(start_of(word, low), time()), _last(span.high, word))
+    return MomentSpan(datetime.combine(start_of(word, low), time()), _last(span.high, word))
 
 
 def by_periods(
-    rows: Rows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
-) -> Rows:
+    rows: RequestRows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
+) -> RequestRows:
     """Adds to the rows the periods that WHERE leaves, without periods that no code of a key covers.
 
     Rows of such periods are dropped from every grouping set. columns: the columns that keys depend on.
@@ -206,7 +210,9 @@ def by_periods(
     return replace(rows, periods=column)
 
 
-def within_one(rows: Rows, columns: Sequence[SourceColumn], codes: Sequence[int], sources: Sequence[int]) -> bool:
+def within_one(
+    rows: RequestRows, columns: Sequence[SourceColumn], codes: Sequence[int], sources: Sequence[int]
+) -> bool:
     """Tells whether all rows with one label of a key are of one period: then a person is one unit among them.
 
     codes: the label's number for each combination of its sources' codes, -1 for none. sources: positions in columns.
@@ -239,7 +245,7 @@ def _same(word: str, low: datetime, high: datetime) -> bool:
     return number_of(word, low.date()) == number_of(word, high.date())
 
 
-def _within(word: str, span: Span) -> Periods:
+def _within(word: str, span: MomentSpan) -> Periods:
     run = between(word, span.low.date(), span.high.date()) if span.low <= span.high else None
     if run is None:
         raise _empty()
@@ -253,17 +259,17 @@ def _empty() -> Refusal:
     )
 
 
-def _of_domain(column: SourceColumn) -> Span | None:
+def _of_domain(column: SourceColumn) -> MomentSpan | None:
     """Returns the moments that a domain has codes for. None if others have codes too, or if a value is no moment."""
     domain = column.domain
     if isinstance(domain, RangeDomain):
         low, high = _moment(domain.edges[0]), _moment(domain.upper)
-        return None if domain.with_edges or low is None or high is None else Span(low, high - _TICK)
+        return None if domain.with_edges or low is None or high is None else MomentSpan(low, high - _TICK)
     moments = [_moment(text) for text in domain.values]
     parsed = [moment for moment in moments if moment is not None]
     if domain.other is not None or not parsed or len(parsed) < len(moments):
         return None
-    return Span(min(parsed), max(parsed))
+    return MomentSpan(min(parsed), max(parsed))
 
 
 def _moment(text: str) -> datetime | None:
@@ -279,24 +285,24 @@ def _moment(text: str) -> datetime | None:
 # Conditions over the column. A condition that is not listed may hold at any moment.
 
 
-def _read(node: exp.Expr, of: Moment) -> Span:
+def _condition_span(node: exp.Expr, of: MomentColumn) -> MomentSpan:
     """Returns the moments at which a condition may hold."""
     node = node.unnest()
     if isinstance(node, exp.And):
-        return reduce(Span.common, (_read(part, of) for part in node.flatten()), _ANY)
+        return reduce(MomentSpan.common, (_condition_span(part, of) for part in node.flatten()), _ANY)
     if isinstance(node, exp.Or):
-        return reduce(Span.both, [_read(part, of) for part in node.flatten()])
+        return reduce(MomentSpan.both, [_condition_span(part, of) for part in node.flatten()])
     if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        low = _compared(exp.GTE, node.this, node.args["low"], of)
-        return low.common(_compared(exp.LTE, node.this, node.args["high"], of))
+        low = _comparison_span(exp.GTE, node.this, node.args["low"], of)
+        return low.common(_comparison_span(exp.LTE, node.this, node.args["high"], of))
     if isinstance(node, exp.In) and node.expressions:
-        return reduce(Span.both, [_compared(exp.EQ, node.this, value, of) for value in node.expressions])
+        return reduce(MomentSpan.both, [_comparison_span(exp.EQ, node.this, value, of) for value in node.expressions])
     if isinstance(node, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         kind: type[exp.Expr] = type(node)
         left, right = node.left, node.right
         if not _column_in(left, of):
             kind, left, right = _TURNED.get(kind, kind), right, left
-        return _compared(kind, left, right, of)
+        return _comparison_span(kind, left, right, of)
     return _ANY
 
 
@@ -305,11 +311,11 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 }  # fmt: skip
 
 
-def _column_in(node: exp.Expr, of: Moment) -> bool:
+def _column_in(node: exp.Expr, of: MomentColumn) -> bool:
     return any(of.is_column(column) for column in node.find_all(exp.Column))
 
 
-def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: Moment) -> Span:
+def _comparison_span(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: MomentColumn) -> MomentSpan:
     """Returns the moments at which the column, or its truncation, may meet a comparison with a literal."""
     left = left.unnest()
     moment = _literal(right)
@@ -331,21 +337,21 @@ def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: Moment)
     return _ANY
 
 
-def _span(kind: type[exp.Expr], moment: datetime, word: str) -> Span:
+def _span(kind: type[exp.Expr], moment: datetime, word: str) -> MomentSpan:
     """Returns the moments that meet a comparison. With a word, the first moment of their period has to meet it."""
     if kind is exp.LT and moment == _FIRST:
-        return Span(_LAST, _FIRST)
+        return MomentSpan(_LAST, _FIRST)
     if kind is exp.LT:
         moment -= _TICK
     last = _last(moment, word)
     first = datetime.combine(moment.date(), time())  # a DATE is compared with the day alone, also of a text with a time
     if kind is exp.EQ:
-        return Span(first, last)
+        return MomentSpan(first, last)
     if kind is exp.GTE or (kind is exp.GT and not word):
-        return Span(low=first)
+        return MomentSpan(low=first)
     if kind is exp.GT:
-        return Span(low=last + _TICK) if last < _LAST else Span(_LAST, _FIRST)
-    return Span(high=last)
+        return MomentSpan(low=last + _TICK) if last < _LAST else MomentSpan(_LAST, _FIRST)
+    return MomentSpan(high=last)
 
 
 def _last(moment: datetime, word: str) -> datetime:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.units import Referenced, SamePeriod, Together, first_of, period_of, person_of, unit_type
+from dpduck.kernel.units import Referenced, SamePeriod, UnitTuple, first_of, period_of, person_of, unit_type
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.moments import is_exactly, moments_of
@@ -40,7 +40,7 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
             what = f"units of the types {' and '.join(linked[0])} are not compared"
             accepted = "one type in both tables, not FLOAT or DOUBLE"
         raise refusal(join.args.get("on") or join, what, accepted)
-    left_where, right_where, on = _placed_filters(kind, left, right, join)
+    left_where, right_where, on = _place_filters(kind, left, right, join)
     merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
     units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
     inside, period = replace(right, filters=()), left.first.policy.unit.period
@@ -90,8 +90,8 @@ def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.
 
 def _are_of_one_unit(equal: tuple[Pair, ...], left: RowSource, right: RowSource) -> bool:
     """Tells whether equal columns prove that both sides are of one unit."""
-    pairs = set(map(_named, equal))
-    return any(map(_is_linked, equal)) or any(set(map(_named, parts)) <= pairs for parts in _together(left, right))
+    pairs = set(map(_pair_key, equal))
+    return any(map(_is_linked, equal)) or any(set(map(_pair_key, parts)) <= pairs for parts in _together(left, right))
 
 
 def _same_period(left: RowSource, right: RowSource) -> SamePeriod | None:
@@ -112,7 +112,7 @@ def _is_linked(pair: Pair) -> bool:
     return link is not None and link == right.link(partner)
 
 
-def _named(pair: Pair) -> tuple[tuple[str, str], ...]:
+def _pair_key(pair: Pair) -> tuple[tuple[str, str], ...]:
     return tuple((relation.alias, fold(name)) for relation, name in pair)
 
 
@@ -122,7 +122,7 @@ def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
     return [
         [((ours, column.name), (theirs, column.name)) for column in ours.person.parts]
         for ours, theirs in candidates
-        if isinstance(ours.person, Together) and isinstance(theirs.person, Together)
+        if isinstance(ours.person, UnitTuple) and isinstance(theirs.person, UnitTuple)
         if [(part.name, part.type_name) for part in ours.person.parts]
         == [(part.name, part.type_name) for part in theirs.person.parts]
         if ours.policy.unit.key == theirs.policy.unit.key
@@ -133,7 +133,7 @@ def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
 def _links_of(left: RowSource, right: RowSource) -> str:
     """Writes the equalities that would prove one unit, as far as both sides have linked columns in common."""
     equalities = [
-        f"{_shown(left, ours, column)} = {_shown(right, theirs, partner)}"
+        f"{_column_name(left, ours, column)} = {_column_name(right, theirs, partner)}"
         for ours in left.relations
         for theirs in right.relations
         for column, link in ours.links
@@ -141,12 +141,12 @@ def _links_of(left: RowSource, right: RowSource) -> str:
         if link == other_link
     ]
     for parts in _together(left, right):
-        pairs = ((_shown(left, *ours), _shown(right, *theirs)) for ours, theirs in parts)
+        pairs = ((_column_name(left, *ours), _column_name(right, *theirs)) for ours, theirs in parts)
         equalities.append(" AND ".join(f"{ours} = {theirs}" for ours, theirs in pairs))
     return "ON " + (" or ".join(dict.fromkeys(equalities)) or "columns that hold the privacy unit or refer to it")
 
 
-def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
+def _column_name(source: RowSource, relation: PrivateRelation, column: str) -> str:
     """Returns the name of a column in the statement, under the table's own name if it is not in scope."""
     for shown in source.scope.relations:
         for name, expression in shown.columns:
@@ -156,7 +156,7 @@ def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
     return f"{relation.table.table}.{column}"
 
 
-def _placed_filters(
+def _place_filters(
     kind: str, left: RowSource, right: RowSource, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
     """Returns the conditions of the left and of the right side that stay on the row, and those that move to ON.

@@ -9,11 +9,11 @@ from itertools import count
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression
+from dpduck.kernel.columns.expressions import RelationColumn as RowColumn
 from dpduck.kernel.relations import NUMBER_TYPE, PERIOD_COLUMN, UNIT_COLUMN, Stored, Union, Units
-from dpduck.kernel.units import InPeriod, Numbered, Referenced, Step, Together, person_of
-from dpduck.language.rows.facts import Column, Policy, PrivateTable, PublicFacts
+from dpduck.kernel.units import InPeriod, Numbered, Referenced, ReferenceStep, UnitTuple, person_of
+from dpduck.language.rows.facts import CatalogColumn, Policy, PrivateTable, PublicFacts
 from dpduck.language.rows.subqueries import CommonTables
 from dpduck.language.text.names import TableName, require_plain_names
 from dpduck.language.text.positions import refusal
@@ -31,7 +31,7 @@ KNOWN_TABLE = "a table with a policy, or a declared public one"
 
 
 @dataclass(frozen=True)
-class Reading:
+class RowReading:
     """Context of one reading of a statement: public facts, visible CTEs, and numbers for aliases."""
 
     facts: PublicFacts
@@ -56,7 +56,7 @@ class PrivateRelation:
     table: TableName
     sql: str
     policy: Policy
-    columns: tuple[Column, ...]
+    columns: tuple[CatalogColumn, ...]
     unit: Expression | None
     links: tuple[tuple[str, str], ...]
     row_key: tuple[str, ...]
@@ -127,7 +127,7 @@ def meant(name: TableName, facts: PublicFacts) -> str:
     return f"{match} (did you mean that?), or " if match and unlike and len(name.parts) == 1 else ""
 
 
-def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
+def read_private_table(node: exp.Table, reading: RowReading) -> PrivateRelation:
     """Reads a table with a policy. Refuses other tables."""
     facts, name = reading.facts, table_name(node)
     resolved = facts.resolve(name)
@@ -155,7 +155,7 @@ def _namesake(table: TableName, facts: PublicFacts) -> str:
     return ": the store knows a table of this name in another database or schema, as where a file was renamed"
 
 
-def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:
+def relation_of(resolved: TableName, policy: Policy, reading: RowReading) -> PrivateRelation:
     """Returns a table under its policy. Refuses a policy with a reference that no longer leads to a unit."""
     facts = reading.facts
     require_plain_names(*resolved.parts, policy.unit.column or "")
@@ -184,7 +184,7 @@ def unit_beside(alias: str, type_name: str, policy: Policy) -> Expression:
     return unit if policy.unit.period is None else InPeriod(unit, RowColumn(alias, PERIOD_COLUMN, NUMBER_TYPE))
 
 
-def numbers_rows(table: TableName, columns: Sequence[Column], facts: PublicFacts) -> bool:
+def numbers_rows(table: TableName, columns: Sequence[CatalogColumn], facts: PublicFacts) -> bool:
     """Tells whether rowid numbers the rows, and no column has that name or one of dpduck's own names."""
     hidden = any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
     return not hidden and facts.numbers_rows(table)
@@ -206,7 +206,7 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
 
     The nearest table is first.
     """
-    steps, parents, current, own = list[Step](), list[PrivateTable](), policy, alias
+    steps, parents, current, own = list[ReferenceStep](), list[PrivateTable](), policy, alias
     first = None
     while current.unit.reference is not None:
         reference = current.unit.reference
@@ -224,23 +224,23 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
         if steps:
             steps[-1] = replace(steps[-1], reference=start)
         own, first, current = f"{alias}_{len(steps) + 1}", first or start, target
-        steps.append(Step(table.sql, _column(own, table, reference.parent_column, facts)))
+        steps.append(ReferenceStep(table.sql, _column(own, table, reference.parent_column, facts)))
         parents.append(PrivateTable(table, target.revision, target.epoch, (reference.parent_column,), hidden=True))
     if parents and not current.unit.own_columns:
         raise Refusal(
             f"the policy of {current.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
         )
-    unit = _held(own, current, facts)
+    unit = _own_unit(own, current, facts)
     return (unit if first is None or unit is None else Referenced(first, tuple(steps), unit)), parents
 
 
-def _held(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | Together | None:
+def _own_unit(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | UnitTuple | None:
     """Returns the unit that a table holds in its own columns, None if rows are units."""
     if policy.unit.column:
         require_plain_unit(policy.table, policy.unit.column, facts)
         return _column(alias, policy.table, policy.unit.column, facts)
-    parts = required_together(policy.table, policy.unit.columns, facts)
-    return Together(tuple(RowColumn(alias, part.name, part.type_name) for part in parts)) if parts else None
+    parts = require_joint_columns(policy.table, policy.unit.columns, facts)
+    return UnitTuple(tuple(RowColumn(alias, part.name, part.type_name) for part in parts)) if parts else None
 
 
 def _column(alias: str, table: TableName, name: str, facts: PublicFacts) -> RowColumn:
@@ -299,9 +299,9 @@ def _number(alias: str, table: TableName, policy: Policy, facts: PublicFacts) ->
     return Numbered(RowColumn(alias, column.name, column.type_name), period.word)
 
 
-def required_together(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[Column, ...]:
+def require_joint_columns(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[CatalogColumn, ...]:
     """Returns the columns that hold a unit together. Refuses a column if texts do not tell its values apart."""
-    stored, columns = {fold(item.name): item for item in facts.columns(table)}, list[Column]()
+    stored, columns = {fold(item.name): item for item in facts.columns(table)}, list[CatalogColumn]()
     for name in names:
         column = stored.get(fold(name))
         if column is None or not sql_type(column.type_name).has_one_form:

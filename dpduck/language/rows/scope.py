@@ -30,7 +30,7 @@ class Relation:
         """Returns the columns of this name. Names are compared without case, as in DuckDB."""
         return [expression for column, expression in self.columns if fold(column) == fold(name)]
 
-    def renamed(self, names: Sequence[str], place: exp.Expr) -> Relation:
+    def rename_columns(self, names: Sequence[str], place: exp.Expr) -> Relation:
         """Returns the relation under AS t (a, b): the first columns get these names."""
         if len(names) > len(self.columns):
             raise refusal(

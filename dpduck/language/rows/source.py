@@ -9,9 +9,9 @@ from sqlglot import exp
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.joins import read_join
-from dpduck.language.rows.per_unit import has_windows, read_per_unit, read_windowed, selected_columns
+from dpduck.language.rows.per_unit import has_windows, read_per_unit, read_windowed, resolve_selection
 from dpduck.language.rows.private_joins import join_private
-from dpduck.language.rows.relation import Reading, read_private_table, table_name
+from dpduck.language.rows.relation import RowReading, read_private_table, table_name
 from dpduck.language.rows.scope import Relation, Scope, resolve
 from dpduck.language.rows.subqueries import CommonTables, alias_columns, as_join, read_public_table, tables_of
 from dpduck.language.rows.tree import RowSource, of_relation, require_few_copies
@@ -40,10 +40,10 @@ _REFUSED_PARTS = {
 
 def read_row_source(select: exp.Select, facts: PublicFacts, common: CommonTables) -> RowSource:
     """Reads the row source of a SELECT over private rows, with its own CTEs."""
-    return _read_select(select, Reading(facts, common))
+    return _read_select(select, RowReading(facts, common))
 
 
-def _read_select(select: exp.Select, reading: Reading) -> RowSource:
+def _read_select(select: exp.Select, reading: RowReading) -> RowSource:
     reading = replace(reading, common=tables_of(select.args.get("with_"), reading.common))
     from_ = select.args.get("from_")
     if from_ is None:
@@ -95,10 +95,10 @@ def _nothing_private(node: exp.Expr) -> Refusal:
     )
 
 
-def _read_relation(node: exp.Expr, reading: Reading) -> RowSource:
+def _read_relation(node: exp.Expr, reading: RowReading) -> RowSource:
     if isinstance(node, exp.Subquery):
         _refuse_parts(node, {"this", "alias"})
-        return _aliased(_read_subquery(node.this, reading), node.alias, alias_columns(node), node)
+        return _alias_source(_read_subquery(node.this, reading), node.alias, alias_columns(node), node)
     if not isinstance(node, exp.Table):
         raise refusal(node, f"{node.key.upper()} in FROM is refused", "a table, a subquery or a CTE that filters")
     if not isinstance(node.this, exp.Identifier):
@@ -110,19 +110,19 @@ def _read_relation(node: exp.Expr, reading: Reading) -> RowSource:
         if table.recursive:
             raise refusal(node, "WITH RECURSIVE over private rows is refused", "plain CTEs that filter or project")
         inside = _read_subquery(table.query, replace(reading, common=table.visible))
-        source = _aliased(inside, node.name, table.columns, node)
+        source = _alias_source(inside, node.name, table.columns, node)
     else:
         source = of_relation(read_private_table(node, reading))
-    return _aliased(source, node.alias or node.name, alias_columns(node), node)
+    return _alias_source(source, node.alias or node.name, alias_columns(node), node)
 
 
-def _aliased(source: RowSource, alias: str, names: tuple[str, ...], place: exp.Expr) -> RowSource:
+def _alias_source(source: RowSource, alias: str, names: tuple[str, ...], place: exp.Expr) -> RowSource:
     """Returns the source as one relation under this alias, with `names` for its first columns."""
-    relation = Relation(alias, tuple(source.scope.columns())).renamed(names, place)
+    relation = Relation(alias, tuple(source.scope.columns())).rename_columns(names, place)
     return replace(source, scope=Scope((relation,)))
 
 
-def _read_subquery(query: exp.Expr, reading: Reading) -> RowSource:
+def _read_subquery(query: exp.Expr, reading: RowReading) -> RowSource:
     """Reads a SELECT over private rows, or a UNION ALL of such SELECTs, as a relation without a name."""
     if isinstance(query, exp.SetOperation):
         return read_union(query, reading, _read_subquery)
@@ -141,10 +141,10 @@ def _read_subquery(query: exp.Expr, reading: Reading) -> RowSource:
         )
     if query.args.get("group") is not None:
         _refuse_parts(query, {*_PLAIN_SELECT, "group"})
-        return read_per_unit(query, _read_select(query, Reading(reading.facts, reading.common)), reading)
+        return read_per_unit(query, _read_select(query, RowReading(reading.facts, reading.common)), reading)
     if has_windows(query):
         _refuse_parts(query, {*_PLAIN_SELECT, "qualify"})
-        return read_windowed(query, _read_select(query, Reading(reading.facts, reading.common)), reading)
+        return read_windowed(query, _read_select(query, RowReading(reading.facts, reading.common)), reading)
     _refuse_parts(query, _PLAIN_SELECT)
     source = _read_select(query, reading)
     return replace(source, scope=Scope((Relation("", _project(query, source.scope)),)))
@@ -161,14 +161,14 @@ def _refuse_parts(node: exp.Expr, plain: set[str]) -> None:
 
 
 def _project(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...]:
-    columns = selected_columns(query, scope)
+    columns = resolve_selection(query, scope)
     for _, expression in columns:
         if not isinstance(expression, exp.Column):
             check_row_local(expression)
     return columns
 
 
-def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: bool, reading: Reading) -> RowSource:
+def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: bool, reading: RowReading) -> RowSource:
     """Joins a public table. turned: whether the statement names it first, so that left and right change places."""
     table = read_public_table(other, reading.common, reading.facts)
     if any(reading.facts.has_collations(name) for name in (*source.tables, table.table)):
@@ -179,7 +179,7 @@ def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: boo
     return result
 
 
-def _add_where(source: RowSource, select: exp.Select, reading: Reading) -> RowSource:
+def _add_where(source: RowSource, select: exp.Select, reading: RowReading) -> RowSource:
     """Adds the conditions of WHERE to a source. Conditions that look into public tables become joins."""
     where = select.args.get("where")
     if where is None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression, Lookup
+from dpduck.kernel.columns.expressions import RelationColumn as RowColumn
 from dpduck.kernel.relations import Join, Source, Units
 from dpduck.kernel.units import Referenced, person_of
 from dpduck.language.rows.compiled import condition_of, program_of
 from dpduck.language.rows.expressions import safe_sql, sql_of
-from dpduck.language.rows.facts import PublicFacts, Rows
+from dpduck.language.rows.facts import PublicFacts, RequestRows
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.language.rows.relation import PrivateRelation, comparable
 from dpduck.language.rows.tree import (
@@ -34,7 +34,7 @@ def base(alias: str, name: str) -> str:
     return f"{quote_identifier(alias)}.{quote_identifier(name)}"
 
 
-def stored_sql(node: exp.Expr) -> str:
+def plain_sql(node: exp.Expr) -> str:
     """Writes a column of the row source, or a text literal: SQL that the database reads itself."""
     if isinstance(node, exp.Column):
         return base(node.table, node.name)
@@ -69,7 +69,7 @@ def compile_rows(source: RowSource) -> Compiled:
 
 
 def _tree(source: RowSource) -> tuple[str, Source]:
-    parts, joins = [_named(source.first)], list[Join]()
+    parts, joins = [_relation_sql(source.first)], list[Join]()
     for number, join in enumerate(source.joins):
         text, node = _public(join, source.columns) if isinstance(join, PublicJoin) else _private(source, number, join)
         parts.append(text)
@@ -92,7 +92,7 @@ def _pair(private: exp.Expr, key: RowColumn, columns: Mapping[str, RowColumn]) -
     No private value makes it raise: TRY is outermost, since casts raise under TRY_CAST too.
     """
     text = sql_of(private)
-    column = columns.get(stored_sql(private)) if isinstance(private, exp.Column) else None
+    column = columns.get(plain_sql(private)) if isinstance(private, exp.Column) else None
     same = column is not None and column.type_name == key.type_name
     sql = f"{text if same else f'try(try_cast({text} AS {key.type_name}))'} = {key.quoted}"
     if column is not None and (same or comparable(column.type_name, key.type_name)):
@@ -106,7 +106,7 @@ def _private(source: RowSource, number: int, join: PrivateJoin) -> tuple[str, Jo
     sql = f"{join.kind} {f'({inner})' if join.source.joins else inner} ON {' AND '.join(texts)}"
     remaining = (text for text, item in zip(texts, join.conditions, strict=True) if item not in join.within)
     on = [*(condition_of(text, source.columns) for text in remaining), *([] if join.period is None else [join.period])]
-    nested, several = join.source.first.nested, bool(join.source.joined)
+    nested, several = join.source.first.nested, bool(join.source.private_joins)
     one_row = isinstance(nested, Units) and not nested.windowed
     if not source.multiplies(number) or (one_row and not several):
         return sql, Join(join.kind, right, tuple(on))
@@ -117,26 +117,26 @@ def _private(source: RowSource, number: int, join: PrivateJoin) -> tuple[str, Jo
     return sql, Join(join.kind, right, tuple(on), source.rows_for_a_key, keys, content, several)
 
 
-def _named(relation: PrivateRelation) -> str:
+def _relation_sql(relation: PrivateRelation) -> str:
     return f"{relation.sql} AS {quote_identifier(relation.alias)}"
 
 
 def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
     """Writes a condition of ON that cannot raise. An equality of keys stays plain, so that DuckDB can hash keys."""
-    return " = ".join(compared_keys(condition, types)) or safe_sql(condition, types)
+    return " = ".join(equality_keys(condition, types)) or safe_sql(condition, types)
 
 
-def compared_keys(condition: exp.Expr, types: Mapping[str, str]) -> list[str]:
+def equality_keys(condition: exp.Expr, types: Mapping[str, str]) -> list[str]:
     """Returns both columns of an equality that compares columns as keys, an empty list for other conditions."""
     node = condition.unnest()
     sides = [side.unnest() for side in (node.left, node.right)] if isinstance(node, exp.EQ) else []
-    columns = [stored_sql(side) for side in sides if isinstance(side, exp.Column)]
+    columns = [plain_sql(side) for side in sides if isinstance(side, exp.Column)]
     return columns if len(columns) == 2 and comparable(*(types[column] for column in columns)) else []
 
 
 def with_units_sql(relation: PrivateRelation) -> str:
     """Writes a relation with the unit of each of its rows. The unit is NULL for a row without a parent."""
-    return " ".join([_named(relation), *(f"LEFT {part}" for part in _chain_sql(relation.unit))])
+    return " ".join([_relation_sql(relation), *(f"LEFT {part}" for part in _chain_sql(relation.unit))])
 
 
 def _chain_sql(unit: Expression | None) -> list[str]:
@@ -169,7 +169,7 @@ def _content(source: RowSource) -> list[str]:
 
 def places_sql(source: RowSource) -> list[str]:
     """Lists every relation by itself, under its alias."""
-    named = [_named(relation) for relation in source.relations]
+    named = [_relation_sql(relation) for relation in source.relations]
     return named + [f"{join.stored.sql} AS {quote_identifier(join.alias)}" for join in source.public_joins]
 
 
@@ -191,7 +191,7 @@ def written_conditions(source: RowSource) -> list[exp.Expr]:
     return expressions
 
 
-def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Rows:
+def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> RequestRows:
     """Builds the Rows of a request, with at most `max_rows` rows of each unit."""
     policy, compiled = source.policy, compile_rows(source)
     unit_bound = max_rows if policy.unit.column is not None else source.copies
@@ -208,7 +208,7 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
             require_free_names((column.name for column in branch.columns.values()), place)
     tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
     public = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
-    return Rows(
+    return RequestRows(
         table=source.table,
         revision=policy.revision,
         epoch=policy.epoch,

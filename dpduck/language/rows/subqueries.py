@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpduck.kernel.relations import LOOKED_UP
-from dpduck.language.rows.facts import Column, PublicFacts
+from dpduck.language.rows.facts import CatalogColumn, PublicFacts
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import copy_position, position_of, refusal
@@ -43,7 +43,7 @@ def _membership(condition: exp.In, alias: str) -> exp.Join | None:
     shown = exp.TableAlias(this=exp.to_identifier(alias), columns=[exp.to_identifier(LOOKED_UP)])
     looked_into = exp.Subquery(this=select.copy(), alias=shown)
     equal = exp.EQ(this=condition.this.copy(), expression=exp.column(LOOKED_UP, table=alias))
-    return _placed(exp.Join(this=looked_into, kind="SEMI", on=equal), condition)
+    return _position_join(exp.Join(this=looked_into, kind="SEMI", on=equal), condition)
 
 
 def _existence(condition: exp.Exists, kind: str) -> exp.Join | None:
@@ -54,10 +54,10 @@ def _existence(condition: exp.Exists, kind: str) -> exp.Join | None:
     if not all(isinstance(item, (exp.Literal, exp.Star, exp.Null, exp.Column)) for item in select.expressions):
         return None
     looked_into, conditions = select.args["from_"].this, select.args["where"].this
-    return _placed(exp.Join(this=looked_into.copy(), kind=kind, on=conditions.copy()), condition)
+    return _position_join(exp.Join(this=looked_into.copy(), kind=kind, on=conditions.copy()), condition)
 
 
-def _placed(join: exp.Join, condition: exp.Expr) -> exp.Join:
+def _position_join(join: exp.Join, condition: exp.Expr) -> exp.Join:
     """Gives a join the position of its condition, for refusals that point at it."""
     for node in (join, join.this, join.args["on"]):
         copy_position(condition, node)
@@ -124,7 +124,7 @@ class PublicTable:
 
     table: TableName
     shown: str
-    columns: tuple[Column, ...]
+    columns: tuple[CatalogColumn, ...]
     names: tuple[tuple[str, str], ...] = ()
     distinct: bool = False
 
@@ -158,28 +158,28 @@ def _read_selection(
     from_ = query.args.get("from_")
     plain = isinstance(query, exp.Select) and given <= {"expressions", "from_", "distinct", "kind"}
     if not plain or from_ is None or (distinct is not None and distinct.args.get("on")) or query.args.get("kind"):
-        raise _refused_selection(query)
+        raise _selection_refusal(query)
     if not isinstance(from_.this, exp.Table):
-        raise _refused_selection(from_.this)
+        raise _selection_refusal(from_.this)
     inner = read_public_table(from_.this, common, facts)
     if inner.distinct:
-        raise _refused_selection(from_.this)
-    chosen = _chosen(query, inner)
+        raise _selection_refusal(from_.this)
+    chosen = _read_columns(query, inner)
     if len(names) > len(chosen):
-        raise _refused_selection(query)
+        raise _selection_refusal(query)
     listed = [
         (name, own) for name, (_, own) in zip((*names, *(n for n, _ in chosen[len(names) :])), chosen, strict=True)
     ]
     if len({fold(name) for name, _ in listed}) < len(listed):
-        raise _refused_selection(query)
+        raise _selection_refusal(query)
     types = {fold(column.name): column.type_name for column in inner.columns}
-    columns = tuple(Column(name, types[fold(own)]) for name, own in listed)
+    columns = tuple(CatalogColumn(name, types[fold(own)]) for name, own in listed)
     before = dict(inner.names)
     own_names = tuple((name, before.get(own, own)) for name, own in listed)
     return PublicTable(inner.table, shown, columns, own_names, distinct is not None)
 
 
-def _chosen(query: exp.Expr, inner: PublicTable) -> list[tuple[str, str]]:
+def _read_columns(query: exp.Expr, inner: PublicTable) -> list[tuple[str, str]]:
     """Returns the shown name and the own name of each column in a select list of plain columns."""
     chosen: list[tuple[str, str]] = []
     for item in query.expressions:
@@ -189,14 +189,14 @@ def _chosen(query: exp.Expr, inner: PublicTable) -> list[tuple[str, str]]:
             continue
         column = column.unnest()
         if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
-            raise _refused_selection(item)
+            raise _selection_refusal(item)
         relation = Relation(inner.shown, tuple((c.name, base_column("p", c.name)) for c in inner.columns))
         base = resolve(column, Scope((relation,)))
         chosen.append((item.alias_or_name or column.name, base.name))
     return chosen
 
 
-def _refused_selection(node: exp.Expr) -> Refusal:
+def _selection_refusal(node: exp.Expr) -> Refusal:
     return refusal(
         node,
         "this subquery in IN or on the public side of a join is refused",

@@ -9,9 +9,9 @@ from math import prod
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.expressions import Column, Expression
+from dpduck.kernel.columns.expressions import Expression, RelationColumn
 from dpduck.kernel.relations import LOOKED_UP, PERIOD_COLUMN, UNIT_COLUMN, Units
-from dpduck.kernel.units import Referenced, SamePeriod, Together, first_of, person_of
+from dpduck.kernel.units import Referenced, SamePeriod, UnitTuple, first_of, person_of
 from dpduck.language.rows.facts import Clamp, Policy, PrivateTable
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.language.rows.relation import PrivateRelation
@@ -107,9 +107,9 @@ class RowSource:
         return [person for person in candidates if person is not None]
 
     @property
-    def together(self) -> list[Together]:
+    def together(self) -> list[UnitTuple]:
         """Lists the columns that hold the unit of every row together."""
-        return [person for person in self.persons if isinstance(person, Together)]
+        return [person for person in self.persons if isinstance(person, UnitTuple)]
 
     @property
     def unit_columns(self) -> list[str]:
@@ -117,10 +117,10 @@ class RowSource:
         unit = self.first.policy.unit
         own = unit.column if unit.reference is None else unit.reference.column
         names = [name for branch in self.branches for name in branch.unit_columns] or ([own] if own else [])
-        return [*names, *(name for join in self.joined for name in join.source.unit_columns)]
+        return [*names, *(name for join in self.private_joins for name in join.source.unit_columns)]
 
     @property
-    def joined(self) -> list[PrivateJoin]:
+    def private_joins(self) -> list[PrivateJoin]:
         """Lists the joins with private rows."""
         return [join for join in self.joins if isinstance(join, PrivateJoin)]
 
@@ -128,7 +128,7 @@ class RowSource:
     def always_there(self) -> list[PrivateRelation]:
         """Lists the relations that are present in every row: no outer join makes them NULL."""
         relations = [self.first]
-        for join in self.joined:
+        for join in self.private_joins:
             if join.kind not in ("LEFT JOIN", SEMI, ANTI):
                 theirs = join.source.always_there
                 relations = {"JOIN": [*relations, *theirs], "RIGHT JOIN": theirs}.get(join.kind, [])
@@ -151,7 +151,7 @@ class RowSource:
     @property
     def relations(self) -> tuple[PrivateRelation, ...]:
         """Returns every private relation, in the order of the statement."""
-        return (self.first, *(relation for join in self.joined for relation in join.source.relations))
+        return (self.first, *(relation for join in self.private_joins for relation in join.source.relations))
 
     @property
     def public_joins(self) -> tuple[PublicJoin, ...]:
@@ -167,7 +167,7 @@ class RowSource:
         branches: list[RowSource] = []
         for branch in self.branches:
             branches += (branch, *branch.all_branches)
-        for join in self.joined:
+        for join in self.private_joins:
             branches += join.source.all_branches
         return tuple(branches)
 
@@ -204,17 +204,17 @@ class RowSource:
         return inside * prod(joined)
 
     @property
-    def repeated(self) -> tuple[int, frozenset[str]]:
+    def repetition(self) -> tuple[int, frozenset[str]]:
         """Returns the power to which joins raise the number of a unit's rows, and the relations that show each row once
         at most. A join by a key of one side repeats no row of the other side.
         """
-        inside = [branch.repeated[0] for branch in self.branches]
+        inside = [branch.repetition[0] for branch in self.branches]
         power, once = max([1, *inside]), frozenset([self.first.alias])
         for join in self.joins:
             if isinstance(join, PublicJoin):
                 once = once if join.kind in (SEMI, ANTI) or join.multiplicity == 1 else frozenset()
                 continue
-            other, others = join.source.repeated
+            other, others = join.source.repetition
             if join.kind in (SEMI, ANTI):
                 power = max(power, other)
                 continue
@@ -226,35 +226,39 @@ class RowSource:
     @property
     def leaves(self) -> int:
         """Returns the number of tables that are read. A table of a UNION ALL counts at each of its places."""
-        return (sum(branch.leaves for branch in self.branches) or 1) + sum(join.source.leaves for join in self.joined)
+        return (sum(branch.leaves for branch in self.branches) or 1) + sum(
+            join.source.leaves for join in self.private_joins
+        )
 
     @property
     def nested(self) -> int:
         """Returns the depth of subqueries by unit inside each other."""
         own = max((branch.nested for branch in self.branches), default=0) + isinstance(self.first.nested, Units)
-        return max(own, *(join.source.nested for join in self.joined), 0)
+        return max(own, *(join.source.nested for join in self.private_joins), 0)
 
     def multiplies(self, number: int) -> bool:
         """Tells whether a join of private rows is by a key of neither side, so that a row may join many rows."""
         join = self.joins[number]
         if not isinstance(join, PrivateJoin) or join.kind in (SEMI, ANTI):
             return False
-        once = replace(self, joins=self.joins[:number]).repeated[1] | join.source.repeated[1]
+        once = replace(self, joins=self.joins[:number]).repetition[1] | join.source.repetition[1]
         return not join.keyed & once
 
     @property
     def rows_for_a_key(self) -> int:
         """Returns the row limit for a key in a multiplying join. All such joins, also nested, share MOST_OF_ALL."""
-        return self._found[0]
+        return self._row_factors[0]
 
     @property
     def found(self) -> int:
         """Returns the most rows that joins by a key of neither side make of one row, also inside."""
-        return self._found[1]
+        return self._row_factors[1]
 
     @cached_property
-    def _found(self) -> tuple[int, int]:
-        inside = (sum(branch.found for branch in self.branches) or 1) * prod(join.source.found for join in self.joined)
+    def _row_factors(self) -> tuple[int, int]:
+        inside = (sum(branch.found for branch in self.branches) or 1) * prod(
+            join.source.found for join in self.private_joins
+        )
         joins = sum(map(self.multiplies, range(len(self.joins))))
         most = next(most for most in range(MOST_ROWS, 0, -1) if inside * most**joins <= MOST_OF_ALL or most == 1)
         return most, inside * most**joins
@@ -272,7 +276,7 @@ class RowSource:
     def _row_bounds(self) -> list[int]:
         """Lists MAX ROWS of the relations that add rows. Tables behind SEMI and ANTI JOIN add none."""
         bounds = [self.first.policy.unit.max_rows]
-        for join in self.joined:
+        for join in self.private_joins:
             bounds += () if join.kind in (SEMI, ANTI) else join.source._row_bounds()
         return bounds
 
@@ -304,11 +308,13 @@ class RowSource:
         return None if relation is None else relation.link(node.name)
 
     @cached_property
-    def columns(self) -> Mapping[str, Column]:
+    def columns(self) -> Mapping[str, RelationColumn]:
         """Returns the columns of every relation, public ones included, by their SQL."""
         named = [(relation.alias, relation.columns) for relation in self.relations]
         named += [(join.alias, join.columns) for join in self.public_joins]
-        row_columns = (Column(alias, column.name, column.type_name) for alias, columns in named for column in columns)
+        row_columns = (
+            RelationColumn(alias, column.name, column.type_name) for alias, columns in named for column in columns
+        )
         return {column.quoted: column for column in row_columns}
 
     @cached_property
@@ -347,14 +353,14 @@ def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], w
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
     """Refuses joins that could multiply a unit's few rows, or one row, so much that they decide which query fails."""
     last = source.joins[-1]
-    joined = isinstance(last, PrivateJoin) and last.source.joined and len(source.joined) > 1
+    joined = isinstance(last, PrivateJoin) and last.source.private_joins and len(source.private_joins) > 1
     if joined and source.multiplies(len(source.joins) - 1):
         raise refusal(
             place,
             "rows of a unit would be joined each with each row of a join",
             "its tables one after the other, JOIN a ON .. JOIN b ON ..; or a join by a PRIMARY KEY or UNIQUE column",
         )
-    power, _ = source.repeated
+    power, _ = source.repetition
     if power > MOST_POWER:
         raise refusal(
             place,

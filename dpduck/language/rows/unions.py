@@ -11,11 +11,11 @@ from dpduck.kernel.columns.expressions import Expression, Literal
 from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Branch, Union
 from dpduck.kernel.units import person_of, unit_type
 from dpduck.language.rows.expressions import sql_of
-from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.rows.facts import CatalogColumn, Clamp, Policy
 from dpduck.language.rows.moments import moments_of
-from dpduck.language.rows.relation import PrivateRelation, Reading, comparable, unit_beside
+from dpduck.language.rows.relation import PrivateRelation, RowReading, comparable, unit_beside
 from dpduck.language.rows.scope import Relation, Scope, base_column
-from dpduck.language.rows.sql import compile_rows, stored_sql
+from dpduck.language.rows.sql import compile_rows, plain_sql
 from dpduck.language.rows.tree import RowSource, choices_of, require_free_names, require_one_unit
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
@@ -28,16 +28,16 @@ LONGEST_TEXTS = 512
 """Most bytes of all constant texts in one SELECT of a UNION ALL."""
 
 _ACCEPTED = "UNION ALL of SELECTs over tables with one privacy unit"
-ReadBranch = Callable[[exp.Expr, Reading], RowSource]
+ReadBranch = Callable[[exp.Expr, RowReading], RowSource]
 
 
-def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranch) -> RowSource:
+def read_union(query: exp.SetOperation, reading: RowReading, read_branch: ReadBranch) -> RowSource:
     """Reads the source of a UNION ALL. The rows of a unit in it are the unit's rows in all branches."""
     nodes = _branches(query)
-    branches = [read_branch(node, Reading(reading.facts, reading.common)) for node in nodes]
+    branches = [read_branch(node, RowReading(reading.facts, reading.common)) for node in nodes]
     require_one_unit(branches, nodes, "UNION ALL of it", "policies with PRIVACY UNIT column")
     columns = _columns(branches, nodes)
-    shown, kind = _shown(branches), _unit_type(branches, query)
+    shown, kind = _union_columns(branches), _unit_type(branches, query)
     alias, first = f"r{next(reading.private)}", branches[0]
     most = sum(branch.usual_rows for branch in branches)
     unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, most, period=_period(shown, columns))
@@ -48,7 +48,7 @@ def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranc
         first.table,
         "(" + " UNION ALL ".join(sql for _, sql in pairs) + ")",
         policy,
-        (*columns, Column(UNIT_COLUMN, kind)),
+        (*columns, CatalogColumn(UNIT_COLUMN, kind)),
         unit_beside(alias, kind, policy),
         _links(shown, columns),
         tuple(column.name for column in columns),
@@ -73,18 +73,18 @@ Shown = list[tuple[RowSource, exp.Expr]]
 """A column of a UNION ALL: each branch, with its expression for the column."""
 
 
-def _shown(branches: Sequence[RowSource]) -> list[Shown]:
+def _union_columns(branches: Sequence[RowSource]) -> list[Shown]:
     """Lists the columns of a UNION ALL."""
     outputs = ([(branch, expression.unnest()) for _, expression in branch.scope.columns()] for branch in branches)
     return [list(column) for column in zip(*outputs, strict=True)]
 
 
-def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[Column, ...]:
+def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[CatalogColumn, ...]:
     """Returns the columns under the first branch's names. Branches must agree in the number and types of columns."""
-    columns: list[Column] = []
+    columns: list[CatalogColumn] = []
     for branch, node in zip(branches, nodes, strict=True):
         outputs = list(branch.scope.columns())
-        own = [Column(name, _type(expression, branch.types, node)) for name, expression in outputs]
+        own = [CatalogColumn(name, _type(expression, branch.types, node)) for name, expression in outputs]
         _require_short_texts([expression.unnest() for _, expression in outputs], node)
         columns = columns or own
         if [column.type_name for column in own] != [column.type_name for column in columns]:
@@ -113,13 +113,13 @@ def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str
     raise refusal(node, "an expression inside UNION ALL is refused", "columns and texts; expressions around UNION ALL")
 
 
-def _branch(branch: RowSource, columns: Sequence[Column]) -> tuple[Branch, str]:
+def _branch(branch: RowSource, columns: Sequence[CatalogColumn]) -> tuple[Branch, str]:
     """Returns a SELECT as a kernel node, and as SQL."""
     rows, unit, outputs, listed = compile_rows(branch), branch.unit, list[tuple[Expression, str]](), list[str]()
     for (_, expression), column in zip(branch.scope.columns(), columns, strict=True):
         node, name = expression.unnest(), quote_identifier(column.name)
         text = isinstance(node, exp.Literal) and node.is_string
-        outputs.append((Literal("text", node.name) if text else branch.columns[stored_sql(node)], name))
+        outputs.append((Literal("text", node.name) if text else branch.columns[plain_sql(node)], name))
         listed.append(f"{sql_of(node)} AS {name}")
     if unit is None:
         raise InternalError("a UNION ALL of rows that are units")
@@ -137,7 +137,7 @@ def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
     return types[0]
 
 
-def _period(shown: Sequence[Shown], columns: Sequence[Column]) -> Period | None:
+def _period(shown: Sequence[Shown], columns: Sequence[CatalogColumn]) -> Period | None:
     """Returns the period of a row, with the column that gives it in every table, "" for none."""
     branches = [branch for branch, _ in shown[0]]
     own = branches[0].first.policy.unit.period
@@ -150,7 +150,7 @@ def _period(shown: Sequence[Shown], columns: Sequence[Column]) -> Period | None:
     return replace(own, column="")
 
 
-def _links(shown: Sequence[Shown], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
+def _links(shown: Sequence[Shown], columns: Sequence[CatalogColumn]) -> tuple[tuple[str, str], ...]:
     """Returns the columns that have the same link in every branch, each with its link."""
     pairs = []
     for column, name in zip(shown, columns, strict=True):
@@ -161,7 +161,7 @@ def _links(shown: Sequence[Shown], columns: Sequence[Column]) -> tuple[tuple[str
     return tuple(pairs)
 
 
-def _policy(shown: Sequence[Shown], columns: Sequence[Column], unit: PrivacyUnit) -> Policy:
+def _policy(shown: Sequence[Shown], columns: Sequence[CatalogColumn], unit: PrivacyUnit) -> Policy:
     """Merges the policies of all branches into one policy for the columns of the union."""
     domains = [(name.name, _domain(column)) for column, name in zip(shown, columns, strict=True)]
     clamps = [_clamp(column, name.name) for column, name in zip(shown, columns, strict=True)]

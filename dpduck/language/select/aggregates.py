@@ -127,7 +127,9 @@ class AggregateReader:
             return None
         grid = grid_of(column, self.source.clamp, self.types)
         certain = not sql_type(self.types.get(sql_of(column), "")).is_float
-        return self._settled(column, column, grid, "", self.source.clamp) if certain and grid is not None else None
+        return (
+            self._build_operand(column, column, grid, "", self.source.clamp) if certain and grid is not None else None
+        )
 
     def _distinct(self, node: exp.Expr, argument: exp.Expr) -> Aggregate:
         if isinstance(argument.unnest(), exp.Tuple):
@@ -172,7 +174,7 @@ class AggregateReader:
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
         by_group = {"sum": "sum", "avg": "average"}.get(function, "")
         operand = self._operand(node, node.this, by_group)
-        counted = counted_condition(node.this) if function == "sum" and not self._bounds(node) else None
+        counted = condition_of_count(node.this) if function == "sum" and not self._bounds(node) else None
         counts = "" if counted is None else safe_sql(resolve(counted, self.source.scope), self.types)
         return Aggregate("", sql_of(node), function, operand, counts=counts)
 
@@ -195,7 +197,7 @@ class AggregateReader:
         if given is not None:
             grid = Grid(given[0], given[1], self._step(expression, given))
         elif grid is None:
-            clamp_of, grid = self._declared, grid_of(expression, self._declared, self.types)
+            clamp_of, grid = self._public_clamp, grid_of(expression, self._public_clamp, self.types)
         opened = grid is None and self.opens and bool(by_group) and not per_group
         if opened:
             grid = self._open(expression)
@@ -206,9 +208,9 @@ class AggregateReader:
                 accepted += ", or max_norm_contributed = 'private'"
             raise refusal(argument, "nothing public bounds these values", accepted)
         bounds_of = None if given is not None or opened else clamp_of
-        return self._settled(argument, expression, grid, per_group, bounds_of, opened)
+        return self._build_operand(argument, expression, grid, per_group, bounds_of, opened)
 
-    def _settled(
+    def _build_operand(
         self,
         place: exp.Expr,
         expression: exp.Expr,
@@ -223,7 +225,7 @@ class AggregateReader:
         """
         if grid is None or max(abs(grid.low), abs(grid.high)) > FARTHEST or 0 < grid.high - grid.low < NARROWEST:
             raise refusal(place, "these bounds are too far from 0 or too close", "bounds from -1e15 to 1e15")
-        settled = grid if opened else grid.settled()
+        settled = grid if opened else grid.align()
         column = expression.unnest()
         kind = sql_type(self.types.get(sql_of(column), "") if isinstance(column, exp.Column) else "")
         plain = kind.is_numeric and kind.bits <= 64
@@ -287,7 +289,7 @@ class AggregateReader:
         if isinstance(node, exp.WithinGroup):
             ordered = node.expression.expressions if isinstance(node.expression, exp.Order) else []
             if len(ordered) == 1 and isinstance(node.this, (exp.PercentileCont, exp.PercentileDisc)):
-                fractions = [_fraction(node, part) for part in _listed(node.this.this)]
+                fractions = [_fraction(node, part) for part in _elements(node.this.this)]
                 node.meta[BOUNDS] = node.this.meta.get(BOUNDS)
                 descending = bool(ordered[0].args.get("desc"))
                 return [1 - fraction if descending else fraction for fraction in fractions], ordered[0].this
@@ -297,10 +299,10 @@ class AggregateReader:
                 raise refusal(node, "approx_quantiles takes the number of parts", "approx_quantiles(column, 4)")
             return [Fraction(part, int(number)) for part in range(int(number) + 1)], node.this
         if type(node) in _QUANTILES:
-            return [_fraction(node, part) for part in _listed(node.args.get(_QUANTILES[type(node)]))], node.this
+            return [_fraction(node, part) for part in _elements(node.args.get(_QUANTILES[type(node)]))], node.this
         raise refusal(node, f"the aggregate {_name(node)} is refused", ACCEPTED)
 
-    def _declared(self, column: exp.Column) -> Clamp | None:
+    def _public_clamp(self, column: exp.Column) -> Clamp | None:
         """Returns the clamp of a column, or else its RANGE domain as a clamp. It moves values outside to a bound.
 
         For integers, the upper bound is the last value inside. Other types get the step 0, like clamps without a step.
@@ -325,7 +327,7 @@ class AggregateReader:
         return safe_sql(expression, self.types)
 
 
-def counted_condition(value: exp.Expr) -> exp.Expr | None:
+def condition_of_count(value: exp.Expr) -> exp.Expr | None:
     """Returns the condition under which a value is 1, if it is 0 or NULL otherwise: CASE WHEN .. THEN 1 ELSE 0 END."""
     node = value.unnest()
     branches = node.args["ifs"] if isinstance(node, exp.Case) and node.this is None else [node]
@@ -355,7 +357,7 @@ def _require_numbers(column: exp.Expr, type_name: str) -> None:
         raise refusal(column, f"{column.name} is {kind}", f"a numeric column{way}")
 
 
-def _listed(node: exp.Expr | None) -> list[exp.Expr | None]:
+def _elements(node: exp.Expr | None) -> list[exp.Expr | None]:
     return list(node.expressions) if isinstance(node, exp.Array) else [node]
 
 

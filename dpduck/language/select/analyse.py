@@ -19,7 +19,7 @@ from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.language.select.answers import AnswerReader, has_aggregate
 from dpduck.language.select.binding import check_rows
-from dpduck.language.select.cells import cell_columns, summarised, with_summary_columns
+from dpduck.language.select.cells import add_summary, cell_columns, with_summary_columns
 from dpduck.language.select.excluded_cells import possible_cells
 from dpduck.language.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping, with_cell_key
 from dpduck.language.select.options import (
@@ -34,20 +34,20 @@ from dpduck.language.select.options import (
     row_bound,
 )
 from dpduck.language.select.outer import (
-    Described,
     OuterQuery,
+    PlainViewColumn,
     SelectItem,
-    described_items,
     find_annotated,
-    released_select,
+    items_without_answers,
     select_items,
+    select_over_release,
     surround,
     with_errors,
     with_intervals_of,
     with_level,
 )  # fmt: skip
 from dpduck.language.select.private_keys import require_counts, require_persons, require_selectable, selection_of
-from dpduck.language.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.language.select.request import Aggregate, Key, Question, SelectRequest, Treatment
 from dpduck.language.select.together import with_counts_together
 from dpduck.language.select.usual_norms import MANY_ROWS, may_find_norms, with_norms
 from dpduck.language.statements.kinds import AskStatement
@@ -88,14 +88,14 @@ class Analysis:
     caption: texts for the readers of a view.
     """
 
-    request: Request
+    request: SelectRequest
     outer: OuterQuery
     confidence: Fraction
     shown: tuple[tuple[str, int], ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
     reuse: bool = False
     ahead: Fraction = Fraction(1)
-    described: tuple[Described, ...] = ()
+    described: tuple[PlainViewColumn, ...] = ()
     caption: Caption = field(default_factory=Caption)
 
     @property
@@ -126,9 +126,9 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
 
-def counted(
+def row_count_request(
     select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None, bins: int = 0
-) -> tuple[Request, RowSource]:
+) -> tuple[SelectRequest, RowSource]:
     """Returns a request that counts the rows of a SELECT by the sets of `group`, and the row source of the SELECT.
 
     The options set its price. It serves statements without aggregates. bins: the most bins of a column, 0 for all bins.
@@ -168,7 +168,7 @@ def read_analysis(
     widens = usual or options.treatment.total or options.treatment.left_out
     answers = AnswerReader(
         source.scope,
-        _released_names(keys),
+        _column_names(keys),
         tuple(key.name for key in keys),
         AggregateReader(source, source.types, shared=shared, opens=options.treatment.finds_norm),
         {fold(item.name): item.expression for item in items},
@@ -179,22 +179,26 @@ def read_analysis(
     if chosen:
         require_selectable(keys, sets, clause or select)
     possible = _possible(select.args.get("where"), keys, builder.sources, source, facts) if plain else None
-    released = released_select(select, items, answers, repeated, possible)
+    released = select_over_release(select, items, answers, repeated, possible)
     released = _with_columns(released, items, keys, ask, options, answers, known, len(sets) > 1 and more is not None)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
-    options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
+    options = replace(options, treatment=_merge_weights(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     request = with_intervals(request, source.policy, answers.reader.conditions)
     request = with_norms(request) if usual else request
     if options.summary is not None:
-        request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
+        request = add_summary(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
-    rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
+    rest = (
+        options.reuse,
+        options.ahead,
+        items_without_answers(released, items, answers) if ask.view is not None else (),
+    )
     return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption), source
 
 
@@ -282,7 +286,7 @@ def _grouping(group: exp.Group | None, items: tuple[SelectItem, ...], source: Ro
     return read_grouping(group, [node for node in plain if node.find(exp.Column)], key_of)
 
 
-def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
+def _column_names(keys: tuple[Key, ...]) -> dict[str, str]:
     """Maps canonical SQL of keys to released columns. For ranges, also maps their column and range_end(column)."""
     names = {key.expression: key.name for key in keys}
     for key in keys:
@@ -305,7 +309,7 @@ def _grouping_sets(
     return distinct, tuple(numbers[grouping_set] for grouping_set in written)
 
 
-def _weighted(
+def _merge_weights(
     treatment: Treatment, sets: tuple[tuple[int, ...], ...], repeated: tuple[int, ...] | None, place: exp.Expr
 ) -> Treatment:
     """Returns the weights by distinct grouping set. The weights of a repeated set add up."""
@@ -353,7 +357,7 @@ def _request(
     sets: tuple[tuple[int, ...], ...],
     aggregates: tuple[Aggregate, ...],
     facts: PublicFacts,
-) -> Request:
+) -> SelectRequest:
     place = select.args.get("hint") or select
     if options.selection is None:
         check_groups(aggregates, keys, sets, place)
@@ -373,7 +377,7 @@ def _request(
         own=options.own,
     )
     require_persons(rows, question, place)
-    request = Request(rows, question, price_of(options, policy, place))
+    request = SelectRequest(rows, question, price_of(options, policy, place))
     require_norm(options, request, place)
     if options.treatment.groups:
         require_groups(options, request, place)
@@ -387,7 +391,7 @@ def _request(
 _STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")
 
 
-def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, exp.Expr]) -> Request:
+def with_intervals(request: SelectRequest, policy: Policy, conditions: Mapping[str, exp.Expr]) -> SelectRequest:
     """Returns the request with its aggregates as intervals, if all are intervals. Otherwise returns it unchanged.
 
     There must be two or more counts without GROUP BY, over one integer column with bins. Each interval must start and

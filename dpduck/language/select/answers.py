@@ -79,13 +79,13 @@ class AnswerReader:
         if isinstance(node, exp.Anonymous) and _name(node) in PRICES:
             if node.expressions:
                 raise refusal(node, f"{_name(node)} takes no arguments", f"{_name(node)}()")
-            return released(PRICES[_name(node)])
+            return column_of_release(PRICES[_name(node)])
         if isinstance(node, exp.Anonymous) and _name(node) in ERROR_BARS:
             return self._error_bar(node, use_aliases)
         if isinstance(node, exp.Window):
             return self._window(node, use_aliases)
         if isinstance(node, exp.Ordered):
-            return self._ordered(node, use_aliases)
+            return self._order_element(node, use_aliases)
         self._check_allowed(node)
         return self._rebuild(node, use_aliases)
 
@@ -140,7 +140,7 @@ class AnswerReader:
         while isinstance(expression, exp.Paren):
             expression = expression.this
         name = self.keys.get(sql_of(expression))
-        return released(name) if name is not None else None
+        return column_of_release(name) if name is not None else None
 
     def _unknown(self, column: exp.Column) -> bool:
         return len(self.scope.find(column)) != 1
@@ -152,7 +152,7 @@ class AnswerReader:
         return [self.aggregates.index(aggregate) for aggregate in aggregates]
 
     def _answer(self, node: exp.Expr) -> exp.Expr:
-        columns = [released(answer_column(number)) for number in self._aggregates(node)]
+        columns = [column_of_release(answer_column(number)) for number in self._aggregates(node)]
         return exp.Array(expressions=columns) if is_list(node) else columns[0]
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
@@ -163,7 +163,7 @@ class AnswerReader:
             if key is None:
                 raise refusal(argument, "GROUPING takes columns of GROUP BY", ", ".join(self.key_order))
             place = exp.Literal.number(self.key_order.index(key.name))
-            shifted = exp.BitwiseRightShift(this=released(GROUPING_ID), expression=place)
+            shifted = exp.BitwiseRightShift(this=column_of_release(GROUPING_ID), expression=place)
             bit = exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=shifted), expression=exp.Literal.number(1)))
             bits = (
                 bit
@@ -187,12 +187,12 @@ class AnswerReader:
                 node, f"{name} takes an aggregate or the alias of one", f"{name}(n) where count(*) AS n is selected"
             )
         number = self._aggregates(answered)[0]
-        if name != "dp_stderr" and (self.moved or self.aggregates[number].curved):
-            return released(low_column(number) if name == "dp_interval_low" else high_column(number))
-        column = released(ERROR_BARS[name](number))
+        if name != "dp_stderr" and (self.moved or self.aggregates[number].has_curved_error):
+            return column_of_release(low_column(number) if name == "dp_interval_low" else high_column(number))
+        column = column_of_release(ERROR_BARS[name](number))
         if name == "dp_stderr":
             return column
-        sides = {"this": released(answer_column(number)), "expression": column}
+        sides = {"this": column_of_release(answer_column(number)), "expression": column}
         return exp.Paren(this=exp.Sub(**sides) if name == "dp_interval_low" else exp.Add(**sides))
 
     def _window(self, node: exp.Window, use_aliases: bool) -> exp.Expr:
@@ -205,7 +205,7 @@ class AnswerReader:
         rebuilt.set("this", self._rebuild(function, use_aliases))
         return rebuilt
 
-    def _ordered(self, node: exp.Ordered, use_aliases: bool) -> exp.Expr:
+    def _order_element(self, node: exp.Ordered, use_aliases: bool) -> exp.Expr:
         """Rewrites an element of ORDER BY. ENUM keys are released as texts, and sorted in the order of the ENUM."""
         rebuilt = self._rebuild(node, use_aliases)
         key = rebuilt.this.unnest()
@@ -242,12 +242,12 @@ class AnswerReader:
         return rebuilt
 
 
-def released(name: str) -> exp.Column:
+def column_of_release(name: str) -> exp.Column:
     """Returns a column of the released table."""
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(RELEASED, quoted=True))
 
 
-def named(expression: exp.Expr, name: str) -> exp.Expr:
+def alias_item(expression: exp.Expr, name: str) -> exp.Expr:
     """Returns the expression as an item of a select list, under a name."""
     return exp.alias_(expression, exp.to_identifier(name, quoted=True))
 

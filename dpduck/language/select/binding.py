@@ -11,10 +11,10 @@ from dpduck.language.rows.expressions import BOOLEAN, sql_of
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import temporal_arguments
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.rows.sql import base, bound_type, compared_keys, places_sql, written_conditions
+from dpduck.language.rows.sql import base, bound_type, equality_keys, places_sql, written_conditions
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader
-from dpduck.language.select.request import Key, Request
+from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.select.value_ranges import literal, text_literal
 from dpduck.language.text.dialect import exact_number
 from dpduck.language.text.names import TableName
@@ -27,7 +27,7 @@ from dpduck.values.sqltypes import sql_type
 
 def check_rows(
     select: exp.Select,
-    request: Request,
+    request: SelectRequest,
     source: RowSource,
     reader: AggregateReader,
     written: Sequence[exp.Expr],
@@ -46,7 +46,7 @@ def check_rows(
 
 def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
     """Refuses a database with a macro or function that hides a built-in one: unchecked functions might run."""
-    shadowed = facts.shadowed_functions()
+    shadowed = facts.list_shadows()
     if shadowed:
         raise refusal(
             select,
@@ -56,7 +56,11 @@ def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
 
 
 def check_binding(
-    request: Request, source: RowSource, conditions: Sequence[exp.Expr], keys: Sequence[exp.Expr], facts: PublicFacts
+    request: SelectRequest,
+    source: RowSource,
+    conditions: Sequence[exp.Expr],
+    keys: Sequence[exp.Expr],
+    facts: PublicFacts,
 ) -> None:
     """Checks types, functions and constants before anything is charged.
 
@@ -99,7 +103,7 @@ def _check_temporal(
             raise refusal(argument, f"a function of dates over {column.type_name} is refused", "a DATE or a TIMESTAMP")
 
 
-def _row_sql(request: Request) -> str:
+def _row_sql(request: SelectRequest) -> str:
     expressions = [f"({column.sql})" for column in request.question.sources]
     expressions += [f"({key.row_sql})" for key in request.question.keys if key.row_sql]
     expressions += [
@@ -145,7 +149,7 @@ def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[e
     types, pairs = source.types, [(join, pair) for join in source.public_joins for pair in join.pairs]
     alone = {id(node) for node in (*keys, *source.counted, *(private for _, (private, _) in pairs))}
     for expression in written:
-        for column in () if compared_keys(expression, types) else expression.find_all(exp.Column):
+        for column in () if equality_keys(expression, types) else expression.find_all(exp.Column):
             if not _is_asked_for_null(column) and not (id(expression) in alone and expression.unnest() is column):
                 _require_plain(column, types[sql_of(column)])
     for join, (private, name) in pairs:
@@ -216,7 +220,7 @@ def _check_source(
 def _filters(source: RowSource) -> Iterator[exp.Expr]:
     """Yields the conditions of WHERE and ON, also of joined sources."""
     yield from source.filters
-    for join in source.joined:
+    for join in source.private_joins:
         yield from (*join.conditions, *_filters(join.source))
 
 
@@ -240,7 +244,7 @@ def _require_boolean(column: exp.Column, type_name: str, source: RowSource) -> N
     if type_name != "BOOLEAN":
         kind, domain = sql_type(type_name).word, source.domain(column)
         if isinstance(domain, ValueDomain) and domain.values:
-            example = _spelled(domain.values[0], domain)
+            example = _value_text(domain.values[0], domain)
         else:
             example = _example(type_name)
         raise refusal(column, f"{column.name} is {kind}", f"a condition such as {column.name} = {example}")
@@ -289,7 +293,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
         written = None if read is None else read(value)
         if written is not None and written not in _values(domain):
             raise refusal(
-                value, f"{sql_of(value)[:60]} is not in the domain of {column.name}", _listed(written, domain)
+                value, f"{sql_of(value)[:60]} is not in the domain of {column.name}", _value_list(written, domain)
             )
 
 
@@ -304,15 +308,15 @@ def _values(domain: ValueDomain) -> frozenset[Fraction | str | None]:
     return frozenset(exact_number(text) for text in domain.values)
 
 
-def _spelled(value: str, domain: ValueDomain) -> str:
+def _value_text(value: str, domain: ValueDomain) -> str:
     kind = sql_type(domain.type_name)
     return value if kind.is_integer or kind.is_boolean else quote_text(value)
 
 
-def _listed(written: Fraction | str, domain: ValueDomain) -> str:
+def _value_list(written: Fraction | str, domain: ValueDomain) -> str:
     """Lists the values of a domain. Values that differ from `written` in case alone come first."""
     same = [value for value in domain.values if value.casefold() == str(written).casefold()]
     shown = [*same, *(value for value in domain.values if value not in same)]
-    return ", ".join(_spelled(value, domain) for value in shown[:_MOST_SHOWN]) + (
+    return ", ".join(_value_text(value, domain) for value in shown[:_MOST_SHOWN]) + (
         ", .." if len(shown) > _MOST_SHOWN else ""
     )

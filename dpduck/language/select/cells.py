@@ -12,16 +12,16 @@ from math import prod
 
 from sqlglot import exp
 
-from dpduck.language.select.answers import AnswerReader, has_aggregate, named, released
+from dpduck.language.select.answers import AnswerReader, alias_item, column_of_release, has_aggregate
 from dpduck.language.select.outer import SelectItem
-from dpduck.language.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Aggregate, Key, Request, Summary
+from dpduck.language.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Aggregate, Key, SelectRequest, Summary
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.text.names import answer_column, raw_column, stderr_column, variance_column
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold
 
 
-def summarised(request: Request, summary: Summary, expect_rows: int | None, place: exp.Expr) -> Request:
+def add_summary(request: SelectRequest, summary: Summary, expect_rows: int | None, place: exp.Expr) -> SelectRequest:
     """Adds the summary to the request. Refuses a request that no summary can answer."""
     if request.question.selection is not None:
         raise refusal(place, "a summary is over public domains", "group_selection_strategy = PUBLIC_GROUPS")
@@ -42,12 +42,12 @@ def summarised(request: Request, summary: Summary, expect_rows: int | None, plac
         raise refusal(place, "range_summary is of ranges, and no column has them", "RANGES(column) in GROUP BY")
     if summary.total_epsilon is not None and summary.total_epsilon >= (request.price.charge.epsilon or 0):
         raise refusal(place, "total_epsilon leaves nothing for the summary", "less than epsilon, for example a tenth")
-    cells = prod(summarised_size(key, summary.shape) for key in request.question.keys)
+    cells = prod(summary_key_size(key, summary.shape) for key in request.question.keys)
     _require_cells(summary, cells, place)
     return replace(request, question=replace(request.question, summary=replace(summary, expect_rows=expect_rows)))
 
 
-def summarised_size(key: Key, shape: str) -> int:
+def summary_key_size(key: Key, shape: str) -> int:
     """Returns the number of values of a key in a summary: its labels, or the nodes over them (algebra.dyadic)."""
     size = len(key.labels)
     if not key.shape:
@@ -98,7 +98,7 @@ def with_summary_columns(
     taken = {fold(item.name) for item in items}
     for name, column in added.items():
         if fold(name) not in taken:
-            select.append("expressions", named(released(column), name))
+            select.append("expressions", alias_item(column_of_release(column), name))
     return select
 
 
@@ -119,7 +119,7 @@ def variances_column(aggregate: int) -> str:
 
 
 def cell_columns(
-    ask: AskStatement, select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader, request: Request
+    ask: AskStatement, select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader, request: SelectRequest
 ) -> tuple[tuple[str, str], ...]:
     """Returns the columns of a view of all cells: each output name, with the name of its released column.
 

@@ -20,7 +20,7 @@ from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class CodeCondition:
     """Combinations of codes that meet a condition. met: True for such combinations, with an axis for each column.
 
     outside: whether rows with a value in no code may meet the condition.
@@ -33,7 +33,7 @@ class Condition:
 
 def read_condition(
     text: str, source: RowSource, facts: PublicFacts, collated: bool, partial: Callable[[str], bool]
-) -> Condition | None:
+) -> CodeCondition | None:
     """Reads a condition over codes. None if some code stands for rows that meet it, and for others that do not.
 
     partial: tells whether rows may have a value of a column that is in no code. Columns without a domain are refused.
@@ -60,7 +60,7 @@ def read_condition(
             holds[code] = decided[code] if several else holds[code]
     partial_columns = [column for column in columns if partial(column)]
     outside = bool(partial_columns) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, collated))
-    return Condition(columns, holds, outside)
+    return CodeCondition(columns, holds, outside)
 
 
 def has_other_values(column: SourceColumn, source: RowSource) -> bool:

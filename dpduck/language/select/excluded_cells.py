@@ -19,7 +19,7 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.select.answers import released
+from dpduck.language.select.answers import column_of_release
 from dpduck.language.select.request import Key
 from dpduck.language.select.value_ranges import literal, text_literal
 from dpduck.language.text.dialect import exact_number
@@ -41,7 +41,7 @@ Reader = Callable[[exp.Expr], Value | None]
 
 
 @dataclass(frozen=True)
-class Span:
+class LabelSpan:
     """Values of a label: low <= value < high. Without `high`, the only value is `low`. Without `low`, it is NULL.
 
     anything: whether all values belong to the label, except for `besides`.
@@ -69,7 +69,7 @@ def possible_cells(
             continue
         spans = spans_of(domain, read)
         possible = [all(_may(part, span, read) for part in mine) for span in spans]
-        condition = _shown(key, position, possible)
+        condition = _label_condition(key, position, possible)
         if condition is not None:
             combined = condition if combined is None else exp.And(this=combined, expression=condition)
     return combined
@@ -87,9 +87,9 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
     if isinstance(domain, RangeDomain):
         spans = _with_beyond(spans, domain, read) if domain.with_edges else spans
     elif domain.other is not None:
-        spans = [*spans[:-1], Span(None, anything=True, besides=_known(spans))]
+        spans = [*spans[:-1], LabelSpan(None, anything=True, besides=_values_of(spans))]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
-    opposite, decisions = negated(condition), list[bool | None]()
+    opposite, decisions = negate(condition), list[bool | None]()
     for span, many in zip(spans, stands_for_several(domain), strict=True):
         met, missed = could(condition, span, read), could(opposite, span, read)
         decisions.append(met if many and met != missed else None)
@@ -106,11 +106,11 @@ def stands_for_several(domain: Domain) -> list[bool]:
     return several + [False] * domain.with_null
 
 
-def _known(spans: Sequence[Span]) -> frozenset[Value]:
+def _values_of(spans: Sequence[LabelSpan]) -> frozenset[Value]:
     return frozenset(span.low for span in spans if span.low is not None)
 
 
-def could(node: exp.Expr, span: Span, read: Reader) -> bool:
+def could(node: exp.Expr, span: LabelSpan, read: Reader) -> bool:
     """Tells whether some value of a label can meet the condition. It decides IS NULL, too, which _may does not."""
     node = node.unnest()
     if isinstance(node, exp.And):
@@ -121,12 +121,12 @@ def could(node: exp.Expr, span: Span, read: Reader) -> bool:
     if isinstance(asked, exp.Is) and isinstance(asked.expression, exp.Null):
         is_null = span.low is None and not span.anything
         return is_null if asked is node else not is_null
-    if isinstance(node, exp.Not) and not isinstance(opposite := negated(node.this), exp.Not):
+    if isinstance(node, exp.Not) and not isinstance(opposite := negate(node.this), exp.Not):
         return could(opposite, span, read)
     return _may(node, span, read)
 
 
-def _with_beyond(spans: Sequence[Span], domain: RangeDomain, read: Reader) -> list[Span]:
+def _with_beyond(spans: Sequence[LabelSpan], domain: RangeDomain, read: Reader) -> list[LabelSpan]:
     """Returns the spans of bins. The outermost spans extend to all values beyond the edges."""
     edges = [_parser(read)(text) for text in (*domain.edges, domain.upper)]
     if any(edge is None for edge in edges):
@@ -134,9 +134,9 @@ def _with_beyond(spans: Sequence[Span], domain: RangeDomain, read: Reader) -> li
     first, last = (datetime.min, datetime.max) if isinstance(edges[0], datetime) else (-_FARTHEST, _FARTHEST)
     count = len(domain.edges)
     changed = list(spans)
-    changed[0] = Span(first, edges[1] if count > 1 else last)
+    changed[0] = LabelSpan(first, edges[1] if count > 1 else last)
     if count > 1:
-        changed[count - 1] = Span(edges[count - 1], last)
+        changed[count - 1] = LabelSpan(edges[count - 1], last)
     return changed
 
 
@@ -160,13 +160,13 @@ def _of_integers(node: exp.Expr) -> exp.Expr:
     return (exp.GTE if isinstance(node, exp.GT) else exp.LT)(this=node.this.copy(), expression=after)
 
 
-def negated(node: exp.Expr) -> exp.Expr:
+def negate(node: exp.Expr) -> exp.Expr:
     """Negates a condition for values other than NULL. A condition without a known opposite becomes a plain NOT."""
     node = node.unnest()
     if isinstance(node, exp.And):
-        return exp.Or(this=negated(node.left), expression=negated(node.right))
+        return exp.Or(this=negate(node.left), expression=negate(node.right))
     if isinstance(node, exp.Or):
-        return exp.And(this=negated(node.left), expression=negated(node.right))
+        return exp.And(this=negate(node.left), expression=negate(node.right))
     if isinstance(node, exp.Not):
         inner: exp.Expr = node.this.copy()
         return inner
@@ -187,20 +187,20 @@ def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
     read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
     if read is None:
         return True
-    beyond = [] if domain.with_null else [Span(None)]
+    beyond = [] if domain.with_null else [LabelSpan(None)]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     if not isinstance(domain, RangeDomain):
-        declared = _known(spans_of(domain, read))
-        beyond += [] if domain.other is not None else [Span(None, anything=True, besides=declared)]
+        declared = _values_of(spans_of(domain, read))
+        beyond += [] if domain.other is not None else [LabelSpan(None, anything=True, besides=declared)]
     else:
         low, high = _parser(read)(domain.edges[0]), _parser(read)(domain.upper)
         if low is None or high is None:
-            beyond.append(Span(None, anything=True))
+            beyond.append(LabelSpan(None, anything=True))
         elif not domain.with_edges:
             first, last = (datetime.min, datetime.max) if isinstance(low, datetime) else (-_FARTHEST, _FARTHEST)
-            beyond += [Span(first, low), Span(high, last)]
+            beyond += [LabelSpan(first, low), LabelSpan(high, last)]
         if domain.type_name == "DOUBLE":  # NaN and infinities are larger or smaller than all declared values
-            beyond.append(Span(None, anything=True))
+            beyond.append(LabelSpan(None, anything=True))
     return any(could(condition, span, read) for span in beyond)
 
 
@@ -236,7 +236,7 @@ def _moment(node: exp.Expr) -> datetime | None:
     node = node.unnest()
     if isinstance(node, (exp.Cast, exp.TryCast)) and node.to.this in _TEMPORAL:
         node = node.this
-    return None if not isinstance(node, exp.Literal) or not node.is_string else _parsed(node.name)
+    return None if not isinstance(node, exp.Literal) or not node.is_string else _parse_moment(node.name)
 
 
 def _day(node: exp.Expr) -> datetime | None:
@@ -244,7 +244,7 @@ def _day(node: exp.Expr) -> datetime | None:
     return moment if moment is not None and moment == datetime(moment.year, moment.month, moment.day) else None
 
 
-def _parsed(text: str) -> datetime | None:
+def _parse_moment(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -255,23 +255,23 @@ def _parsed(text: str) -> datetime | None:
 def _parser(read: Reader) -> Callable[[str], Value | None]:
     """Returns the parser of a domain's labels that belongs to a reader of literals."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
-        _number: exact_number, _day: _parsed, _moment: _parsed, text_literal: str, _flag: "true".__eq__,
+        _number: exact_number, _day: _parse_moment, _moment: _parse_moment, text_literal: str, _flag: "true".__eq__,
     }  # fmt: skip
     return parsers[read]
 
 
-def spans_of(domain: Domain, read: Reader) -> list[Span]:
+def spans_of(domain: Domain, read: Reader) -> list[LabelSpan]:
     """Returns the span of each code of the domain, in order."""
-    value, anything, nothing = _parser(read), Span(None, anything=True), Span(None)
+    value, anything, nothing = _parser(read), LabelSpan(None, anything=True), LabelSpan(None)
     if not isinstance(domain, RangeDomain):
         values = [value(text) for text in domain.values]
-        listed = [anything if constant is None else Span(constant) for constant in values]
-        other = Span(None, anything=True, besides=frozenset[Value](domain.values))
+        listed = [anything if constant is None else LabelSpan(constant) for constant in values]
+        other = LabelSpan(None, anything=True, besides=frozenset[Value](domain.values))
         return [*listed, *[nothing] * domain.with_null, *[other] * (domain.other is not None)]
     edges = [value(text) for text in (*domain.edges, domain.upper)]
     single = sql_type(domain.type_name).is_integer and domain.step == "1"
     spans = [
-        anything if low is None or high is None else Span(low) if single else Span(low, high)
+        anything if low is None or high is None else LabelSpan(low) if single else LabelSpan(low, high)
         for low, high in pairwise(edges)
     ]
     if domain.with_edges:
@@ -279,7 +279,7 @@ def spans_of(domain: Domain, read: Reader) -> list[Span]:
     return [*spans, *[nothing] * domain.with_null]
 
 
-def _may(node: exp.Expr, span: Span, read: Reader) -> bool:
+def _may(node: exp.Expr, span: LabelSpan, read: Reader) -> bool:
     """Tells whether some value of a label can meet the condition. True if that is not known."""
     node = node.unnest()
     if isinstance(node, exp.And):
@@ -305,7 +305,7 @@ def _may(node: exp.Expr, span: Span, read: Reader) -> bool:
     return value is None or _compare(kind, span, value)
 
 
-def _compare(kind: type[exp.Expr], span: Span, value: Value) -> bool:
+def _compare(kind: type[exp.Expr], span: LabelSpan, value: Value) -> bool:
     """Tells whether the comparison with `value` can hold for some value of the span. It never holds for NULL."""
     low, high = span.low, span.high
     if span.anything:
@@ -327,7 +327,7 @@ def _compare(kind: type[exp.Expr], span: Span, value: Value) -> bool:
     return decided[kind]
 
 
-def _shown(key: Key, position: int, possible: Sequence[bool]) -> exp.Expr | None:
+def _label_condition(key: Key, position: int, possible: Sequence[bool]) -> exp.Expr | None:
     """Renders the condition that the key is rolled up or has a possible label. None if it leaves nothing out."""
     if all(possible):
         return None
@@ -340,14 +340,16 @@ def _shown(key: Key, position: int, possible: Sequence[bool]) -> exp.Expr | None
     values = [
         exp.cast(exp.Literal.string(label), key.type_name, dialect="duckdb") for label in listed if label is not None
     ]
-    column = released(key.name)
+    column = column_of_release(key.name)
     is_shown: exp.Expr = exp.In(this=column, expressions=values) if values else exp.Boolean(this=False)
     if None in listed:
         is_shown = exp.Paren(this=exp.Or(this=is_shown, expression=exp.Is(this=column.copy(), expression=exp.Null())))
     is_shown = exp.Is(this=exp.Paren(this=is_shown), expression=exp.Boolean(this=True))
     if listed is hidden:
         is_shown = exp.Not(this=exp.Paren(this=is_shown))
-    bit = exp.Paren(this=exp.BitwiseRightShift(this=released(GROUPING_ID), expression=exp.Literal.number(position)))
+    bit = exp.Paren(
+        this=exp.BitwiseRightShift(this=column_of_release(GROUPING_ID), expression=exp.Literal.number(position))
+    )
     rolled_up = exp.EQ(
         this=exp.Paren(this=exp.BitwiseAnd(this=bit, expression=exp.Literal.number(1))),
         expression=exp.Literal.number(1),

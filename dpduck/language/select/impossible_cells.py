@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.select.excluded_cells import Reader, Span, columns_of, could, negated, reader, spans_of
+from dpduck.language.select.excluded_cells import LabelSpan, Reader, columns_of, could, negate, reader, spans_of
 from dpduck.language.select.request import Key
 
 MOST_CELLS = 1 << 16
@@ -33,7 +33,7 @@ class ImpossibleCells:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _ConditionKey:
     """Key that a condition may name. axis: its axis in the table over the condition's columns.
 
     codes: for each span of the domain, the position of its label. A merged bin is possible if one of its spans is.
@@ -41,7 +41,7 @@ class _Column:
 
     axis: int
     codes: Sequence[int]
-    spans: Sequence[Span]
+    spans: Sequence[LabelSpan]
     read: Reader | None
 
 
@@ -67,7 +67,7 @@ def impossible_cells(
         for axis, place in enumerate(members):
             domain = sources[keys[place].sources[0]].domain
             read = reader(domain, collated)
-            axes[keys[place].expression] = _Column(
+            axes[keys[place].expression] = _ConditionKey(
                 axis, keys[place].codes, [] if read is None else spans_of(domain, read), read
             )
         possible = np.broadcast_to(_possible(conjunct, axes, shape, scope), shape)
@@ -76,13 +76,15 @@ def impossible_cells(
     return tuple(ruled_out)
 
 
-def _possible(node: exp.Expr, axes: Mapping[str, _Column], shape: tuple[int, ...], scope: Scope) -> NDArray[np.bool_]:
+def _possible(
+    node: exp.Expr, axes: Mapping[str, _ConditionKey], shape: tuple[int, ...], scope: Scope
+) -> NDArray[np.bool_]:
     """Decides for each combination whether some row in it may meet a condition. True if that is not known."""
     node = node.unnest()
     if isinstance(node, (exp.And, exp.Or)):
         left, right = (_possible(part, axes, shape, scope) for part in (node.left, node.right))
         return left & right if isinstance(node, exp.And) else left | right
-    if isinstance(node, exp.Not) and not isinstance(opposite := negated(node.this), exp.Not):
+    if isinstance(node, exp.Not) and not isinstance(opposite := negate(node.this), exp.Not):
         return _possible(opposite, axes, shape, scope)
     names = {sql_of(resolve(column, scope)) for column in node.find_all(exp.Column)}
     column = axes[names.pop()] if len(names) == 1 else None

@@ -18,9 +18,9 @@ from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.relation import PrivateRelation
 from dpduck.language.rows.sql import base
 from dpduck.language.rows.tree import RowSource
-from dpduck.language.select.private_keys import SELECTING, selected_key
-from dpduck.language.select.request import Key, Request
-from dpduck.language.select.value_ranges import misplaces, probed
+from dpduck.language.select.private_keys import SELECTING, build_private_key
+from dpduck.language.select.request import Key, SelectRequest
+from dpduck.language.select.value_ranges import misplaces, values_to_try
 from dpduck.language.text.names import is_reserved
 from dpduck.language.text.positions import position_of, refusal
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain, tells_values_apart
@@ -51,7 +51,7 @@ class Grouping:
     sets: tuple[tuple[str, ...], ...]
 
 
-class _Reader:
+class _GroupingReader:
     """Reader of GROUP BY that collects the keys while it builds the sets."""
 
     def __init__(self, key_of: Callable[[exp.Expr], exp.Expr]) -> None:
@@ -136,7 +136,7 @@ def read_grouping(
     group: exp.Group | None, all_keys: Sequence[exp.Expr], key_of: Callable[[exp.Expr], exp.Expr]
 ) -> Grouping:
     """Reads the grouping of a SELECT. all_keys: keys for GROUP BY ALL. key_of: resolves aliases, ordinals, columns."""
-    reader = _Reader(key_of)
+    reader = _GroupingReader(key_of)
     if group is None:
         return Grouping((), ((),))
     if group.args.get("all"):
@@ -194,7 +194,7 @@ class KeyBuilder:
         if self.selecting and any(self._is_free(column) for column in expression.find_all(exp.Column)):
             self.written.append(expression)
             wanted = expression.name if isinstance(expression, exp.Column) else "key"
-            return selected_key(self._name(wanted), text, expression, self.source, self.facts)
+            return build_private_key(self._name(wanted), text, expression, self.source, self.facts)
         if isinstance(expression, exp.Column):
             position = self._source(expression)
             domain = self.columns[sql_of(expression)].domain
@@ -202,7 +202,7 @@ class KeyBuilder:
             if self.bins and isinstance(domain, RangeDomain) and len(domain.edges) > self.bins:
                 return _coarser(Key(name, text, domain.type_name, domain.labels, (position,), ()), domain, self.bins)
             codes = tuple(range(domain.size))
-            return Key(name, text, released_type(domain), domain.labels, (position,), codes)
+            return Key(name, text, label_type(domain), domain.labels, (position,), codes)
         if isinstance(expression, exp.Anonymous) and str(expression.this) in RANGE_SHAPES:
             return self._range(text, str(expression.this), expression.expressions[0])
         return self._image(text, expression)
@@ -223,7 +223,7 @@ class KeyBuilder:
                 f"at most {most} of them: a larger STEP in the domain",
             )
         codes = tuple(code if code < len(labels) else -1 for code in range(domain.size))
-        type_name = released_type(domain)
+        type_name = label_type(domain)
         ends = (*labels[1:], domain.upper) if isinstance(domain, RangeDomain) else labels
         name = self._name(column.name)
         end_name = self._name(f"{name}_{RANGE_END}")
@@ -244,7 +244,7 @@ class KeyBuilder:
                 expression, f"this expression has {combinations} combinations of domain values", f"at most {MAX_IMAGE}"
             )
         inputs = [
-            ImageInput(column.table, column.name, released_type(domain), domain.labels)
+            ImageInput(column.table, column.name, label_type(domain), domain.labels)
             for column, domain in zip(columns.values(), domains, strict=True)
         ]
         try:
@@ -256,7 +256,7 @@ class KeyBuilder:
         return Key(self._name("key"), text, image.type_name, image.labels, tuple(positions), image.codes)
 
     def _require_whole_bins(self, text: str, domains: list[Domain], inputs: list[ImageInput]) -> None:
-        values = probed(domains)
+        values = values_to_try(domains)
         tried = [replace(source, labels=tuple(chain(*column))) for source, column in zip(inputs, values, strict=True)]
         if misplaces(domains, values, self.facts.image(text, tried)):
             raise Refusal(
@@ -291,7 +291,7 @@ class KeyBuilder:
                     column,
                     f"the column {column.name!r} has no public domain",
                     f"a DOMAIN for it in the policy of {relation.table.table}, or a column that has one"
-                    + _listed(tuple(name for name, _ in relation.policy.domains))
+                    + _name_list(tuple(name for name, _ in relation.policy.domains))
                     + ("" if self.selecting is None or self.nodes else f", or {SELECTING}"),
                 )
             return domain
@@ -320,21 +320,21 @@ def _coarser(key: Key, domain: RangeDomain, bins: int) -> Key:
     return replace(key, labels=(*edges, *[None] * domain.with_null), codes=codes)
 
 
-def released_type(domain: Domain) -> str:
+def label_type(domain: Domain) -> str:
     """Returns the type of a domain's released labels: the column's own type. ENUMs are released as text."""
     if isinstance(domain, RangeDomain):
         return domain.type_name
     return "VARCHAR" if sql_type(domain.type_name).is_enum else domain.type_name
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _name_list(names: tuple[str, ...]) -> str:
     return f" ({', '.join(names[:20])})" if names else ""
 
 
 # Keys of stored tables, such as UNIQUE (unit, day): in a statement by day, a unit then has at most one row in a cell.
 
 
-def with_cell_key(request: Request, source: RowSource, facts: PublicFacts) -> Request:
+def with_cell_key(request: SelectRequest, source: RowSource, facts: PublicFacts) -> SelectRequest:
     """Adds the shortest key of the table that consists of the unit and of grouping columns alone.
 
     UNIQUE lets NULL repeat. Rows without a unit are dropped. Rows with a NULL key are dropped too, since no column of

@@ -17,7 +17,7 @@ from dpduck.language.rows.facts import Policy, PublicFacts, SourceColumn
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.analyse import Analysis, read_analysis
 from dpduck.language.select.answers import has_aggregate
-from dpduck.language.select.conditions import Condition, conjuncts, has_other_values, read_condition
+from dpduck.language.select.conditions import CodeCondition, conjuncts, has_other_values, read_condition
 from dpduck.language.select.keys import KeyBuilder
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_expression, parse_options, parse_plain
@@ -41,7 +41,7 @@ class Readings:
 
     columns: dict[str, SourceColumn | None] = field(default_factory=dict)
     domains: dict[str, str] = field(default_factory=dict)
-    conditions: dict[str, Condition | None] = field(default_factory=dict)
+    conditions: dict[str, CodeCondition | None] = field(default_factory=dict)
     partial: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tables: dict[tuple[str, str, int], Sequence[Any]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class KnownQuestion:
         column = self.column(sql)
         return column is None or has_other_values(column, self.source)
 
-    def condition(self, text: str) -> Condition | None:
+    def condition(self, text: str) -> CodeCondition | None:
         """Reads an element of `conjuncts` as a condition over codes. None if codes cannot express it."""
         cache = self.readings.conditions
         if text not in cache:
@@ -218,7 +218,7 @@ def _counts(select: exp.Select) -> bool:
 
 def _reads(select: exp.Select, private: dict[str, TableName]) -> bool:
     """Tells whether a SELECT reads a private table, by its name or through CTEs."""
-    parts = [part for name in ("from_", "joins", "with_") for part in _listed(select.args.get(name))]
+    parts = [part for name in ("from_", "joins", "with_") for part in _expressions(select.args.get(name))]
     named = {table.name for part in parts for table in part.find_all(exp.Table)}
     around: exp.Expr | None = select
     common: dict[str, exp.Expr] = {}
@@ -231,7 +231,7 @@ def _reads(select: exp.Select, private: dict[str, TableName]) -> bool:
     return bool(named & private.keys())
 
 
-def _listed(value: object) -> list[exp.Expr]:
+def _expressions(value: object) -> list[exp.Expr]:
     return [node for node in (value if isinstance(value, list) else [value]) if isinstance(node, exp.Expr)]
 
 

@@ -20,13 +20,13 @@ from dpduck.language.select.request import (
     KeySelection,
     Price,
     Question,
-    Request,
+    SelectRequest,
     Summary,
     Target,
     Treatment,
     read_summary,
 )
-from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, Value, read_given
+from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Option, StatementOptions, Value, read_given
 from dpduck.language.text.positions import OPTIONS as OLDER_OPTIONS
 from dpduck.language.text.positions import refusal
 from dpduck.values.accounting import rho_of, rho_of_pure
@@ -180,7 +180,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
     )
 
 
-def _caption(given: Given) -> Caption:
+def _caption(given: StatementOptions) -> Caption:
     title, description = (next(iter(given.words(name)), "") for name in ("title", "description"))
     return Caption(title, description, given.words("answer_units"))
 
@@ -195,7 +195,7 @@ def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view:
         raise refusal(place, "there are more units than answers", wanted)
 
 
-def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:
+def _require_one_price(given: StatementOptions, selecting: bool, place: exp.Expr) -> None:
     """Refuses a missing price, two prices, a delta that fits no price, and `ahead` without a target and reuse."""
     prices = [name for name in given.nodes if name in ("epsilon", "rho", "target_stderr")]
     if len(prices) > 1:
@@ -234,7 +234,7 @@ def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
     return asked
 
 
-def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
+def require_norm(options: Options, request: SelectRequest, place: exp.Expr) -> None:
     """Refuses a bound on the norm of a unit's counts unless cells are measured one by one with Gaussian noise."""
     norm, treatment, price = options.treatment.norm, options.treatment, request.price
     if norm is None and not treatment.finds_norm:
@@ -265,7 +265,7 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
         raise refusal(place, what, "the statement without them; greatest(n, 0) or round(s) in the select list")
 
 
-def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
+def require_groups(options: Options, request: SelectRequest, place: exp.Expr) -> None:
     """Refuses a bound on a unit's groups if the statement has no groups, or cannot keep to the bound."""
     treatment, question = options.treatment, request.question
     if request.rows.unit_sql is None:
@@ -296,7 +296,7 @@ def can_widen(question: Question) -> bool:
     return bool(added) and all(operand.low >= 0 and operand not in averaged for operand in sums)
 
 
-def _require_totals(request: Request, place: exp.Expr) -> None:
+def _require_totals(request: SelectRequest, place: exp.Expr) -> None:
     """Refuses totals beside a target, of averages alone, of numbers that may be negative, or of rows that keys drop."""
     question = request.question
     if request.price.target is not None:
@@ -310,7 +310,7 @@ def _require_totals(request: Request, place: exp.Expr) -> None:
         raise refusal(place, "a key of this statement drops some values of its columns", "the columns themselves")
 
 
-def _selection(given: Given) -> KeySelection | None:
+def _selection(given: StatementOptions) -> KeySelection | None:
     """Returns the selection of groups. None if the groups are public."""
     strategy = given.choice("group_selection_strategy")
     if strategy == "public_groups":
@@ -333,7 +333,7 @@ def _selection(given: Given) -> KeySelection | None:
     )
 
 
-def _strategy(given: Given) -> str:
+def _strategy(given: StatementOptions) -> str:
     """Returns a strategy's name, with a + for optimal budgets. The planner decides whether it can serve."""
     named = given.text("strategy") or "auto"
     if not _TREE.fullmatch(named) and named.casefold().removesuffix("+") not in map(str.casefold, STRATEGIES):
@@ -371,13 +371,13 @@ WITH_KEYS = "BUDGET (epsilon = .., delta = .., delta_keys = ..)"
 def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
     """Returns the charge of the whole statement. Epsilon and delta become rho, and a target has no charge yet."""
     if options.target_stderr is not None:
-        return Charge.pure(Fraction(0)) if policy.budget.pure else Charge.concentrated(Fraction(0))
+        return Charge.pure(Fraction(0)) if policy.budget.pure else Charge.zcdp(Fraction(0))
     if options.selection is not None:
         charge = charge_of_keys(options, options.selection, policy, place)
     elif options.rho is not None:
-        charge = Charge.concentrated(options.rho)
+        charge = Charge.zcdp(options.rho)
     elif options.epsilon is not None and options.delta is not None:
-        charge = Charge.concentrated(_rho(options.epsilon, options.delta, place))
+        charge = Charge.zcdp(_rho(options.epsilon, options.delta, place))
     else:
         charge = Charge.pure(options.epsilon or Fraction(0))
     if policy.budget.pure and charge.epsilon is None:
@@ -464,11 +464,11 @@ def charge_of_keys(options: Options, selection: KeySelection, policy: Policy, pl
         charge = (
             Charge(options.epsilon, options.epsilon**2 / 2, delta)
             if options.epsilon is not None
-            else Charge.concentrated(options.rho or Fraction(0), delta)
+            else Charge.zcdp(options.rho or Fraction(0), delta)
         )
     else:
         delta = delta * budget.delta_keys / budget.delta
-        charge = Charge.concentrated(_rho(options.epsilon, options.delta - delta, place), delta)
+        charge = Charge.zcdp(_rho(options.epsilon, options.delta - delta, place), delta)
     if delta < SMALLEST_DELTA:
         raise refusal(
             place, "this delta is too small for selected keys", f"a delta of at least {float(SMALLEST_DELTA):g}"

@@ -22,7 +22,7 @@ from dpduck.language.rows.functions import (
 )
 from dpduck.language.rows.scope import Scope
 from dpduck.language.rows.subqueries import CommonTables, tables_around
-from dpduck.language.select.answers import ERROR_BARS, AnswerReader, named, released
+from dpduck.language.select.answers import ERROR_BARS, AnswerReader, alias_item, column_of_release
 from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
 from dpduck.language.text.names import (
     GROUPING_ID,
@@ -55,7 +55,7 @@ class OuterQuery:
 
 
 @dataclass(frozen=True)
-class Described:
+class PlainViewColumn:
     """Column of a view that contains no aggregate.
 
     reads: the columns of the released table that it reads. A constant reads none.
@@ -122,7 +122,7 @@ def default_name(expression: exp.Expr, scope: Scope | None = None) -> str:
     return expression.sql(dialect=PrivateDuckDB, comments=False, normalize_functions="lower")
 
 
-def released_select(
+def select_over_release(
     select: exp.Select,
     items: Sequence[SelectItem],
     answers: AnswerReader,
@@ -135,7 +135,7 @@ def released_select(
     does not rule out, if it rules out some.
     """
     outer = exp.Select()
-    outer.set("expressions", [named(answers.rewrite(item.expression), item.name) for item in items])
+    outer.set("expressions", [alias_item(answers.rewrite(item.expression), item.name) for item in items])
     hole = exp.alias_(exp.table_(exp.to_identifier(HOLE, quoted=True)), RELEASED, table=True, quoted=True)
     outer.set("from_", exp.From(this=hole))
     if repeated_sets is not None:
@@ -168,11 +168,13 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
         number, name = answers.number_of(item.expression), f"{item.name}_stderr"
         if number is not None and fold(name) not in taken and stderr_column(number) not in shown:
             taken.add(fold(name))
-            select.append("expressions", named(released(stderr_column(number)), name))
+            select.append("expressions", alias_item(column_of_release(stderr_column(number)), name))
     return select
 
 
-def described_items(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> tuple[Described, ...]:
+def items_without_answers(
+    select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader
+) -> tuple[PlainViewColumn, ...]:
     """Describes the items of a view that are no answers. select: the result of released_select."""
     descriptions = []
     for item, shown in zip(items, select.expressions, strict=False):
@@ -182,7 +184,7 @@ def described_items(select: exp.Select, items: Sequence[SelectItem], answers: An
         looked_at = written.expressions if isinstance(written, (exp.Grouping, exp.GroupingId)) else ()
         every = {answers.key_of(argument) for argument in looked_at} == set(answers.key_order)
         reads = frozenset(column.name for column in expression.find_all(exp.Column))
-        descriptions.append(Described(item.name, reads, isinstance(expression, exp.Column), every))
+        descriptions.append(PlainViewColumn(item.name, reads, isinstance(expression, exp.Column), every))
     return tuple(descriptions)
 
 
@@ -202,12 +204,13 @@ def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerR
             shown.setdefault(key or "", item.name)
     places = {fold(item.name): place for place, item in enumerate(items)}
     keys = [(name, shown.get(name, name), bit) for bit, name in enumerate(answers.key_order)]
+    grouping = column_of_release(GROUPING_ID).sql("duckdb")
     listed = ", ".join(
-        f"CASE WHEN ({released(GROUPING_ID).sql('duckdb')} >> {bit}) & 1 = 0 THEN {quote_text(plain_name(name))} END"
+        f"CASE WHEN ({grouping} >> {bit}) & 1 = 0 THEN {quote_text(plain_name(name))} END"
         for _, name, bit in sorted(keys, key=lambda column: places.get(fold(column[1]), len(places)))
     )
     level = parse_one(f"coalesce(nullif(concat_ws(', ', {listed}), ''), '{TOTAL}')", dialect="duckdb")
-    return select.select(named(level, GROUPING_LEVEL), copy=False)
+    return select.select(alias_item(level, GROUPING_LEVEL), copy=False)
 
 
 def _only_column(written: exp.Expr) -> str | None:
@@ -231,13 +234,13 @@ def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: 
     taken = {fold(item.name) for item in items}
     for name, column in (*columns, (KNOWN_FROM, KNOWN_FROM)):
         if fold(name) not in taken:
-            select.append("expressions", named(released(column), name))
+            select.append("expressions", alias_item(column_of_release(column), name))
     return select
 
 
 def _repeat(outer: exp.Select, repeated_sets: Sequence[int]) -> None:
     rows = ", ".join(f"({number})" for number in repeated_sets)
-    condition = exp.EQ(this=released(GROUPING_SET), expression=exp.column("number", table="repeated"))
+    condition = exp.EQ(this=column_of_release(GROUPING_SET), expression=exp.column("number", table="repeated"))
     outer.join(f"(VALUES {rows}) AS repeated(number)", on=condition, dialect="duckdb", copy=False)
 
 
@@ -256,13 +259,13 @@ def _order(order: exp.Order, items: Sequence[SelectItem], answers: AnswerReader)
         else:
             elements.append(answers.rewrite(element, use_aliases=True))
             continue
-        elements += [_ordered_by(element, item, answers) for item in chosen] or [element.copy()]
+        elements += [_spell_out(element, item, answers) for item in chosen] or [element.copy()]
     rewritten = order.copy()
     rewritten.set("expressions", elements)
     return rewritten
 
 
-def _ordered_by(element: exp.Expr, item: SelectItem, answers: AnswerReader) -> exp.Expr:
+def _spell_out(element: exp.Expr, item: SelectItem, answers: AnswerReader) -> exp.Expr:
     """Returns the element with an item's expression in place of ALL or a position."""
     spelled = element.copy()
     spelled.set("this", item.expression.copy())

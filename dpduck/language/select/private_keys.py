@@ -12,12 +12,12 @@ from math import prod
 
 from sqlglot import exp
 
-from dpduck.language.rows.facts import Policy, PublicFacts, Rows
+from dpduck.language.rows.facts import Policy, PublicFacts, RequestRows
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.periods import within_one
 from dpduck.language.rows.sql import bound_type
 from dpduck.language.rows.tree import RowSource
-from dpduck.language.select.request import Aggregate, Key, KeySelection, Operand, Question, Request
+from dpduck.language.select.request import Aggregate, Key, KeySelection, Operand, Question, SelectRequest
 from dpduck.language.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import sql_type
@@ -36,7 +36,7 @@ ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
 
 
-def groups_text(request: Request) -> str:
+def groups_text(request: SelectRequest) -> str:
     """Describes the effect of max_groups_contributed on counts by public keys. Returns "" if it has none."""
     groups = request.question.treatment.groups
     cells = prod(source.domain.size for source in request.question.sources)
@@ -81,7 +81,7 @@ def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
     return unit_sql is not None and aggregate.operand == ONE_PER_GROUP and aggregate.condition in every
 
 
-def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
+def require_persons(rows: RequestRows, question: Question, place: exp.Expr) -> None:
     """Refuses a count of privacy units over several periods: a person is a different unit in each period."""
     counted = [item for item in question.aggregates if item.operand == ONE_PER_GROUP]
     if not counted or rows.periods is None:
@@ -99,7 +99,7 @@ def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
         )
 
 
-def require_counts(request: Request, place: exp.Expr) -> None:
+def require_counts(request: SelectRequest, place: exp.Expr) -> None:
     """Refuses aggregates that do not go with selected keys, or that cannot fill a row for all other groups."""
     aggregates, selection = request.question.aggregates, request.question.selection
     distinct = next((aggregate for aggregate in aggregates if aggregate.distinct is not None), None)
@@ -118,7 +118,7 @@ def require_counts(request: Request, place: exp.Expr) -> None:
         raise refusal(place, what, "contribution_bounds_per_row, or the statement without other")
 
 
-def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, facts: PublicFacts) -> Key:
+def build_private_key(name: str, text: str, expression: exp.Expr, source: RowSource, facts: PublicFacts) -> Key:
     """Returns the key for a column without a domain, or for an expression over such columns."""
     if not isinstance(expression, exp.Column):
         check_row_local(expression)

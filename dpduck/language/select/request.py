@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 from math import prod
 
-from dpduck.language.rows.facts import Rows, SourceColumn
+from dpduck.language.rows.facts import RequestRows, SourceColumn
 from dpduck.language.text.names import TableName
-from dpduck.language.text.options import Given, Option, Value
+from dpduck.language.text.options import Option, StatementOptions, Value
 from dpduck.language.text.positions import refusal
 from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier
@@ -96,7 +96,7 @@ class Summary:
     ranged: bool = False
 
 
-def read_summary(given: Given) -> Summary | None:
+def read_summary(given: StatementOptions) -> Summary | None:
     """Reads the options of a summary. None if the statement asks for none."""
     stated = [name for name in NAMES if name in given]
     if "summary" not in given:
@@ -111,7 +111,7 @@ def read_summary(given: Given) -> Summary | None:
     total = given.number("total_epsilon")
     for name, methods in _ONLY_OF.items():
         if name in given and method not in methods:
-            accepted = f"one of {_quoted(methods)}" if len(methods) > 1 else f"summary = {_quoted(methods)}"
+            accepted = f"one of {_quote_names(methods)}" if len(methods) > 1 else f"summary = {_quote_names(methods)}"
             raise refusal(given[name], f"{name} is not of summary = {method!r}", accepted)
     shape = given.choice("range_summary")
     if (method, shape) == ("filter_one_sided", "haar"):
@@ -135,7 +135,7 @@ def read_summary(given: Given) -> Summary | None:
     )
 
 
-def _require_one_say(given: Given, method: str) -> None:
+def _require_one_say(given: StatementOptions, method: str) -> None:
     """Refuses options that decide the same thing twice."""
     if "tau" in given and "total_epsilon" in given:
         raise refusal(given["total_epsilon"], "tau is given, and no total is needed for it", "one of the two")
@@ -146,11 +146,11 @@ def _require_one_say(given: Given, method: str) -> None:
         raise refusal(given["summary_size"], what, f"summary_size, or {listed}")
 
 
-def _quoted(names: tuple[str, ...]) -> str:
+def _quote_names(names: tuple[str, ...]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def require_plain_treatment(given: Given) -> None:
+def require_plain_treatment(given: StatementOptions) -> None:
     """Refuses options of other kinds of release beside a summary."""
     for name in _OF_OTHERS:
         if name in given:
@@ -253,7 +253,7 @@ class Aggregate:
         return self.function == "quantile"
 
     @property
-    def curved(self) -> bool:
+    def has_curved_error(self) -> bool:
         """Tells whether the error depends on the answer. Intervals are then stored, not computed from noise alone."""
         return self.function not in ("count", "sum", "distinct")
 
@@ -341,7 +341,7 @@ class KeySelection:
 
 
 @dataclass(frozen=True)
-class Together:
+class JointCounts:
     """Counts that may be planned together: their conditions, and the kinds of rows that the conditions distinguish.
 
     columns: the columns of the conditions. codes: the kind of each combination of values, row-major over domains.
@@ -383,7 +383,7 @@ class Question:
     selection: KeySelection | None = None
     summary: Summary | None = None
     own: tuple[tuple[str, Value], ...] = ()
-    together: tuple[tuple[Together, ...], ...] = field(default=(), compare=False, repr=False)
+    together: tuple[tuple[JointCounts, ...], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -415,7 +415,7 @@ class Question:
         return sum(max((len(label) for label in labels if label is not None), default=0) for labels in texts)
 
     @property
-    def released_sizes(self) -> tuple[int, ...]:
+    def answer_sizes(self) -> tuple[int, ...]:
         """Returns the sizes of the keys, with intervals in place of labels for keys over ranges."""
         return tuple(key.released_size for key in self.keys)
 
@@ -448,10 +448,10 @@ _ASIDE = (
 
 
 @dataclass(frozen=True)
-class Request:
+class SelectRequest:
     """One private release: its rows, its question about them, and its price."""
 
-    rows: Rows
+    rows: RequestRows
     question: Question
     price: Price
 
@@ -510,7 +510,7 @@ class Request:
         canonical = json.dumps(description, sort_keys=True, default=lambda x: _fields(x) if is_dataclass(x) else str(x))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def as_before(self) -> Request | None:
+    def as_before(self) -> SelectRequest | None:
         """Returns the request of the same text in earlier versions. None if it is the same request.
 
         Their defaults were trees for quantiles, and noise by rows for people with many rows.

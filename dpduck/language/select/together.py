@@ -19,10 +19,10 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import PublicFacts, SourceColumn
 from dpduck.language.rows.tree import RowSource
-from dpduck.language.select.aggregates import counted_condition
+from dpduck.language.select.aggregates import condition_of_count
 from dpduck.language.select.conditions import has_other_values, read_condition, without_try
 from dpduck.language.select.keys import KeyBuilder
-from dpduck.language.select.request import Request, Together
+from dpduck.language.select.request import JointCounts, SelectRequest
 from dpduck.language.statements.parse import parse_expression
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
@@ -61,7 +61,7 @@ class _Predicate:
 
 
 @dataclass(frozen=True, eq=False)
-class _Reader:
+class _PredicateReader:
     """Reader of conditions. dropped: grouping columns, in which every counted row has a declared value."""
 
     source: RowSource
@@ -86,17 +86,17 @@ class _Reader:
             if isinstance(inner, exp.Not):
                 return self._node(inner.this)
             if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
-                counted = counted_condition(inner.this)  # of count(CASE WHEN .. THEN 1 END)
+                counted = condition_of_count(inner.this)  # of count(CASE WHEN .. THEN 1 END)
                 if counted is not None and not _has_zero(inner.this):
                     return self._node(counted)
             if isinstance(inner, (exp.And, exp.Or)):
                 other = exp.Or if isinstance(inner, exp.And) else exp.And
                 return self._node(other(this=exp.Not(this=inner.left), expression=exp.Not(this=inner.right)))
-        if not isinstance(node, (exp.And, exp.Or)) or len(_named(node)) < 2:
+        if not isinstance(node, (exp.And, exp.Or)) or len(_column_names(node)) < 2:
             return self._part(node)
-        return self._joined(type(node), [self._node(part) for part in _by_column(node)])
+        return self._join_predicates(type(node), [self._node(part) for part in _by_column(node)])
 
-    def _joined(self, kind: type[exp.And | exp.Or], parts: Sequence[_Predicate | None]) -> _Predicate | None:
+    def _join_predicates(self, kind: type[exp.And | exp.Or], parts: Sequence[_Predicate | None]) -> _Predicate | None:
         """Joins predicates by AND or OR. None if a part is None, or if there are too many cells."""
         operands = [operand for operand in parts if operand is not None]
         columns = _columns_of(operands)
@@ -114,12 +114,12 @@ class _Reader:
         text = sql_of(node)
         if text not in self.parts:
             try:
-                self.parts[text] = self._decided(text, node) if len(self.parts) < MOST_PARTS else None
+                self.parts[text] = self._decide_part(text, node) if len(self.parts) < MOST_PARTS else None
             except Refusal:
                 self.parts[text] = None
         return self.parts[text]
 
-    def _decided(self, text: str, node: exp.Expr) -> _Predicate | None:
+    def _decide_part(self, text: str, node: exp.Expr) -> _Predicate | None:
         for column in node.find_all(exp.Column):
             if sql_of(column) not in self.columns:
                 builder = KeyBuilder(self.source, self.facts)
@@ -161,7 +161,7 @@ class _Alike:
             for axis, name in enumerate(pred.columns):
                 rows = np.moveaxis(pred.met, axis, 0).reshape(pred.met.shape[axis], -1)
                 value_codes = np.unique(np.packbits(rows, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-                classes[name] = _refined(classes.get(name, np.zeros_like(value_codes)), value_codes)
+                classes[name] = _number_pairs(classes.get(name, np.zeros_like(value_codes)), value_codes)
         firsts = {name: np.unique(codes, return_index=True)[1] for name, codes in classes.items()}
         met = {pred.text: np.asarray(pred.met[np.ix_(*(firsts[name] for name in pred.columns))]) for pred in predicates}
         return cls(classes, met)
@@ -176,17 +176,17 @@ class _Alike:
             word = np.zeros([*sizes.values()], np.int64)
             for table in tables[start : start + WORD]:
                 word = word * 2 + table
-            codes = _refined(codes, word.ravel())
+            codes = _number_pairs(codes, word.ravel())
         firsts = np.unique(codes, return_index=True)[1]
         return codes.reshape([*sizes.values()]), np.array([table.ravel()[firsts] for table in tables], np.int64)
 
-    def together(self, predicates: Sequence[_Predicate], reader: _Reader) -> Together:
+    def together(self, predicates: Sequence[_Predicate], reader: _PredicateReader) -> JointCounts:
         """Returns some predicates with the kinds of rows that they distinguish."""
         names = _columns_of(predicates)
         codes, met = self.kinds(predicates)
         whole = codes[np.ix_(*(self.classes[name] for name in names))].ravel()
         columns = tuple(reader.columns[name] for name in names)
-        return Together(
+        return JointCounts(
             tuple(pred.text for pred in predicates), columns, tuple(whole.tolist()), tuple(map(tuple, met.tolist()))
         )
 
@@ -209,7 +209,7 @@ def _has_zero(value: exp.Expr) -> bool:
     return other is not None and not isinstance(other.unnest(), exp.Null)
 
 
-def _named(node: exp.Expr) -> frozenset[str]:
+def _column_names(node: exp.Expr) -> frozenset[str]:
     return frozenset(sql_of(column) for column in node.find_all(exp.Column))
 
 
@@ -225,7 +225,7 @@ def _by_column(node: exp.And | exp.Or) -> list[exp.Expr]:
     by_name: dict[frozenset[str], exp.Expr] = {}
     several = []
     for part in parts:
-        names = _named(part)
+        names = _column_names(part)
         if len(names) != 1:
             several.append(part)
         else:
@@ -237,14 +237,14 @@ def _columns_of(predicates: Sequence[_Predicate]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for predicate in predicates for name in predicate.columns))
 
 
-def _refined(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
+def _number_pairs(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
     """Numbers the distinct pairs of two codes from 0."""
     first = np.unique(codes, return_inverse=True)[1].reshape(-1)
     second, others = np.unique(word, return_inverse=True)
     return np.asarray(np.unique(first * len(second) + others.reshape(-1), return_inverse=True)[1].reshape(-1), np.int64)
 
 
-def with_counts_together(request: Request, source: RowSource, facts: PublicFacts, reuse: bool) -> Request:
+def with_counts_together(request: SelectRequest, source: RowSource, facts: PublicFacts, reuse: bool) -> SelectRequest:
     """Returns the request with the ways to plan its counts together. A single condition has none.
 
     One way joins as many counts as possible. The other joins only counts that share a column.
@@ -255,21 +255,21 @@ def with_counts_together(request: Request, source: RowSource, facts: PublicFacts
         return request
     if not plans_together(request):
         return request
-    reader = _Reader(source, facts, frozenset(item.sql for item in question.sources))
+    reader = _PredicateReader(source, facts, frozenset(item.sql for item in question.sources))
     reader.columns.update({item.sql: item for item in question.sources})
     read = [reader.read(text) for text in texts]
     predicates = [item for item in read if item is not None and reader.fits([item], MOST_CELLS)]
     most, alike = MOST_JOINT if reuse else MOST_CELLS, _Alike.of(predicates)
-    ways: list[tuple[Together, ...]] = []
+    ways: list[tuple[JointCounts, ...]] = []
     for shares in (False, True):
-        groups = _grouped(reader, alike, predicates, most, shares)
+        groups = _group_predicates(reader, alike, predicates, most, shares)
         way = tuple(alike.together(group, reader) for group in groups if len(group) > 1)
         if way and way not in ways:
             ways.append(way)
     return replace(request, question=replace(question, together=tuple(ways)))
 
 
-def plans_together(request: Request) -> bool:
+def plans_together(request: SelectRequest) -> bool:
     """Tells whether the options of a statement leave the measurement of its counts to the planner."""
     question, treatment = request.question, request.question.treatment
     plain = treatment.strategy == "auto" and not treatment.strategy_table and not question.intervals
@@ -277,8 +277,8 @@ def plans_together(request: Request) -> bool:
     return plain and not normed and question.selection is None and question.summary is None and not question.own
 
 
-def _grouped(
-    reader: _Reader, alike: _Alike, predicates: Sequence[_Predicate], most: int, shares: bool
+def _group_predicates(
+    reader: _PredicateReader, alike: _Alike, predicates: Sequence[_Predicate], most: int, shares: bool
 ) -> list[list[_Predicate]]:
     """Groups predicates. Each joins the first group that it fits, if the group then has few kinds of rows.
 

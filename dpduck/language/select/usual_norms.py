@@ -13,7 +13,7 @@ from math import prod
 
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.options import Options, can_widen
-from dpduck.language.select.request import VARIANCES, Aggregate, Key, Request, Treatment
+from dpduck.language.select.request import VARIANCES, Aggregate, Key, SelectRequest, Treatment
 
 MANY_ROWS, MANY_CELLS = 50, 20
 """The fewest rows of a unit and the fewest cells. Below, searches and totals cost more than they gain (choosing.md)."""
@@ -42,7 +42,7 @@ def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> 
     return plain and few and MANY_CELLS <= prod(len(key.labels) for key in keys) <= MOST_CELLS
 
 
-def with_norms(request: Request) -> Request:
+def with_norms(request: SelectRequest) -> SelectRequest:
     """Returns the request with norms, if each of its aggregates has a norm and an interval that holds the truth."""
     question = request.question
     if question.intervals or question.matrix or not all(map(_has_norm, question.aggregates)):
@@ -61,7 +61,7 @@ def with_norms(request: Request) -> Request:
     return replace(request, question=replace(question, treatment=treatment))
 
 
-def _has_room(request: Request) -> bool:
+def _has_room(request: SelectRequest) -> bool:
     """Tells whether noise for each sum of all rows can be drawn. It scales with MAX ROWS, and its price is small."""
     aggregates = request.question.aggregates
     most = max((int(agg.operand.high / agg.operand.step) for agg in aggregates if agg.operand is not None), default=1)

@@ -62,7 +62,7 @@ def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
         return _arithmetic(node, clamp_of, types)
     if isinstance(node, (exp.Greatest, exp.Least)):
-        return _chosen(node, clamp_of, types)
+        return _extremum_grid(node, clamp_of, types)
     inner = grid_of(node.this, clamp_of, types) if isinstance(node.this, exp.Expr) else None
     if isinstance(node, (exp.Cast, exp.TryCast)):
         return _cast(node, inner, types)
@@ -79,7 +79,7 @@ def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid
     if isinstance(node, exp.Abs):
         return inner.absolute()
     if isinstance(node, _ROUNDINGS) or (isinstance(node, exp.Round) and not node.args.get("decimals")):
-        return inner.rounded()
+        return inner.to_integers()
     return inner if isinstance(node, exp.Nullif) else None
 
 
@@ -106,7 +106,7 @@ def _union(parts: list[exp.Expr | None], clamp_of: ClampOf, types: Mapping[str, 
     return union(bounded) if bounded and len(bounded) == len(grids) else None
 
 
-def _chosen(node: exp.Greatest | exp.Least, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
+def _extremum_grid(node: exp.Greatest | exp.Least, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
     """Returns the grid of greatest or least. An inline clamp bounds even a value without other bounds."""
     parts = [node.this, *node.expressions]
     grids = [grid_of(part, clamp_of, types) for part in parts]
@@ -114,10 +114,10 @@ def _chosen(node: exp.Greatest | exp.Least, clamp_of: ClampOf, types: Mapping[st
     if len(bounded) == len(parts):
         grid, pick = union(bounded), max if isinstance(node, exp.Greatest) else min
         return Grid(pick(member.low for member in bounded), pick(member.high for member in bounded), grid.unit)
-    return _clamped(node)
+    return _inline_clamp(node)
 
 
-def _clamped(node: exp.Greatest | exp.Least) -> Grid | None:
+def _inline_clamp(node: exp.Greatest | exp.Least) -> Grid | None:
     """Returns the grid of least(greatest(x, low), high), or the other way round, for any x."""
     outer, inner = _literal_and_rest(node)
     if outer is None or inner is None or type(inner) not in {exp.Greatest, exp.Least} - {type(node)}:
@@ -146,7 +146,7 @@ def _cast(node: exp.Cast | exp.TryCast, inner: Grid | None, types: Mapping[str, 
         boolean = _is_condition(node.this, types) and target in _WHOLE_TYPES | _REAL_TYPES
         return Grid(Fraction(0), Fraction(1), Fraction(1)) if boolean else None
     if target in _WHOLE_TYPES:
-        return inner if inner.unit.denominator == 1 and inner.unit > 0 else inner.rounded()
+        return inner if inner.unit.denominator == 1 and inner.unit > 0 else inner.to_integers()
     return inner if target in _REAL_TYPES else None
 
 
@@ -238,7 +238,7 @@ class Grid:
                 return Grid(min(ends), max(ends), grid.step * abs(constant.low))
         return Grid(min(ends), max(ends), self.unit * other.unit)
 
-    def rounded(self) -> Grid:
+    def to_integers(self) -> Grid:
         """Returns the grid under round, floor, ceil, trunc or a cast to a whole number."""
         return Grid(Fraction(floor(self.low)), Fraction(ceil(self.high)), Fraction(1))
 
@@ -248,7 +248,7 @@ class Grid:
         least = Fraction(0) if self.low <= 0 <= self.high else min(ends)
         return Grid(least, max(ends), self.unit)
 
-    def settled(self) -> Grid:
+    def align(self) -> Grid:
         """Returns the grid with bounds on multiples of its step. If there are too many steps, the step is coarser."""
         alone = abs(self.low) if self.low == self.high else Fraction(0)
         step = self.step or alone or decimal_step(self.high - self.low)
@@ -305,7 +305,7 @@ _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
+def values_to_try(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
     """Lists the values to try for each column: a tuple for each label, the label itself first."""
     combinations = np.prod([domain.size for domain in domains], dtype=float)
     binned = sum(isinstance(domain, RangeDomain) for domain in domains)
@@ -351,18 +351,18 @@ def _between(type_name: str, low: str, high: str, most: int) -> list[str]:
     """Returns values of [low, high) after low: all values, or evenly spaced ones that include the last value."""
     if type_name == "DATE":
         start = date.fromisoformat(low)
-        return _spaced((date.fromisoformat(high) - start).days, most, lambda place: str(start + timedelta(place)))
+        return _space_evenly((date.fromisoformat(high) - start).days, most, lambda place: str(start + timedelta(place)))
     if type_name == "TIMESTAMP":
         begin, end = (datetime.fromisoformat(text) - _EPOCH for text in (low, high))
         whole = (end - begin) // _MICROSECOND
-        return _spaced(whole, most, lambda place: str(_EPOCH + begin + place * _MICROSECOND))
+        return _space_evenly(whole, most, lambda place: str(_EPOCH + begin + place * _MICROSECOND))
     kind = sql_type(type_name)
     digits = 9 if kind.is_float else kind.scale
     first, last = (int(Fraction(text) * 10**digits) for text in (low, high))
-    return _spaced(last - first, most, lambda place: _decimal(first + place, digits))
+    return _space_evenly(last - first, most, lambda place: _decimal(first + place, digits))
 
 
-def _spaced(count: int, most: int, text: Callable[[int], str]) -> list[str]:
+def _space_evenly(count: int, most: int, text: Callable[[int], str]) -> list[str]:
     steps = min(count, most)
     return [text((count - 1) * step // (steps - 1)) for step in range(1, steps)]
 

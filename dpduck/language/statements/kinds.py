@@ -73,9 +73,9 @@ def read_stream(
     name = reader.name("a name for the stream")
     options = read_options(reader) if reader.at_words("OPTIONS") else ()
     if not options:
-        raise reader.unexpected("OPTIONS (epsilon = .., periods = ..)")
+        raise reader.refuse_token("OPTIONS (epsilon = .., periods = ..)")
     if not reader.take(TokenType.ALIAS):
-        raise reader.unexpected("AS SELECT ..")
+        raise reader.refuse_token("AS SELECT ..")
     return CreateStream(name, parse_query(reader.text, reader.tokens[reader.index :]), reader.text, options)
 
 

@@ -29,7 +29,7 @@ from dpduck.language.text.dialect import (
     DifferentialPrivacy,
     PrivateDuckDB,
     TokenReader,
-    bounded_tokens,
+    tokenize_statement,
 )
 from dpduck.language.text.positions import note_positions, refuse_deprecated, refuse_wrapped
 from dpduck.language.text.words import position_in
@@ -53,7 +53,7 @@ STATEMENTS = (
 
 def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | StreamStatement:
     """Parses the statement of a text."""
-    tokens = bounded_tokens(text)
+    tokens = tokenize_statement(text)
     reader = TokenReader(text, tokens)
     refuse_wrapped(reader)
     if reader.take_words("DECLARE", "PUBLIC", "TABLE"):
@@ -87,13 +87,13 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | 
         for kind in KINDS:
             if replace and reader.take_words("PRIVATE", kind.upper()):
                 raise reader.refuse(f"a {kind} is not replaced", f"DROP PRIVATE {kind.upper()} first, or another name")
-        raise reader.unexpected("CREATE PRIVACY POLICY, or CREATE PRIVATE and what: VIEW, TABLE, PROJECTION ..")
+        raise reader.refuse_token("CREATE PRIVACY POLICY, or CREATE PRIVATE and what: VIEW, TABLE, PROJECTION ..")
     if reader.at(TokenType.L_PAREN) or any(reader.at_words(word) for word in ("SELECT", "WITH", "FROM")):
         query = _parse_query(text, tokens)
         if query.find(DifferentialPrivacy) is None:
             raise reader.refuse("the statement is not annotated", ANNOTATION)
         return AskStatement(query, text, 0, None, False, ())
-    raise reader.unexpected(STATEMENTS)
+    raise reader.refuse_token(STATEMENTS)
 
 
 def parse_ask(text: str) -> AskStatement:
@@ -106,9 +106,13 @@ def parse_ask(text: str) -> AskStatement:
 
 def parse_expression(text: str) -> exp.Expr:
     """Parses one expression over the columns of a released table. The caller checks its parts."""
-    tokens = bounded_tokens(text)
+    tokens = tokenize_statement(text)
     query = _parse_query(text, [*PrivateDuckDB().tokenize("SELECT"), *tokens])
-    if not isinstance(query, exp.Select) or len(query.expressions) != 1 or set(_given(query)) != {"expressions"}:
+    if (
+        not isinstance(query, exp.Select)
+        or len(query.expressions) != 1
+        or set(_argument_names(query)) != {"expressions"}
+    ):
         raise Refusal("this is not one expression", accepted="an expression such as CASE WHEN x = 1 THEN 1 ELSE -1 END")
     expression: exp.Expr = query.expressions[0]
     return expression
@@ -116,7 +120,7 @@ def parse_expression(text: str) -> exp.Expr:
 
 def parse_plain(text: str) -> exp.Query:
     """Parses one plain query for dp_known. The caller checks its parts."""
-    tokens = bounded_tokens(text)
+    tokens = tokenize_statement(text)
     refuse_wrapped(TokenReader(text, tokens))
     return _parse_query(text, tokens)
 
@@ -131,13 +135,13 @@ def parse_options(text: str) -> DifferentialPrivacy:
 
 def parse_select(text: str) -> exp.Select:
     """Parses one plain SELECT. The caller checks its parts."""
-    query = _parse_query(text, bounded_tokens(text))
+    query = _parse_query(text, tokenize_statement(text))
     if not isinstance(query, exp.Select):
         raise Refusal("this is not one SELECT", accepted="SELECT columns FROM a table WHERE conditions")
     return query
 
 
-def _given(node: exp.Expr) -> list[str]:
+def _argument_names(node: exp.Expr) -> list[str]:
     return [name for name, value in node.args.items() if value]
 
 
@@ -163,7 +167,7 @@ def _existing_view(reader: TokenReader) -> DropPrivateView | RefreshPrivateView 
 
 def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
     if reader.at_words("IF"):
-        raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE VIEW replaces)")
+        raise reader.refuse_token("a name (CREATE OR REPLACE PRIVATE VIEW replaces)")
     name = reader.name("a name for the view")
     if reader.at(TokenType.DOT):
         raise reader.refuse("a private view has a name of one part", "a name without dots")
@@ -171,7 +175,7 @@ def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
     if reader.at_words("OPTIONS"):
         options = _view_options(reader)
     if not reader.take(TokenType.ALIAS):
-        raise reader.unexpected("OPTIONS (..) or AS SELECT ..")
+        raise reader.refuse_token("OPTIONS (..) or AS SELECT ..")
     start = reader.index
     text, offset = reader.rest()
     query = _parse_query(reader.text, reader.tokens[start:])
@@ -189,7 +193,7 @@ def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
     name = reader.name(f"a name for the {kind}")
     options = _view_options(reader) if reader.at_words("OPTIONS") else ()
     if not options:
-        raise reader.unexpected("OPTIONS (epsilon = .., ..)")
+        raise reader.refuse_token("OPTIONS (epsilon = .., ..)")
     if reader.take(TokenType.ALIAS):
         query = _parse_inner(reader.text, reader.tokens[reader.index :])
     elif reader.take_words("ON"):
@@ -198,10 +202,10 @@ def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
         words = PrivateDuckDB().tokenize
         rest = reader.tokens[reader.index :]
         if rest and not reader.at_words("WHERE"):
-            raise reader.unexpected("WHERE .. or the end of the statement")
+            raise reader.refuse_token("WHERE .. or the end of the statement")
         query = _parse_query(reader.text, [*words("SELECT"), *columns, *words("FROM"), *table, *rest])
     else:
-        raise reader.unexpected("AS SELECT .. or ON table (columns)")
+        raise reader.refuse_token("AS SELECT .. or ON table (columns)")
     return CreateSparse(kind, name, query, reader.text, options)
 
 
@@ -212,7 +216,7 @@ def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
         reader.index += 1
     reader.expect(end, shown)
     if reader.index - start < 2:
-        raise reader.unexpected(f"a name before {shown}")
+        raise reader.refuse_token(f"a name before {shown}")
     return reader.tokens[start : reader.index - 1]
 
 
@@ -226,7 +230,7 @@ def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:
         if depth == 0:
             break
     if depth != 0 or reader.index - start < 3:
-        raise reader.unexpected("OPTIONS (epsilon = .., ..)")
+        raise reader.refuse_token("OPTIONS (epsilon = .., ..)")
     parsed = _parse_query(reader.text, _clause_tokens(reader.tokens[start : reader.index]))
     clause = parsed.find(DifferentialPrivacy)
     return tuple(clause.expressions) if clause is not None else ()
@@ -268,7 +272,7 @@ def _parse_inner(text: str, tokens: list[Token]) -> exp.Query:
 def _parse_refusal(error: ParseError) -> Refusal:
     first = error.errors[0] if error.errors else {}
     highlight = str(first.get("highlight") or "").strip()[:40]
-    position = _highlighted(first)
+    position = _token_position(first)
     near = f" near {highlight!r}" if highlight else ""
     said = str(first.get("description") or "")
     accepted = said.removeprefix("Expecting ").rstrip(".") if said.startswith("Expecting ") else "DuckDB's SQL"
@@ -291,7 +295,7 @@ def _parse_refusal(error: ParseError) -> Refusal:
     return Refusal(f"the SELECT does not parse{near}", accepted=accepted, position=position)
 
 
-def _highlighted(error: dict[str, object]) -> Position | None:
+def _token_position(error: dict[str, object]) -> Position | None:
     """Returns the position of the unexpected token. The parser gives the line, and the column of the token's end."""
     line, column, highlight = error.get("line"), error.get("col"), str(error.get("highlight") or "")
     if not isinstance(line, int) or not isinstance(column, int):

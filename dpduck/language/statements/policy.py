@@ -77,7 +77,7 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
     if reader.take_words("NEW", "EPOCH"):
         new_epoch = True
     elif len(tables) > 1:
-        raise reader.unexpected("NEW EPOCH, PREPARE or UNPREPARE, which alone take several tables")
+        raise reader.refuse_token("NEW EPOCH, PREPARE or UNPREPARE, which alone take several tables")
     elif reader.take_words("SET"):
         _refuse_rows_alone(reader, table)
         changes = _read_item(reader, changes)
@@ -86,7 +86,7 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
     elif reader.take_words("DROP", "CLAMP"):
         drop_clamp = reader.name("a column with a clamp")
     else:
-        raise reader.unexpected(
+        raise reader.refuse_token(
             "NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, "
             "EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column"
         )
@@ -117,7 +117,7 @@ def _read_item(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     for words, read in _ITEM_READERS:
         if reader.at_words(*words):
             return read(reader, clauses)
-    raise reader.unexpected(ITEMS)
+    raise reader.refuse_token(ITEMS)
 
 
 def _once(reader: TokenReader, present: object, what: str) -> None:
@@ -139,7 +139,7 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     references = _table_and_column(reader) if not columns and reader.take_words("REFERENCES") else None
     period = _read_period(reader) if not columns else None
     if not reader.take_words("MAX", "ROWS"):
-        raise reader.unexpected("MAX ROWS and the most rows of one unit that an answer may see")
+        raise reader.refuse_token("MAX ROWS and the most rows of one unit that an answer may see")
     most = reader.count("MAX ROWS", MAX_ROWS_LIMIT)
     return replace(clauses, unit=UnitClause(column, references, most, position, period, columns))
 
@@ -182,7 +182,7 @@ def _read_period(reader: TokenReader) -> tuple[str, str] | None:
 def _read_word(reader: TokenReader) -> str:
     word = next((candidate for candidate in WORDS if reader.take_words(candidate)), None)
     if word is None:
-        raise reader.unexpected(", ".join(WORDS[:-1]) + f" or {WORDS[-1]}")
+        raise reader.refuse_token(", ".join(WORDS[:-1]) + f" or {WORDS[-1]}")
     return word
 
 
@@ -273,7 +273,7 @@ def _read_values_of(reader: TokenReader, column: str, position: Position) -> Dom
     elif reader.take_words("ENUM"):
         kind = "enum"
     else:
-        raise reader.unexpected("IN (..), RANGE .. TO .. STEP .., FROM table.column, BOOLEAN or ENUM")
+        raise reader.refuse_token("IN (..), RANGE .. TO .. STEP .., FROM table.column, BOOLEAN or ENUM")
     with_null, other, with_edges = _read_withs(reader, kind)
     return DomainClause(
         column, kind, values, low, high, step, unit, source, with_null, other, with_edges, position, bare
@@ -296,11 +296,11 @@ def _read_values(reader: TokenReader) -> tuple[str, ...]:
 def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
     low = _read_bound(reader)
     if reader.at(TokenType.DASH):
-        raise reader.unexpected("TO; a date has a year, a month and a day: 2024-01-01 TO 2025-01-01 STEP MONTH")
+        raise reader.refuse_token("TO; a date has a year, a month and a day: 2024-01-01 TO 2025-01-01 STEP MONTH")
     reader.expect_words("TO")
     high = _read_bound(reader)
     if not reader.take_words("STEP"):
-        raise reader.unexpected("STEP and a width, as in STEP 5, or of dates STEP MONTH")
+        raise reader.refuse_token("STEP and a width, as in STEP 5, or of dates STEP MONTH")
     return (low, high, *_read_step(reader))
 
 
@@ -346,12 +346,12 @@ def _read_withs(reader: TokenReader, kind: str) -> tuple[bool, str | None, bool]
             with_null = True
         elif kind != "range" and other is None and reader.take_words("OTHER"):
             if reader.at(TokenType.NUMBER) or reader.at(TokenType.DASH):
-                raise reader.unexpected("WITH OTHER of texts, with a quoted label; of numbers RANGE .. WITH EDGES")
+                raise reader.refuse_token("WITH OTHER of texts, with a quoted label; of numbers RANGE .. WITH EDGES")
             other = reader.string("a label") if reader.at(TokenType.STRING) else "OTHER"
         elif kind == "range" and reader.take_words("EDGES"):
             with_edges = True
         else:
-            raise reader.unexpected("NULL or EDGES, each once" if kind == "range" else "NULL or OTHER, each once")
+            raise reader.refuse_token("NULL or EDGES, each once" if kind == "range" else "NULL or OTHER, each once")
     return with_null, other, with_edges
 
 

@@ -83,19 +83,19 @@ def read_private_table(
 ) -> CreateSynthetic | SampleRelease:
     """Reads the rest of CREATE PRIVATE TABLE."""
     if reader.at_words("IF"):
-        raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
+        raise reader.refuse_token("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
     name = reader.name("a name for the table")
     if reader.at(TokenType.DOT):
         raise reader.refuse("a private table has a name of one part", "a name without dots")
     options = read_options(reader) if reader.at_words("OPTIONS") else ()
     if not reader.take(TokenType.ALIAS):
-        raise reader.unexpected("OPTIONS (..) or AS SELECT ..")
+        raise reader.refuse_token("OPTIONS (..) or AS SELECT ..")
     if reader.take_words("SAMPLE"):
         if options:
             raise reader.refuse("a sample of a release costs nothing and has no options", "AS SAMPLE n FROM release")
         rows = reader.count("the number of rows", LARGEST_SAMPLE)
         reader.expect_words("FROM")
-        source, columns = _sampled(reader)
+        source, columns = _read_sample_source(reader)
         reader.expect_end()
         return SampleRelease(name, replace, rows, source, columns)
     end = _workload_at(reader)
@@ -107,7 +107,7 @@ def read_private_table(
     reader.index = last
     for_each = _for_each(reader) if last < end else None
     if reader.index != end:
-        raise reader.unexpected(WORKLOADS)
+        raise reader.refuse_token(WORKLOADS)
     reader.index = end + 1
     return CreateSynthetic(name, replace, options, query, _workload(reader, parse_query), for_each)
 
@@ -127,7 +127,7 @@ def _for_each(reader: TokenReader) -> ForEach:
     return ForEach(parents, column, key, reader.name("the column of the parents that says how many"), position)
 
 
-def _sampled(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
+def _read_sample_source(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
     """Reads a release, or KNOWN table (columns) for a private table. A release may have the name known."""
     begin = reader.index
     if reader.take_words("KNOWN") and reader.index < len(reader.tokens):
@@ -147,7 +147,7 @@ def _workload_at(reader: TokenReader) -> int:
     index = _words_at(reader, len(reader.tokens), "WORKLOAD")
     if index is None:
         reader.index = len(reader.tokens)
-        raise reader.unexpected(WORKLOADS)
+        raise reader.refuse_token(WORKLOADS)
     return index
 
 
@@ -185,19 +185,19 @@ def _workload(reader: TokenReader, parse_query: ParseQuery) -> WorkloadClause:
     if reader.at_words("GROUPING", "SETS") or (rest and rest[0].text.upper() == "GROUPING SETS"):
         query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT 1 GROUP BY"), *rest])
         group = query.args.get("group")
-        if _given(query) == {"expressions", "group"} and group is not None:
+        if _argument_names(query) == {"expressions", "group"} and group is not None:
             return WorkloadClause("sets", nodes=tuple(group.expressions), position=position)
-        raise reader.unexpected(WORKLOADS)
+        raise reader.refuse_token(WORKLOADS)
     if len(rest) < 3 or not reader.at(TokenType.L_PAREN) or rest[-1].token_type != TokenType.R_PAREN:
-        raise reader.unexpected(WORKLOADS)
+        raise reader.refuse_token(WORKLOADS)
     query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT"), *rest[1:-1]])
     conditions = tuple(_condition(item) for item in query.expressions)
-    if _given(query) != {"expressions"} or not all(conditions):
+    if _argument_names(query) != {"expressions"} or not all(conditions):
         raise reader.refuse("a workload lists counts with conditions", WORKLOADS, position)
     return WorkloadClause("predicates", nodes=tuple(node for node in conditions if node is not None), position=position)
 
 
-def _given(query: exp.Expr) -> set[str]:
+def _argument_names(query: exp.Expr) -> set[str]:
     return {name for name, value in query.args.items() if value}
 
 

@@ -36,7 +36,7 @@ class DifferentialPrivacy(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
 
-def _placed(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _note_start(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a parser's rule so that it notes the start of its node, unless an inner rule has noted one."""
 
     def place(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -51,7 +51,7 @@ def _placed(rule: Callable[..., Any]) -> Callable[..., Any]:
     return place
 
 
-def _bounded(build: Callable[..., Any]) -> Callable[..., Any]:
+def _separate_bounds(build: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps the builder of an aggregate: the named arguments are bounds, and move to the node's meta."""
 
     def build_bounded(arguments: list[Any]) -> Any:
@@ -78,27 +78,27 @@ class PrivateParser(DuckDBParser):
     """DuckDB's parser. The clause stands where other dialects have hints, so that every consumer sees it."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
-        token: _placed(rule) for token, rule in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
+        token: _note_start(rule) for token, rule in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
     }
     FUNCTIONS: ClassVar[Any] = {
         **DuckDBParser.FUNCTIONS,
-        **{name: _bounded(build) for name, build in _AGGREGATES.items()},
+        **{name: _separate_bounds(build) for name, build in _AGGREGATES.items()},
     }
     FUNCTION_PARSERS: ClassVar[Any] = {
         name: rule for name, rule in DuckDBParser.FUNCTION_PARSERS.items() if name not in _AGGREGATES
     }
-    _parse_primary = _placed(DuckDBParser._parse_primary)
-    _parse_unary = _placed(DuckDBParser._parse_unary)
-    _parse_type = _placed(DuckDBParser._parse_type)
-    _parse_function_call = _placed(DuckDBParser._parse_function_call)
-    _parse_select_query = _placed(DuckDBParser._parse_select_query)
-    _parse_with = _placed(DuckDBParser._parse_with)
-    _parse_cte = _placed(DuckDBParser._parse_cte)
-    _parse_join = _placed(DuckDBParser._parse_join)
-    _parse_table = _placed(DuckDBParser._parse_table)
-    _parse_table_sample = _placed(DuckDBParser._parse_table_sample)
-    _parse_lateral = _placed(DuckDBParser._parse_lateral)
-    _parse_pivot = _placed(DuckDBParser._parse_pivot)
+    _parse_primary = _note_start(DuckDBParser._parse_primary)
+    _parse_unary = _note_start(DuckDBParser._parse_unary)
+    _parse_type = _note_start(DuckDBParser._parse_type)
+    _parse_function_call = _note_start(DuckDBParser._parse_function_call)
+    _parse_select_query = _note_start(DuckDBParser._parse_select_query)
+    _parse_with = _note_start(DuckDBParser._parse_with)
+    _parse_cte = _note_start(DuckDBParser._parse_cte)
+    _parse_join = _note_start(DuckDBParser._parse_join)
+    _parse_table = _note_start(DuckDBParser._parse_table)
+    _parse_table_sample = _note_start(DuckDBParser._parse_table_sample)
+    _parse_lateral = _note_start(DuckDBParser._parse_lateral)
+    _parse_pivot = _note_start(DuckDBParser._parse_pivot)
 
     def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
         if isinstance(instance, exp.Distinct) and self._prev and self._prev.token_type in self.DISTINCT_TOKENS:
@@ -140,7 +140,7 @@ _QUOTED = {
 _PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
 
 
-def bounded_tokens(text: str) -> list[Token]:
+def tokenize_statement(text: str) -> list[Token]:
     """Tokenizes a statement. Refuses a statement with a length, depth or literal out of bounds."""
     if len(text) > MAX_CHARACTERS:
         raise Refusal(
@@ -152,7 +152,9 @@ def bounded_tokens(text: str) -> list[Token]:
         tokens = PrivateDuckDB().tokenize(text)
     except SqlglotError:
         raise Refusal(
-            "a quote or a comment that never closes", accepted="closed quotes and comments", position=_unclosed(text)
+            "a quote or a comment that never closes",
+            accepted="closed quotes and comments",
+            position=_open_quote_position(text),
         ) from None
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
@@ -167,7 +169,7 @@ def _is_invisible(character: str) -> bool:
     return unicodedata.category(character)[0] in "CZ" and character not in " \t\r\n"
 
 
-def _unclosed(text: str) -> Position | None:
+def _open_quote_position(text: str) -> Position | None:
     """Finds the start of the first quote or comment that does not end."""
     for part in _PARTS.finditer(text):
         if part[0] in ("'", '"', "/*", "$$"):
@@ -180,14 +182,14 @@ def _check_each(text: str, tokens: list[Token]) -> None:
     for token in tokens:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         prefixes = prefixes + 1 if token.token_type in _PREFIXES else 0
-        refused = _refused(token)
+        refused = _token_problem(token)
         if not refused and (depth > MAX_DEPTH or prefixes > MAX_DEPTH):
             refused = "the statement is nested too deeply", f"at most {MAX_DEPTH} levels"
         if refused:
             raise Refusal(refused[0], accepted=refused[1], position=position_in(text, token.start))
 
 
-def _refused(token: Token) -> tuple[str, str] | None:
+def _token_problem(token: Token) -> tuple[str, str] | None:
     """Returns the reason to refuse a token by itself and the accepted form, None for a good token."""
     if token.token_type == TokenType.SEMICOLON:
         return "two statements in one text", "one statement"
@@ -235,7 +237,7 @@ class TokenReader:
     def refuse(self, what: str, accepted: str, position: Position | None = None) -> Refusal:
         return Refusal(what, accepted=accepted, position=position or self.position)
 
-    def unexpected(self, accepted: str) -> Refusal:
+    def refuse_token(self, accepted: str) -> Refusal:
         token = self.current
         problem = f"{token.text[:40]!r} is not expected here" if token else "the statement ends too early"
         return self.refuse(problem, accepted)
@@ -255,7 +257,7 @@ class TokenReader:
 
     def expect_words(self, *words: str) -> None:
         if not self.take_words(*words):
-            raise self.unexpected(" ".join(words))
+            raise self.refuse_token(" ".join(words))
 
     def at(self, token_type: TokenType) -> bool:
         return self.current is not None and self.current.token_type == token_type
@@ -268,11 +270,11 @@ class TokenReader:
 
     def expect(self, token_type: TokenType, shown: str) -> None:
         if not self.take(token_type):
-            raise self.unexpected(shown)
+            raise self.refuse_token(shown)
 
     def expect_end(self) -> None:
         if self.current is not None:
-            raise self.unexpected("the end of the statement")
+            raise self.refuse_token("the end of the statement")
 
     def name(self, what: str) -> str:
         token = self.current
@@ -281,7 +283,7 @@ class TokenReader:
             or (token.token_type not in (TokenType.STRING, TokenType.NUMBER) and token.text.isidentifier())
         )
         if not is_word or token is None:
-            raise self.unexpected(what)
+            raise self.refuse_token(what)
         self.index += 1
         return token.text
 
@@ -296,12 +298,12 @@ class TokenReader:
     def number_text(self, what: str) -> str:
         sign = "-" if self.take(TokenType.DASH) else ""
         if not self.at(TokenType.NUMBER) or self.current is None:
-            raise self.unexpected(what)
+            raise self.refuse_token(what)
         text = sign + self.current.text
         try:
             exact_number(text)
         except ValueError:
-            raise self.unexpected(f"{what} of at most 40 digits") from None
+            raise self.refuse_token(f"{what} of at most 40 digits") from None
         self.index += 1
         return text
 
@@ -323,7 +325,7 @@ class TokenReader:
 
     def string(self, what: str) -> str:
         if not self.at(TokenType.STRING) or self.current is None:
-            raise self.unexpected(what)
+            raise self.refuse_token(what)
         text = self.current.text
         self.index += 1
         return text
@@ -347,7 +349,7 @@ class TokenReader:
     def rest(self) -> tuple[str, int]:
         """Returns the text from here to the end, and its offset."""
         if self.current is None:
-            raise self.unexpected("a SELECT")
+            raise self.refuse_token("a SELECT")
         start = self.current.start
         end = self.tokens[-1].end + 1
         self.index = len(self.tokens)

@@ -100,7 +100,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Given:
+class StatementOptions:
     """Options of a statement: each is given once, and is in its table. nodes: their values as written."""
 
     nodes: Mapping[str, exp.Expr]
@@ -152,7 +152,7 @@ class Given:
 
 def read_given(
     expressions: Sequence[exp.Expr], options: Sequence[Option], suffix: str = "", older: Mapping[str, str] | None = None
-) -> Given:
+) -> StatementOptions:
     """Reads the options of a statement. Refuses other expressions, repeated options, and unknown ones with the
     nearest name.
 
@@ -172,7 +172,7 @@ def read_given(
         if name in nodes:
             raise refusal(expression, f"the option {name} is given twice", "each option once")
         nodes[name] = expression.right
-    return Given(nodes, table)
+    return StatementOptions(nodes, table)
 
 
 PRICE_OPTIONS = (

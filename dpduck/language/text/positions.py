@@ -96,15 +96,17 @@ def refuse_deprecated(text: str, tokens: Sequence[Token]) -> None:
             continue
         following = tokens[number + 1].token_type if number + 1 < len(tokens) else None
         if word == "ANONYMIZATION" and number and words[number - 1] == "WITH":
-            raise _deprecated(text, token, "SELECT WITH ANONYMIZATION", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..)")
+            raise _deprecation_refusal(
+                text, token, "SELECT WITH ANONYMIZATION", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..)"
+            )
         if _ANON.fullmatch(word) and following == TokenType.L_PAREN:
             modern = _MODERN.get(word, f"{word.removeprefix('ANON_')}(..)")
-            raise _deprecated(text, token, f"{word}(..)", modern)
+            raise _deprecation_refusal(text, token, f"{word}(..)", modern)
         if word == "CLAMPED" and words[number + 1 : number + 2] == ["BETWEEN"]:
-            raise _deprecated(text, token, "CLAMPED BETWEEN", "contribution_bounds_per_group => (low, high)")
+            raise _deprecation_refusal(text, token, "CLAMPED BETWEEN", "contribution_bounds_per_group => (low, high)")
 
 
-def _deprecated(text: str, token: Token, form: str, modern: str) -> Refusal:
+def _deprecation_refusal(text: str, token: Token, form: str, modern: str) -> Refusal:
     return Refusal(f"{form} is deprecated and refused", accepted=modern, position=position_in(text, token.start))
 
 

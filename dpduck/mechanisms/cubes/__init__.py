@@ -1,6 +1,6 @@
 """Counts, sums and other aggregates by declared keys."""
 
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.describe import advice, candidates, foreseen
 from dpduck.mechanisms.cubes.measure import (
     CubeProposal,
@@ -13,11 +13,11 @@ from dpduck.mechanisms.cubes.measure import (
     recover_cube,
 )
 from dpduck.mechanisms.mechanism import Mechanism
-from dpduck.mechanisms.unit_counts import bounded_counts
+from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 
-CUBES = Mechanism[Request, CubeProposal, Noisy](
+CUBES = Mechanism[SelectRequest, CubeProposal, Noisy](
     name="cube",
-    serves=lambda question: isinstance(question, Request),
+    serves=lambda question: isinstance(question, SelectRequest),
     plan=propose_cube,
     asks=cube_asks,
     header=cube_header,
@@ -27,5 +27,5 @@ CUBES = Mechanism[Request, CubeProposal, Noisy](
     columns=cube_columns,
     errors=lambda proposal, expect_rows: foreseen(proposal.found, expect_rows),
     advise=advice,
-    warn=lambda proposal, _: bounded_counts(proposal.request),
+    warn=lambda proposal, _: warn_of_count_bounds(proposal.request),
 )

@@ -32,7 +32,7 @@ from dpduck.strategies.recovery.curved import (
     covariances_from_text,
     ratio_interval,
     ratio_weights,
-    scaled_to,
+    scale_to_variance,
     variance_of_sum,
 )
 from dpduck.strategies.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
@@ -48,7 +48,7 @@ _NULL_TESTS = (exp.Coalesce, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nvl2)
 _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
 
 
-def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
+def combine_cells(releases: ReleaseStore, text: str, caller: Caller) -> str:
     """Returns SQL of one row for a JSON list: the release, the confidence, the aggregate, and one expression of weights
     for a sum, or two for a ratio.
     """
@@ -58,9 +58,9 @@ def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
     level = _confidence(confidence)
     release = base_release(releases, name, caller)
     covariances = _covariances(releases, release)
-    answers, weights = _evaluated(releases, release, aggregate, expressions, covariances)
+    answers, weights = _evaluate_weights(releases, release, aggregate, expressions, covariances)
     law = release.laws[int(aggregate) - 1][0]
-    covariances = scaled_to(covariances, next(iter(answers)), law.variance)
+    covariances = scale_to_variance(covariances, next(iter(answers)), law.variance)
     sums = [_total(answers, weight) for weight in weights]
     noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
     if len(sums) == 2:
@@ -126,7 +126,7 @@ def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
     return covariances_from_text(text)
 
 
-def _evaluated(
+def _evaluate_weights(
     releases: ReleaseStore,
     release: StoredRelease,
     aggregate: object,
@@ -166,12 +166,12 @@ class _Weight:
 
 def _weight(text: str, keys: Sequence[str]) -> _Weight:
     try:
-        return _checked_weight(text, keys)
+        return _parse_weight(text, keys)
     except RecursionError:
         raise Refusal("the expression is nested too deeply", accepted="shorter chains of operators") from None
 
 
-def _checked_weight(text: str, keys: Sequence[str]) -> _Weight:
+def _parse_weight(text: str, keys: Sequence[str]) -> _Weight:
     expression = parse_expression(text)
     check_row_local(expression)
     names = {fold(name) for name in (*keys, GROUPING_ID)}

@@ -17,10 +17,10 @@ import numpy as np
 
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.exact import job_sql
-from dpduck.kernel.door import charged
+from dpduck.kernel.door import compute_charge
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.private_keys import groups_text
-from dpduck.language.select.request import AUTO, TREE, Aggregate, Key, Question, Request
+from dpduck.language.select.request import AUTO, TREE, Aggregate, Key, Question, SelectRequest
 from dpduck.language.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
@@ -29,18 +29,18 @@ from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
     amount_of,
-    measured_plan,
+    measurement_plan,
     plans_at,
     rule_of,
     tree_buckets,
     with_rivals,
 )
-from dpduck.mechanisms.cubes.recover import cell_variances, curved, of_centre
+from dpduck.mechanisms.cubes.recover import cell_variances, nonlinear_answers, of_centre
 from dpduck.mechanisms.cubes.weighed import bounds
 from dpduck.mechanisms.prices import AggregateError, by_rows
-from dpduck.mechanisms.unit_counts import bounded_counts
+from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
-from dpduck.strategies.choose import spelled_out
+from dpduck.strategies.choose import spell_out
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.ranges.sets import RangeSetsPlan
 from dpduck.strategies.recovery.quantiles import bounds_of, rank_deviations
@@ -94,7 +94,7 @@ def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int |
         return AggregateError(aggregate.text, sum(sizes), None, None, None, rank, most if isfinite(most) else None)
     else:
         parts = [
-            np.full(size, _curved_error(cube, aggregate, use, table, expect_rows / size) ** 2)
+            np.full(size, _nonlinear_error(cube, aggregate, use, table, expect_rows / size) ** 2)
             for size, table in zip(sizes, variances, strict=True)
         ]
     together = np.concatenate(parts)
@@ -105,7 +105,7 @@ def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int |
     return AggregateError(aggregate.text, sum(sizes), rows, typical, None, rank, times)
 
 
-def _curved_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
+def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
     """Returns the standard error of an average, a variance or a quantile of `rows` rows, at most the answers' range."""
     measured, operand = cube.measures[use.measure], one.operand
     measure = measured.measure
@@ -121,7 +121,7 @@ def _curved_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, r
     else:
         whole = float(measure.steps**measure.degree)
         answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
-        answer = curved(cube, one, measured, answers, np.array([table.max()]))
+        answer = nonlinear_answers(cube, one, measured, answers, np.array([table.max()]))
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
     error = float(answer.stderrs[0])
     return min(error, possible) if isfinite(error) else possible
@@ -152,7 +152,7 @@ def _quantile_error(
     below = rows * np.arange(1, buckets.count) / buckets.count
     answers = np.concatenate([below, rows - below, [rows]])[None, :]
     noise = table.reshape(-1, answers.size).max(axis=0)
-    answer = curved(cube, aggregate, measured, [answers], noise)
+    answer = nonlinear_answers(cube, aggregate, measured, [answers], noise)
     if not isfinite(float(answer.estimates[0])):
         return width / sqrt(12)
     if isfinite(float(answer.stderrs[0])):
@@ -167,7 +167,7 @@ def _quantile_error(
 
 def _by_rows(cube: CubePlan, aggregate: Aggregate, use: Use, table: FloatArray) -> float | None:
     """Returns the standard error of a cell times its rows, if that is one figure for every cell with enough rows."""
-    some, more = (rows * _curved_error(cube, aggregate, use, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
+    some, more = (rows * _nonlinear_error(cube, aggregate, use, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
     return more if abs(more - some) <= ONE_FIGURE * more else None
 
 
@@ -191,7 +191,7 @@ def helps(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -
     if not any(before):
         return []
     offers = []
-    for change, changed in _changed(cube, same_cost):
+    for change, changed in _changes(cube, same_cost):
         pairs = zip(before, _figures(changed, expect_rows), strict=True)
         times = [base / error for base, error in pairs if base and error]
         offers += [Help(change, min(times))] if times else []
@@ -217,7 +217,7 @@ def _figures(cube: CubePlan, expect_rows: int | None) -> list[float | None]:
     return figures
 
 
-def _changed(cube: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
+def _changes(cube: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
     """Yields changes of the statement, each with the plan that it leads to, if the planning is quick."""
     took = sum(measure.plan.planning_seconds for measure in cube.measures)
     if took > MOST_SECONDS / 2:
@@ -239,7 +239,7 @@ def _changed(cube: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, 
             yield change, plans_at(cube.request, NoiseKind.GAUSSIAN, same_cost)
 
 
-def _offers(request: Request) -> Iterator[tuple[str, Request]]:
+def _offers(request: SelectRequest) -> Iterator[tuple[str, SelectRequest]]:
     """Yields the request without one of its keys, and with bins twice as wide."""
     question = request.question
     if question.has_ranges:
@@ -278,8 +278,8 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
     cube = proposal.found
     price = cube.request.price
     in_rho = budget is not None and not budget.pure
-    same_cost = charged(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
-    cut = bounded_counts(cube.request)
+    same_cost = compute_charge(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
+    cut = warn_of_count_bounds(cube.request)
     parts = (
         cut,
         _bound_of_noise(cube),
@@ -308,7 +308,7 @@ def _bound_of_noise(cube: CubePlan) -> str:
     if all(aggregate.function == "count" for aggregate in question.aggregates) and not question.has_ranges:
         with suppress(Refusal):
             errors = {
-                f"{float(bound):g}": shortened(_worst_at(cube, bound)) for bound in bounds(ONE, inf, Fraction(most))
+                f"{float(bound):g}": format_figure(_worst_at(cube, bound)) for bound in bounds(ONE, inf, Fraction(most))
             }
     if not errors:
         return said
@@ -345,15 +345,15 @@ def _helping(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None
         return ""
     question = cube.request.question
     if expect_rows is None or len(figures) > 1 or any(item.function != "count" for item in question.aggregates):
-        less = ", ".join(f"{shortened(item.times)} times less with {item.change.rstrip(',')}" for item in offers)
+        less = ", ".join(f"{format_figure(item.times)} times less with {item.change.rstrip(',')}" for item in offers)
         return f"beside its rows a cell's error would be {less}"
     now = 100 * (figures[0] or 0.0) / expect_rows
     rows = expect_rows / max(question.cells)
-    said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {shortened(now)} %"
-    return f"{said}; with " + ", with ".join(f"{item.change} {shortened(now / item.times)} %" for item in offers)
+    said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {format_figure(now)} %"
+    return f"{said}; with " + ", with ".join(f"{item.change} {format_figure(now / item.times)} %" for item in offers)
 
 
-def shortened(figure: float) -> str:
+def format_figure(figure: float) -> str:
     """Writes a number with two digits, without an exponent if few digits are enough."""
     return f"{float(f'{figure:.2g}'):g}"
 
@@ -370,7 +370,7 @@ def _whose(cube: CubePlan) -> str:
 _COLUMNS = [*EXPLAINED, ("privacy_unit", "VARCHAR"), ("bounds", "VARCHAR"), ("private_sql", "VARCHAR")]
 
 
-def candidates(request: Request, proposal: CubeProposal) -> str:
+def candidates(request: SelectRequest, proposal: CubeProposal) -> str:
     """Returns a row for every candidate, the chosen one first. It alone has a privacy unit, bounds and private SQL.
 
     total_variance and worst_stderr are about counts and sums, in their own units. They are NULL without counts and
@@ -389,9 +389,9 @@ def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
     if request.question.intervals:
         used = used[:1]
     drawn = list(zip(plans, (part.measure.noisy_tables for part in cube.measures), strict=True))
-    notes = (spelled_out(plan.strategy), plan.note, _together(cube), _note(cube, plan) if chosen else "")
+    notes = (spell_out(plan.strategy), plan.note, _together(cube), _note(cube, plan) if chosen else "")
     seconds = sum(part.planning_seconds for part in plans) + sum(
-        estimated_seconds(measured_plan(a)) * n for a, n in drawn
+        estimate_seconds(measurement_plan(a)) * n for a, n in drawn
     )
     return [
         plan.strategy,
@@ -402,7 +402,7 @@ def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         request.price.stated_delta,
         request.price.charge.rho,
         sum(_cells(part) for part, _ in used),
-        sum(len(measured_plan(part).measurements) * tables for part, tables in drawn),
+        sum(len(measurement_plan(part).measurements) * tables for part, tables in drawn),
         "; ".join(note for note in notes if note),
         float(f"{seconds:.1g}"),  # an estimate: the caller gets no exact clock
         request.rows.unit_text if chosen else None,
@@ -519,7 +519,7 @@ SAMPLE = 1000
 """Size of the evenly spread sample of measurements, if there are more than twice as many."""
 
 
-def estimated_seconds(plan: Plan) -> float:
+def estimate_seconds(plan: Plan) -> float:
     """Estimates the seconds to draw one aggregate's noise and to recover its answers."""
     stride = max(1, len(plan.measurements) // SAMPLE)
     sampled = plan.measurements[::stride]

@@ -13,33 +13,33 @@ from typing import Any
 import numpy as np
 
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.quantiles import Quantiles
 from dpduck.kernel.queries.tables import Present, Table
-from dpduck.language.rows.compiled import value_of, written
+from dpduck.language.rows.compiled import raw_program, value_of
 from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.select.conditions import is_partial
-from dpduck.language.select.request import Request, Together
+from dpduck.language.select.request import JointCounts, SelectRequest
 from dpduck.language.select.together import MOST_JOINT
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
-    measured_answers,
-    measured_plan,
-    planned,
-    recovered,
+    measurement_plan,
+    plan_cube,
+    recover_raw_table,
+    recover_table,
     tree_buckets,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
 from dpduck.mechanisms.jobs import counting_job, key_column
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
-from dpduck.mechanisms.released_rows import released_cells, released_columns, released_rows
+from dpduck.mechanisms.released_rows import release_columns, release_rows, rows_per_set
 from dpduck.store.measured import (
     Measured,
     MeasuredColumn,
@@ -47,8 +47,8 @@ from dpduck.store.measured import (
     MeasuredQuery,
     MeasuredTable,
     domain_digest,
-    measured_from_bytes,
-    measured_to_bytes,
+    measurements_from_bytes,
+    measurements_to_bytes,
     rows_digest,
 )
 from dpduck.strategies.counts import CountStrategy
@@ -69,15 +69,15 @@ class CubeProposal:
     groups: tuple[MeasureAsks, ...]
 
     @property
-    def request(self) -> Request:
+    def request(self) -> SelectRequest:
         """Returns the request at its price, which planning has found if the statement asks for a standard error."""
         return self.found.request
 
 
-def propose_cube(request: Request) -> CubeProposal:
+def propose_cube(request: SelectRequest) -> CubeProposal:
     """Returns the plan of a request by declared keys."""
-    cube = planned(request)
-    return CubeProposal(cube, tuple(asked(cube)))
+    cube = plan_cube(request)
+    return CubeProposal(cube, tuple(declare_asks(cube)))
 
 
 def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
@@ -88,13 +88,13 @@ def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
 def cube_header(proposal: CubeProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
     cube = proposal.found
-    rows = sum(released_cells(cube.request.question))
+    rows = sum(rows_per_set(cube.request.question))
     return ReleaseHeader(cube.request, f"{cube.chance}, {cube.strategy}", cube.strategy, error_laws(cube), rows)
 
 
 def cube_columns(proposal: CubeProposal) -> Columns:
     """Returns the columns of the released table."""
-    return released_columns(proposal.request, wholes(proposal.found))
+    return release_columns(proposal.request, wholes(proposal.found))
 
 
 def measure_cube(proposal: CubeProposal, door: Door, tools: Tools) -> Noisy:
@@ -115,8 +115,8 @@ def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> Released
     everything = range(len(cube.measures))
     moved = [measured[number] for number in everything] if cube.request.question.treatment.moves else None
     answers = answers_of(cube, [tables[number] for number in everything], moved)
-    rows = released_rows(cube.request, answers, wholes(cube), tools.box)
-    return ReleasedTable(cube_columns(proposal), rows, covariances_text(cube), _measured(proposal, noisy))
+    rows = release_rows(cube.request, answers, wholes(cube), tools.box)
+    return ReleasedTable(cube_columns(proposal), rows, covariances_text(cube), _measurements_to_bytes(proposal, noisy))
 
 
 def _recover(
@@ -133,17 +133,17 @@ def _recover(
         drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
     else:  # the last axis of the only table has a row of the strategy for each table
         drawn = [[np.array(values[..., row]) for (values,) in noisy] for row in range(len(strategy.rows))]
-    tables[number] = [recovered(plan, values, treatment) for values in drawn]
+    tables[number] = [recover_table(plan, values, treatment) for values in drawn]
     if treatment.moves:
-        measured[number] = [measured_answers(plan, values) for values in drawn]
+        measured[number] = [recover_raw_table(plan, values) for values in drawn]
 
 
-def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> Scan:
+def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> AskScan:
     """Returns the scan of a measure's tables. first: the number of its first table among the job's tables."""
     tables, bounds = range(first, first + measured.measure.tables), measured.bounds
     if bounds.are_plain:
-        return Scan(job, bounds.all_cells, tables)
-    return Scan(job, bounds.all_cells, tables, bounds.one_cell, bounds.squared, len(job.attributes))
+        return AskScan(job, bounds.all_cells, tables)
+    return AskScan(job, bounds.all_cells, tables, bounds.one_cell, bounds.squared, len(job.attributes))
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class MeasureAsks:
         return self.tables or self.alone
 
 
-def asked(cube: CubePlan) -> list[MeasureAsks]:
+def declare_asks(cube: CubePlan) -> list[MeasureAsks]:
     """Declares the asks of every measure. Refuses noise that cannot be drawn."""
     by_plan: dict[int, list[tuple[KroneckerQuery, Noise]]] = {}
     groups = []
@@ -169,10 +169,10 @@ def asked(cube: CubePlan) -> list[MeasureAsks]:
         for number in counted.measures:
             measured = cube.measures[number]
             if id(measured.plan) not in by_plan:
-                by_plan[id(measured.plan)] = noisy_queries(measured_plan(measured.plan))
+                by_plan[id(measured.plan)] = noisy_queries(measurement_plan(measured.plan))
             queries = by_plan[id(measured.plan)]
             if measured.measure.distinct is not None:
-                scan, values = Scan(counted.job, cube.request.rows.unit_bound), measured.measure.distinct.domain.size
+                scan, values = AskScan(counted.job, cube.request.rows.unit_bound), measured.measure.distinct.domain.size
                 present = tuple(Ask(scan, Present(query, values), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, alone=present))
             elif measured.choices:
@@ -195,9 +195,9 @@ def _by_kinds(
     return [(KroneckerQuery((*query.attributes, last), (*query.factors, factor)), noise) for query, noise in queries]
 
 
-def _choices(measured: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
+def _choices(measured: MeasurePlan, job: CountingJob, request: SelectRequest) -> tuple[Ask[IntegerArray], ...]:
     """Returns asks for a bucket in each cell of every grouping set: for the values, for lower ends, for upper ends."""
-    scan = Scan(job, measured.unit_bound)
+    scan = AskScan(job, measured.unit_bound)
     queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
     return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in measured.choices for query in queries)
 
@@ -226,15 +226,15 @@ def scans_of(cube: CubePlan) -> list[MeasureScan]:
     return scans
 
 
-def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:
+def _with_column(request: SelectRequest, key: GroupKey, condition: str) -> CountingJob:
     """Describes a count by the request's keys and by one more column, which comes last."""
-    job = counting_job(request, (Contribution(written(condition)),))
+    job = counting_job(request, (Contribution(raw_program(condition)),))
     size = key.domain.size
     last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
     return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
 
 
-def _with_kinds(request: Request, kinds: Together) -> CountingJob:
+def _with_kinds(request: SelectRequest, kinds: JointCounts) -> CountingJob:
     """Describes a count by the request's keys and by the kinds of rows, which come last."""
     job, sources = counting_job(request, (Contribution(),)), sources_with(request.question.sources, kinds)
     places = tuple(sources.index(column) for column in kinds.columns)
@@ -244,12 +244,12 @@ def _with_kinds(request: Request, kinds: Together) -> CountingJob:
     return replace(job, keys=keys, attributes=(*job.attributes, last))
 
 
-def sources_with(sources: Sequence[SourceColumn], kinds: Together) -> tuple[SourceColumn, ...]:
+def sources_with(sources: Sequence[SourceColumn], kinds: JointCounts) -> tuple[SourceColumn, ...]:
     """Returns the columns of a request, and the columns that distinguish kinds of rows."""
     return tuple(dict.fromkeys((*sources, *kinds.columns)))
 
 
-def _last_key(cube: CubePlan, measured: MeasurePlan) -> KeyColumn:
+def _last_key(cube: CubePlan, measured: MeasurePlan) -> GroupKey:
     """Returns the column of distinct values, or of buckets. Outermost buckets include all values outside the bounds."""
     measure = measured.measure
     if measure.distinct is not None:
@@ -259,7 +259,7 @@ def _last_key(cube: CubePlan, measured: MeasurePlan) -> KeyColumn:
     buckets = tree_buckets(cube.request.question, measure)
     edges = tuple(repr(float(edge)) for edge in buckets.edges)
     domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
-    return KeyColumn(value_of(measure.operand.sql, cube.request.rows.columns), domain)
+    return GroupKey(value_of(measure.operand.sql, cube.request.rows.columns), domain)
 
 
 # The measurements that are stored, so that later questions can be answered from them.
@@ -268,7 +268,7 @@ MOST_QUERIES = 20_000
 """Measurements of more queries are not stored."""
 
 
-def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
+def _measurements_to_bytes(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
     """Returns the measurements that add up over rows, to be stored. None if there are none, or very many."""
     cube, request = proposal.found, proposal.request
     measures = [cube.measures[group.measure].measure for group in proposal.groups]
@@ -304,7 +304,7 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
         record.values.append(tuple(tuple(answer) for answer in answers))
     if not record.tables:
         return None
-    return measured_to_bytes(
+    return measurements_to_bytes(
         Measured(
             rows_digest(request.rows),
             request.rows.filters,
@@ -327,14 +327,14 @@ class _Kept:
     values: of each table.
     """
 
-    request: Request
+    request: SelectRequest
     sources: tuple[SourceColumn, ...]
     keys: list[MeasuredKey]
     tables: list[MeasuredTable] = field(default_factory=list)
     queries: dict[tuple[int, int], tuple[MeasuredQuery, ...]] = field(default_factory=dict)
     values: list[tuple[tuple[IntegerArray, ...], ...]] = field(default_factory=list)
 
-    def add(self, measured: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]) -> None:
+    def add(self, measured: MeasurePlan, kinds: JointCounts, asks: Sequence[Ask[Any]], answers: Sequence[Any]) -> None:
         """Enters counts that are planned together: one table by the kinds of rows, which are a further key."""
         grouped = len(self.request.question.keys)
         if len(kinds.columns) > 1 and len(kinds.codes) > MOST_JOINT:
@@ -351,7 +351,7 @@ class _Kept:
         self.values.append(tuple(tuple(answer) for answer in answers))
 
     def _add_conditions(
-        self, measured: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]
+        self, measured: MeasurePlan, kinds: JointCounts, asks: Sequence[Ask[Any]], answers: Sequence[Any]
     ) -> None:
         """Enters a table for each count that is measured itself: there are too many kinds for later answers.
 
@@ -375,8 +375,8 @@ class _Kept:
 
 def blank_measured(proposal: CubeProposal) -> Measured | None:
     """Returns the measurements of a proposal with zeros for the numbers. None if they would not be stored."""
-    data = _measured(proposal, [[_blank(ask) for ask in group.tables] for group in proposal.groups])
-    return None if data is None else measured_from_bytes(data)
+    data = _measurements_to_bytes(proposal, [[_blank(ask) for ask in group.tables] for group in proposal.groups])
+    return None if data is None else measurements_from_bytes(data)
 
 
 def _blank(ask: Ask[Any]) -> list[IntegerArray]:

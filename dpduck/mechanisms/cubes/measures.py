@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.language.rows.compiled import written
+from dpduck.language.rows.compiled import raw_program
 from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.select.analyse import Analysis
-from dpduck.language.select.request import CHOICE, TREE, Aggregate, Operand, Question, Together
+from dpduck.language.select.request import CHOICE, TREE, Aggregate, JointCounts, Operand, Question
 from dpduck.language.text.names import TableName
 from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
 from dpduck.store.catalog import Catalog
@@ -60,13 +60,13 @@ def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
         raise Refusal(f"{named!r} is no public table", accepted="a table after DECLARE PUBLIC TABLE")
     names = ("column",) if len(sizes) == 1 else tuple(f"column_{place + 1}" for place in range(len(sizes)))
     entries = catalog.integer_rows(table, ("row", *names, "value"), MOST_ENTRIES)
-    matrix = _checked(entries, sizes, str(table))
+    matrix = _check_entries(entries, sizes, str(table))
     digests = (*request.rows.public_digests, (table, catalog.public_digest(table)))
     rows, question = replace(request.rows, public_digests=digests), replace(request.question, matrix=matrix)
     return replace(analysis, request=replace(request, rows=rows, question=question))
 
 
-def _checked(entries: list[tuple[int, ...]], sizes: Sequence[int], table: str) -> tuple[tuple[int, ...], ...]:
+def _check_entries(entries: list[tuple[int, ...]], sizes: Sequence[int], table: str) -> tuple[tuple[int, ...], ...]:
     if not 1 <= len(entries) <= MOST_ENTRIES:
         raise Refusal(f"{table} has {len(entries) or 'no'} entries", accepted=f"1 to {MOST_ENTRIES} of them")
     if len({entry[:-1] for entry in entries}) != len(entries):
@@ -130,7 +130,7 @@ class Measure:
     fraction: Fraction | None = None
     squared_norm: int = 0
     centre: Fraction = Fraction(0)
-    kinds: Together | None = None
+    kinds: JointCounts | None = None
     strategy: CountStrategy | None = None
     shared: bool = False
 
@@ -218,7 +218,7 @@ class Counts:
     evenly: whether the worst count decides. plain, searched: see strategies.counts.plan_counts.
     """
 
-    ways: tuple[tuple[Together, ...], ...] = ()
+    ways: tuple[tuple[JointCounts, ...], ...] = ()
     evenly: bool = False
     plain: bool = False
     searched: bool = False
@@ -249,31 +249,37 @@ def choose_measures(
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((item.condition, item.operand) for item in aggregates if item.function == "sum"))
-    free = [key for key in summed if key[1] is not None and not _wanted(aggregates, key) & _serving(key[1])]
+    free = [key for key in summed if key[1] is not None and not _moment_degrees(aggregates, key) & _serving(key[1])]
     picked = rule.chosen(aggregates, given, noise)
     choices: list[Measures] = []
     for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
         chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
         counted = {key[0] for key in [*chosen, *_moment_keys(aggregates)]}
         rests = counted & {item.condition for item in aggregates if _is_row_count(item)}
-        choices += [_built(aggregates, chosen, rest, picked) for rest in ([set(), rests] if rests else [set()])]
+        choices += [
+            _build_measures(aggregates, chosen, rest, picked) for rest in ([set(), rests] if rests else [set()])
+        ]
     if len(choices) == 1 and len(choices[0].measures) == 1:
         return choices[0]  # nothing to choose between, and nothing to share the price with
-    priced = [_priced(item, aggregates, given, noise, rule) for item in choices]
+    priced = [_share_price(item, aggregates, given, noise, rule) for item in choices]
     error, best = min(priced, key=lambda pair: pair[0])
-    joined = [item for way in counts.ways if (item := _joined(best, aggregates, given, noise, way, counts)) is not None]
+    joined = [
+        item for way in counts.ways if (item := _join_counts(best, aggregates, given, noise, way, counts)) is not None
+    ]
     if counts.evenly and joined:
-        return _evened([best, *joined], noise)
+        return _even_shares([best, *joined], noise)
     for item in joined:
-        figure, _ = _priced(item, aggregates, given, noise, rule)
+        figure, _ = _share_price(item, aggregates, given, noise, rule)
         if figure < error * (1 - TIE):
             error, best = figure, item
-    return _priced(best, aggregates, given, noise, rule, [_moved(item, noise, unit) for item in best.measures])[1]
+    return _share_price(
+        best, aggregates, given, noise, rule, [_relative_sensitivity(item, noise, unit) for item in best.measures]
+    )[1]
 
 
-def _joined(
+def _join_counts(
     base: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind,
-    way: Sequence[Together], counts: Counts,
+    way: Sequence[JointCounts], counts: Counts,
 ) -> Measures | None:  # fmt: skip
     """Returns the measures with counts planned together in one way, or None if no two counts are.
 
@@ -303,7 +309,7 @@ def _joined(
     return Measures(tuple(measures[number] for number in used), moved)
 
 
-def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
+def _even_shares(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
     """Returns the choice with the least error of its worst count. Its shares give all measures the same worst error."""
     best: tuple[float, Measures] | None = None
     for way in choices:
@@ -321,7 +327,7 @@ def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
     return best[1]
 
 
-def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
+def _relative_sensitivity(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
     """Returns a unit's relative squared sensitivity, in the norm of the noise. It is 1 for as many rows in one cell."""
     rows, cell_rows, cells_of = unit
     whole, moved = (rows * measure.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
@@ -334,7 +340,7 @@ def _is_row_count(aggregate: Aggregate) -> bool:
     return aggregate.function == "count" and aggregate.operand is None
 
 
-def _wanted(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> set[int]:
+def _moment_degrees(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> set[int]:
     """Returns the degrees of moments that averages and variances need for an operand."""
     return {
         _DEGREES[aggregate.function]
@@ -361,7 +367,7 @@ def _moment_keys(aggregates: Sequence[Aggregate]) -> list[tuple[str, Operand | N
 _DEGREES = {"avg": 1, "var_pop": 2, "var_samp": 2, "stddev_pop": 2, "stddev_samp": 2}
 
 
-def _built(
+def _build_measures(
     aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str],
     picked: frozenset[Aggregate],
 ) -> Measures:  # fmt: skip
@@ -373,7 +379,9 @@ def _built(
     blocks: dict[tuple[str, Operand | None, int], int] = {}
     holders: dict[str, int] = {}
     for condition, operand in dict.fromkeys([*as_moments, *_moment_keys(aggregates)]):
-        degrees = _wanted(aggregates, (condition, operand)) | ({1} if (condition, operand) in as_moments else set())
+        degrees = _moment_degrees(aggregates, (condition, operand)) | (
+            {1} if (condition, operand) in as_moments else set()
+        )
         if operand is None or not is_coarse(operand):
             degrees = {max(degrees)}
         for degree in sorted(degrees):
@@ -427,7 +435,7 @@ def own_measure(aggregate: Aggregate, chosen: bool) -> Measure:
 
 def linear_weights(aggregate: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
     """Returns the weights of the measure's tables, if the aggregate is a weighted sum of these tables, else ()."""
-    if aggregate.curved:
+    if aggregate.has_curved_error:
         return ()
     if measure.form == "sum" and measure.operand is not None:
         return (measure.operand.step,)
@@ -459,7 +467,7 @@ def _relative(aggregate: Aggregate, use: Use, measure: Measure, noise: NoiseKind
     return AVERAGE_ERROR[measure.degree] if aggregate.function == "avg" else VARIANCE_ERROR
 
 
-def _priced(
+def _share_price(
     choice: Measures,
     aggregates: Sequence[Aggregate],
     weights: Sequence[float],
@@ -491,11 +499,11 @@ def contribution_of(measure: Measure) -> Contribution:
     """Returns the contribution of every row to the tables of a measure."""
     operand = measure.operand
     if operand is None or measure.form == "count":
-        return Contribution(written(measure.condition), norm=measure.squared_norm)
+        return Contribution(raw_program(measure.condition), norm=measure.squared_norm)
     return Contribution(
-        written(measure.condition),
+        raw_program(measure.condition),
         measure.form,
-        written(operand.sql),
+        raw_program(operand.sql),
         operand.low,
         operand.high,
         measure.steps,

@@ -14,7 +14,7 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.language.select.request import CHOICE, TREE, Question, Request, Target, Treatment
+from dpduck.language.select.request import CHOICE, TREE, Question, SelectRequest, Target, Treatment
 from dpduck.mechanisms.cubes.measures import (
     APART,
     Counts,
@@ -26,9 +26,9 @@ from dpduck.mechanisms.cubes.measures import (
     matrix_of,
 )
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
-from dpduck.mechanisms.cubes.weighed import weighed_measures
+from dpduck.mechanisms.cubes.weighed import measures_with_norm
 from dpduck.mechanisms.released_rows import range_workload
-from dpduck.strategies.budgets import FINE, kind_and_amount, price_for, raised
+from dpduck.strategies.budgets import FINE, kind_and_amount, price_for, raise_price
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.marginals.planners import plan_distinct
 from dpduck.strategies.plan import Plan
@@ -42,14 +42,14 @@ from dpduck.strategies.ranges.buckets import (
     tree_workload,
 )
 from dpduck.strategies.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
-from dpduck.strategies.recovery.recover import recover, recover_linearly, recover_sets, treated
+from dpduck.strategies.recovery.recover import apply_options, recover, recover_linearly, recover_sets
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 AnyPlan = Plan | RangeSetsPlan
 Plans = tuple[AnyPlan, ...]
-PlanAt = Callable[[Request], "CubePlan"]
+PlanAt = Callable[[SelectRequest], "CubePlan"]
 FEW_SETS = 50
 """Largest number of grouping sets that are planned again and again to find the smallest price."""
 
@@ -109,7 +109,7 @@ class MeasurePlan:
 class CubePlan:
     """Request at its price, its measures with their plans, and their use by every aggregate."""
 
-    request: Request
+    request: SelectRequest
     measures: tuple[MeasurePlan, ...]
     uses: tuple[Use, ...]
 
@@ -138,14 +138,14 @@ class CubePlan:
         return ", ".join(dict.fromkeys(measured.plan.strategy for measured in self.measures))
 
 
-def planned(request: Request) -> CubePlan:
+def plan_cube(request: SelectRequest) -> CubePlan:
     """Plans a request: its price, and a plan for every measure."""
     if request.price.target is not None:
-        return _priced(request, request.price.target)
+        return _plan_for_target(request, request.price.target)
     noise, amount = noise_of(request), amount_of(request)
     if request.question.treatment.evenly:
-        even, _ = _evened(request, lambda candidate: plans_at(candidate, noise, amount))
-        return _weighted_as(request, plans_at(even, noise, amount))
+        even, _ = _even_weights(request, lambda candidate: plans_at(candidate, noise, amount))
+        return _restore_weights(request, plans_at(even, noise, amount))
     return plans_at(request, noise, amount)
 
 
@@ -155,12 +155,12 @@ def with_rivals(cube: CubePlan) -> CubePlan:
     return plans_at(cube.request, cube.noise, amount_of(cube.request), rivals=True) if alone else cube
 
 
-def amount_of(request: Request) -> Fraction:
+def amount_of(request: SelectRequest) -> Fraction:
     """Returns the price: epsilon, or rho if there is no epsilon."""
     return kind_and_amount(request.price.charge)[1]
 
 
-def noise_of(request: Request) -> NoiseKind:
+def noise_of(request: SelectRequest) -> NoiseKind:
     """Returns Gaussian noise for a price in rho, Laplace noise for a price in epsilon."""
     return kind_and_amount(request.price.charge)[0]
 
@@ -177,7 +177,7 @@ def measures_of(
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
     treatment, unit = question.treatment, (rows, cell_rows, partial(_cells_of, question))
     if treatment.norm is not None:
-        return weighed_measures(question.aggregates, treatment)
+        return measures_with_norm(question.aggregates, treatment)
     counts = _counts_of(question, evenly) if question.together else APART
     return choose_measures(question.aggregates, treatment.aggregate_weights, noise, rule_of(question), unit, counts)
 
@@ -201,7 +201,12 @@ def rule_of(question: Question) -> QuantileRule:
 
 
 def plans_at(
-    request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bool = False, measures: Measures | None = None
+    request: SelectRequest,
+    noise: NoiseKind,
+    amount: Fraction,
+    *,
+    rivals: bool = False,
+    measures: Measures | None = None,
 ) -> CubePlan:
     """Plans every measure, at this epsilon or rho for all together. rivals: see plan_workload.
 
@@ -227,7 +232,7 @@ def plans_at(
     planned_measures = []
     for measure, price, bounds in prices:
         if measure.form == CHOICE:
-            planned_measures.append(_chosen(question, measure, noise, price, bounds.all_cells))
+            planned_measures.append(_plan_choice(question, measure, noise, price, bounds.all_cells))
             continue
         buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
         row_bound = measure.bound if measure.strategy is None else measure.strategy.row_bound
@@ -245,7 +250,7 @@ def plans_at(
     return CubePlan(request, tuple(planned_measures), all_measures.uses)
 
 
-def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
+def unit_bounds(request: SelectRequest, measure: Measure, cells: int) -> UnitBounds:
     """Returns the most that one unit adds to the tables of a measure over `cells` cells."""
     rows = request.rows.unit_bound
     bound = measure.unit_bound(rows, cells)
@@ -347,7 +352,9 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
     return plan_range_sets(attributes, asked, noise, amount, bounds.all_cells, strategy="hierarchy", apart=True)
 
 
-def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
+def _plan_choice(
+    question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int
+) -> MeasurePlan:
     """Returns the plan of a chosen quantile. It has only the value and its interval: no tables, no variances.
 
     Without an interval, the value has the whole price of the measure.
@@ -379,7 +386,7 @@ def _require_plain(treatment: Treatment) -> None:
         )
 
 
-def _priced(request: Request, target: Target) -> CubePlan:
+def _plan_for_target(request: SelectRequest, target: Target) -> CubePlan:
     """Finds the smallest price at which the plan reaches the target, and returns the plans at this price."""
     noise = noise_of(request)
     measures = measures_of(request.question, noise, evenly=True).measures
@@ -388,15 +395,15 @@ def _priced(request: Request, target: Target) -> CubePlan:
     if request.question.treatment.norm is not None:
         wanted *= FULL  # measured in parts of a row
 
-    def plan_of(candidate: Request, price: Fraction = FINE) -> CubePlan:
+    def plan_of(candidate: SelectRequest, price: Fraction = FINE) -> CubePlan:
         return plans_at(candidate, noise, price * parts)
 
-    even, fine = _evened(request, plan_of)
+    even, fine = _even_weights(request, plan_of)
 
     def plan_at(price: Fraction) -> CubePlan:
         return fine if price == FINE else plan_of(even, price)
 
-    amount = price_for(wanted, noise, plan_at, _searched(request))
+    amount = price_for(wanted, noise, plan_at, _is_search(request))
     amount = max(amount, SMALLEST_PRICE, target.least / parts)
     while True:
         require_within(amount * parts, target)
@@ -404,21 +411,21 @@ def _priced(request: Request, target: Target) -> CubePlan:
         worst = cube.worst_stderr
         if worst <= wanted:
             break
-        amount = raised(amount, worst / wanted, noise)
+        amount = raise_price(amount, worst / wanted, noise)
     total = amount * parts
-    price = replace(request.price, charge=Charge.concentrated(total))
+    price = replace(request.price, charge=Charge.zcdp(total))
     if target.pure:
         price = replace(request.price, charge=Charge.pure(total), stated_epsilon=total)
-    return _weighted_as(replace(request, price=price), cube)
+    return _restore_weights(replace(request, price=price), cube)
 
 
-def _searched(request: Request) -> bool:
+def _is_search(request: SelectRequest) -> bool:
     """Tells whether planning is a search that takes seconds, and so is not repeated."""
     few = 1 if noise_of(request) is NoiseKind.LAPLACE else FEW_SETS
     return request.question.has_ranges or len(request.question.grouping_sets) > few
 
 
-def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, CubePlan]:
+def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectRequest, CubePlan]:
     """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan.
 
     Planners minimise a weighted sum of variances. The least worst variance is reached at the weights that solve the
@@ -431,7 +438,7 @@ def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, CubePlan]:
     cells = np.array(question.cells, dtype=np.float64)
     weights = 1 / cells
     trials = []
-    for _ in range(1 if _searched(request) else EVENINGS):
+    for _ in range(1 if _is_search(request) else EVENINGS):
         weights /= (weights * cells).sum() / len(cells)
         treatment = replace(question.treatment, weights=tuple(map(Fraction, weights.tolist())))
         weighted = replace(request, question=replace(question, treatment=treatment))
@@ -441,16 +448,16 @@ def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, CubePlan]:
     return min(trials, key=lambda pair: pair[1].worst_stderr)
 
 
-def _weighted_as(request: Request, cube: CubePlan) -> CubePlan:
+def _restore_weights(request: SelectRequest, cube: CubePlan) -> CubePlan:
     """Returns plans for a request with its own weights, which enter their total variance."""
     weights = _workload(request.question).weights
 
-    def weighted(plan: AnyPlan) -> AnyPlan:
+    def reweight(plan: AnyPlan) -> AnyPlan:
         measured = plan.measured if isinstance(plan, RangeSetsPlan) else plan
         measured = replace(measured, workload=replace(measured.workload, weights=weights))
         return replace(plan, measured=measured) if isinstance(plan, RangeSetsPlan) else measured
 
-    measures = [replace(measure, plans=tuple(map(weighted, measure.plans))) for measure in cube.measures]
+    measures = [replace(measure, plans=tuple(map(reweight, measure.plans))) for measure in cube.measures]
     return CubePlan(request, tuple(measures), cube.uses)
 
 
@@ -464,19 +471,19 @@ def require_within(price: Fraction, target: Target) -> None:
         )
 
 
-def measured_plan(plan: AnyPlan) -> Plan:
+def measurement_plan(plan: AnyPlan) -> Plan:
     """Returns the plan as trusted code measures it."""
     return plan.measured if isinstance(plan, RangeSetsPlan) else plan
 
 
-def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
+def recover_table(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
     """Recovers one table's answers, an array per grouping set."""
     if isinstance(plan, RangeSetsPlan):
         answers = recover_sets(plan, noisy)
         return [np.rint(table) for table in answers] if treatment.integer else answers
-    return treated(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
+    return apply_options(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
 
 
-def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
+def recover_raw_table(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
     """Recovers answers before linear programs and the option nonnegative move them, which no formula describes."""
     return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)

@@ -10,10 +10,10 @@ from math import lcm
 import numpy as np
 
 from dpduck.kernel.contributions import FULL
-from dpduck.language.select.request import Aggregate, Request
+from dpduck.language.select.request import Aggregate, SelectRequest
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
 from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, tree_buckets
-from dpduck.mechanisms.released_rows import AnswerColumn, released_cells
+from dpduck.mechanisms.released_rows import AnswerColumn, rows_per_set
 from dpduck.strategies.marginals.planners import DISTINCT
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.ranges.sets import RangeSetsPlan
@@ -28,12 +28,12 @@ from dpduck.strategies.recovery.curved import (
     covariances_to_text,
     deviation_of,
     of_rounded,
-    rescaled,
+    rescale,
     variance_about,
     variance_of,
 )
 from dpduck.strategies.recovery.intervals import ErrorLaw
-from dpduck.strategies.recovery.quantiles import chosen, in_order, quantile
+from dpduck.strategies.recovery.quantiles import in_order, quantile, read_choices
 from dpduck.strategies.recovery.recover import solves_program
 from dpduck.strategies.variance import least_squares_variances
 from dpduck.values.arrays import FloatArray
@@ -56,14 +56,16 @@ def answers_of(cube: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] |
     """
     if raw is not None:
         return [
-            _moved(shown, measured) if use.weights else measured
+            _add_move_error(shown, measured) if use.weights else measured
             for use, shown, measured in zip(cube.uses, answers_of(cube, tables), answers_of(cube, raw), strict=True)
         ]
     if cube.request.question.intervals:
         return _intervals(cube, tables[0][0][0])
     aggregates = cube.request.question.aggregates
     counts = {
-        aggregate.condition: [weighted(use.weights, of_set) for of_set in zip(*used_tables(use, tables), strict=True)]
+        aggregate.condition: [
+            sum_with_weights(use.weights, of_set) for of_set in zip(*tables_of_use(use, tables), strict=True)
+        ]
         for aggregate, use in zip(aggregates, cube.uses, strict=True)
         if aggregate.function == "count" and aggregate.operand is None
     }
@@ -71,10 +73,10 @@ def answers_of(cube: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] |
         _answer(cube, aggregate, use, tables, counts.get(aggregate.condition))
         for aggregate, use in zip(aggregates, cube.uses, strict=True)
     ]
-    return _ordered(aggregates, answers)
+    return _order_quantiles(aggregates, answers)
 
 
-def _ordered(aggregates: Sequence[Aggregate], answers: Sequence[AnswerColumn]) -> list[AnswerColumn]:
+def _order_quantiles(aggregates: Sequence[Aggregate], answers: Sequence[AnswerColumn]) -> list[AnswerColumn]:
     """Puts the quantiles of one column in order, cell by cell: no quantile is above one with a higher fraction."""
     moved = list(answers)
     quantiles = [number for number, aggregate in enumerate(aggregates) if aggregate.is_quantile]
@@ -82,13 +84,13 @@ def _ordered(aggregates: Sequence[Aggregate], answers: Sequence[AnswerColumn]) -
         alike = [number for number in quantiles if (aggregates[number].condition, aggregates[number].operand) == key]
         alike.sort(key=lambda number: aggregates[number].fraction or 0)
         if len(alike) > 1:
-            columns = in_order([_curved_column(answers[number]) for number in alike])
+            columns = in_order([_quantile_column(answers[number]) for number in alike])
             for number, column in zip(alike, columns, strict=True):
                 moved[number] = _of_sets([column])
     return moved
 
 
-def _curved_column(answer: AnswerColumn) -> Curved:
+def _quantile_column(answer: AnswerColumn) -> Curved:
     if answer.lows is None or answer.highs is None:
         raise InternalError("a quantile without an interval")
     return Curved(answer.estimates, answer.stderrs, answer.lows, answer.highs)
@@ -101,7 +103,7 @@ def _of_no_rows(table: FloatArray, rows: FloatArray) -> FloatArray:
     return emptied
 
 
-def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
+def _add_move_error(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
     """Returns an answer that an option has moved. Its error combines the noise and the move.
 
     The move is known. In a sparse table it is the same bias in all occupied cells, as large as empty cells' noise.
@@ -126,13 +128,13 @@ def _answer(
 
     every: the tables of each measure.
     """
-    tables = used_tables(use, every)
+    tables = tables_of_use(use, every)
     measured = cube.measures[use.measure]
     variances = cell_variances(cube.request, measured.plan)
     if use.also is not None:
         return _of_several(cube, aggregate, use, every)
     if use.weights:
-        estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
+        estimates = np.concatenate([sum_with_weights(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         errors = np.concatenate(variances) * use.size
         if _is_rounded(cube, use):
             return AnswerColumn(np.rint(estimates), np.sqrt(errors + ROUNDING))
@@ -142,7 +144,7 @@ def _answer(
         emptied = [[_of_no_rows(table, rows) for table in of_set] for of_set, rows in zip(by_set, counts, strict=True)]
         tables = list(zip(*emptied, strict=True))
     parts = [
-        curved(cube, aggregate, measured, [table.ravel() for table in of_set], variance)
+        nonlinear_answers(cube, aggregate, measured, [table.ravel() for table in of_set], variance)
         for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
     ]
     return _of_sets(parts)
@@ -158,7 +160,7 @@ def _of_sets(parts: Sequence[Curved]) -> AnswerColumn:
     )
 
 
-def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
+def tables_of_use(use: Use, every: Sequence[Tables]) -> Tables:
     """Returns the tables that an aggregate takes from its measure."""
     return [every[use.measure][table] for table in use.tables] if use.tables else every[use.measure]
 
@@ -211,11 +213,11 @@ def of_centre(
     if measure.operand is not None and measure.operand.step > aggregate.operand.step:
         spread = of_rounded(spread, step=step, sample=sample)
     if aggregate.function.startswith("stddev"):
-        return rescaled(deviation_of(spread), 0.0, width, 1)
-    return rescaled(spread, 0.0, width, 2)
+        return rescale(deviation_of(spread), 0.0, width, 1)
+    return rescale(spread, 0.0, width, 2)
 
 
-def weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
+def sum_with_weights(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
     """Returns the weighted sum of tables. It is divided once, by the common denominator: 7712.02, not
     7712.020000000001.
     """
@@ -225,7 +227,7 @@ def weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> Float
     return summed
 
 
-def curved(
+def nonlinear_answers(
     cube: CubePlan, aggregate: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
     """Returns an average, a variance or a quantile of every cell, from its tables and the variance of their noise."""
@@ -235,7 +237,7 @@ def curved(
     if aggregate.function == "quantile":
         buckets = tree_buckets(cube.request.question, measure)
         if measured.choices:
-            return chosen(tables, buckets)
+            return read_choices(tables, buckets)
         queries = 2 * buckets.count - 1
         shaped = tables[0].reshape(-1, queries)
         return quantile(shaped, variance.reshape(-1, queries), float(aggregate.fraction or 0), buckets, noise)
@@ -244,23 +246,23 @@ def curved(
     scaled, step = variance / whole**2, 1 / whole
     low, width = float(operand.low), float(operand.high - operand.low)
     if aggregate.function == "avg":
-        return rescaled(average(moments, scaled, noise, step), low, width)
+        return rescale(average(moments, scaled, noise, step), low, width)
     sample = aggregate.function.endswith("samp")
     spread = variance_of(moments, scaled, noise, step, sample=sample)
     if is_coarse(operand):
         spread = of_rounded(spread, step=1 / measure.steps, sample=sample)
     if aggregate.function.startswith("stddev"):
-        return rescaled(deviation_of(spread), 0.0, width, 1)
-    return rescaled(spread, 0.0, width, 2)
+        return rescale(deviation_of(spread), 0.0, width, 1)
+    return rescale(spread, 0.0, width, 2)
 
 
-def cell_variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
+def cell_variances(request: SelectRequest, plan: AnyPlan) -> list[FloatArray]:
     """Returns the noise variance of every cell of a measure's tables, an array per grouping set."""
     if isinstance(plan, Plan) and solves_program(plan):
         plan = replace(plan, variances=least_squares_variances(plan))
     if isinstance(plan, RangeSetsPlan):
         return [variances.ravel() for variances in plan.variances]
-    cells = released_cells(request.question)
+    cells = rows_per_set(request.question)
     return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
 
 

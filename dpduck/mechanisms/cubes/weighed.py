@@ -55,7 +55,7 @@ def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
     return [*numbers, most]
 
 
-def weighed_measures(
+def measures_with_norm(
     aggregates: Sequence[Aggregate], treatment: Treatment, found_centres: Mapping[Operand, Fraction] | None = None
 ) -> Measures:
     """Returns the measures of a statement with a norm, and each aggregate's use. found_centres: results of a search."""
@@ -67,7 +67,7 @@ def weighed_measures(
     norms, centres = _of_each(treatment.sum_norms, operands), _of_each(treatment.centers, operands)
     centres |= found_centres or {}
     norm, weights = treatment.norm or Fraction(1), treatment.aggregate_weights or (Fraction(1),) * len(aggregates)
-    together = _measured_together(aggregates)
+    together = _centre_columns(aggregates)
     demands: dict[Measure, Fraction] = {}
     taken: list[tuple[Measure, ...]] = []
     for aggregate, weight in zip(aggregates, weights, strict=True):
@@ -94,7 +94,7 @@ def weighed_measures(
     return Measures(tuple(shared), tuple(uses))
 
 
-def _measured_together(aggregates: Sequence[Aggregate]) -> dict[Column, bool]:
+def _centre_columns(aggregates: Sequence[Aggregate]) -> dict[Column, bool]:
     """Returns the columns that are measured about a centre, each with a flag: whether squares are measured, too."""
     columns: dict[Column, bool] = {}
     for aggregate in aggregates:
@@ -133,7 +133,7 @@ def _about_a_centre(
 def _alone(aggregate: Aggregate, norm: Fraction, stated: Fraction | None) -> Measure:
     """Returns the measure of a count or a sum."""
     measure = own_measure(aggregate, chosen=False)
-    if aggregate.curved or measure.form not in ("count", "sum"):
+    if aggregate.has_curved_error or measure.form not in ("count", "sum"):
         raise Refusal(
             "max_norm_contributed is of counts, sums, averages and variances alone",
             accepted="count(*), count(x), sum(x), avg(x), stddev(x), count(DISTINCT unit); others in another statement",

@@ -1,10 +1,10 @@
 """Keys that nobody declared, chosen privately."""
 
 from dpduck.kernel.queries.keys import PublishedKeys
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.keys.plan import (
     KeyProposal,
-    explained_keys,
+    explain_keys,
     foreseen_of_keys,
     key_columns,
     key_header,
@@ -14,15 +14,15 @@ from dpduck.mechanisms.keys.plan import (
 )
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 
-KEYS = Mechanism[Request, KeyProposal, PublishedKeys](
+KEYS = Mechanism[SelectRequest, KeyProposal, PublishedKeys](
     name="selected keys",
-    serves=lambda request: isinstance(request, Request) and request.question.selection is not None,
+    serves=lambda request: isinstance(request, SelectRequest) and request.question.selection is not None,
     plan=propose_keys,
     asks=lambda proposal: [proposal.ask],
     header=key_header,
     measure=answer_of,
     recover=key_table,
-    describe=explained_keys,
+    describe=explain_keys,
     columns=key_columns,
     errors=foreseen_of_keys,
     warn=warn_of_keys,

@@ -16,7 +16,7 @@ from dpduck.kernel.queries.keys import GroupBounds
 from dpduck.kernel.queries.operators import Norms
 from dpduck.language.select.request import Aggregate, Operand, Treatment
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of, linear_weights, own_measure
-from dpduck.mechanisms.cubes.weighed import COUNT_SHARE, weighed_measures
+from dpduck.mechanisms.cubes.weighed import COUNT_SHARE, measures_with_norm
 from dpduck.values.errors import Refusal
 
 Taken = tuple[bool, Measure]
@@ -68,16 +68,14 @@ def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], oth
     )
 
 
-def weighed_measures_of_keys(
-    aggregates: Sequence[Aggregate], reused: Sequence[int], treatment: Treatment
-) -> KeyMeasures:
+def key_measures_with_norm(aggregates: Sequence[Aggregate], reused: Sequence[int], treatment: Treatment) -> KeyMeasures:
     """Returns the measures of weighed units. The answers of the selecting count are without weights."""
     weighed = [number for number in range(len(aggregates)) if number not in reused]
     for number in weighed:
         if aggregates[number].function not in ("count", "sum", "avg"):
             _alone(aggregates[number])
     whole = Fraction(1 + len(weighed))
-    base = weighed_measures([aggregates[number] for number in weighed], treatment) if weighed else Measures((), ())
+    base = measures_with_norm([aggregates[number] for number in weighed], treatment) if weighed else Measures((), ())
     uses = dict(zip(weighed, base.uses, strict=True))
     measures = list(base.measures)
     for number in reused:
@@ -110,7 +108,7 @@ def middle_of(operand: Operand) -> Fraction:
 def _alone(aggregate: Aggregate) -> Measure:
     """Returns the measure of a count or a sum. Refuses other aggregates."""
     measure = own_measure(aggregate, chosen=False)
-    if aggregate.curved or measure.form not in ("count", "sum"):
+    if aggregate.has_curved_error or measure.form not in ("count", "sum"):
         raise Refusal(f"{aggregate.text[:60]} is not of selected keys", accepted="count, sum and avg")
     return measure
 

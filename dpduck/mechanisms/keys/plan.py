@@ -18,11 +18,11 @@ import pyarrow as pa
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.keys import Beside, GroupBounds, PublishedKeys, Threshold, key_delta
-from dpduck.language.rows.compiled import text_of, written
+from dpduck.language.rows.compiled import raw_program, text_of
 from dpduck.language.select.private_keys import FURTHER, counts_units
-from dpduck.language.select.request import KeySelection, Request
+from dpduck.language.select.request import KeySelection, SelectRequest
 from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
@@ -32,13 +32,13 @@ from dpduck.language.text.names import (
     stderr_column,
 )
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
-from dpduck.mechanisms.cubes.recover import ROUNDING, weighted
+from dpduck.mechanisms.cubes.recover import ROUNDING, sum_with_weights
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.keys.measures import KeyMeasures, measures_of_keys, norms_of_keys, weighed_measures_of_keys
+from dpduck.mechanisms.keys.measures import KeyMeasures, key_measures_with_norm, measures_of_keys, norms_of_keys
 from dpduck.mechanisms.mechanism import Columns, OneAsk, Tools
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
-from dpduck.mechanisms.released_rows import label_array, listed, released_columns
+from dpduck.mechanisms.released_rows import interval_lists, label_array, release_columns
 from dpduck.store.sandbox import sandbox
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
@@ -47,7 +47,7 @@ from dpduck.strategies.recovery.intervals import (
     ErrorLaw,
     discrete_gaussian_tail,
     discrete_laplace_tail,
-    selected_lows,
+    lows_after_selection,
     survivals,
 )
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -205,9 +205,9 @@ KeyProposal = OneAsk[KeyPlan, PublishedKeys]
 """Counts by selected keys."""
 
 
-def propose_keys(request: Request) -> KeyProposal:
+def propose_keys(request: SelectRequest) -> KeyProposal:
     """Returns the plan of a request that selects its keys."""
-    plan = planned_keys(request)
+    plan = plan_request(request)
     return KeyProposal(request, plan, key_ask(request, plan))
 
 
@@ -223,7 +223,7 @@ def key_columns(proposal: KeyProposal) -> Columns:
     """Returns the columns of the released table. Answers that select keys have a column for lower interval ends."""
     lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
     whole = [aggregate.function == "count" for aggregate in proposal.request.question.aggregates]
-    return (*released_columns(proposal.request, whole), *lows)
+    return (*release_columns(proposal.request, whole), *lows)
 
 
 def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
@@ -254,7 +254,7 @@ def warn_of_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
     return f"{shown}; {LOWER_THRESHOLD} shows smaller groups"
 
 
-def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
+def plan_request(request: SelectRequest, noise: NoiseKind | None = None) -> KeyPlan:
     """Returns the plan of a request that selects its keys. noise: replaces the request's noise, at the same rho."""
     selection, charge = _selection(request), request.price.charge
     kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
@@ -280,15 +280,15 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
     )
 
 
-def _measures(request: Request, plain: bool, reused: tuple[int, ...]) -> KeyMeasures | None:
+def _measures(request: SelectRequest, plain: bool, reused: tuple[int, ...]) -> KeyMeasures | None:
     """Returns the measures of a statement, or None if all aggregates are counts of rows."""
     question = request.question
     if question.treatment.norm is not None:
-        return weighed_measures_of_keys(question.aggregates, reused, question.treatment)
+        return key_measures_with_norm(question.aggregates, reused, question.treatment)
     return None if plain else measures_of_keys(question.aggregates, reused, _selection(request).other)
 
 
-def bounds_of_request(request: Request) -> GroupBounds:
+def bounds_of_request(request: SelectRequest) -> GroupBounds:
     """Bounds one unit's changes: 1 in each group. Without a unit column, a unit is a row with all copies by joins."""
     groups = _selection(request).groups
     if request.rows.unit_sql is None:
@@ -296,22 +296,22 @@ def bounds_of_request(request: Request) -> GroupBounds:
     return GroupBounds(groups, 1, groups, request.rows.unit_bound)
 
 
-def keyed_job(request: Request, measured: KeyMeasures | None = None) -> CountingJob:
+def key_job(request: SelectRequest, measured: KeyMeasures | None = None) -> CountingJob:
     """Describes the job that trusted code counts."""
     rows, groups = request.rows, _selection(request).groups
-    counts = [Contribution(written(aggregate.condition)) for aggregate in request.question.aggregates]
+    counts = [Contribution(raw_program(aggregate.condition)) for aggregate in request.question.aggregates]
     job = counting_job(request, counts if measured is None else list(map(contribution_of, measured.measures)))
     texts = tuple(text_of(key.row_sql, rows.columns) for key in request.question.keys if key.row_sql)
     return replace(job, selected=True, texts=texts, groups=groups if rows.unit is not None else rows.unit_bound)
 
 
-def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
+def key_ask(request: SelectRequest, plan: KeyPlan) -> Ask[PublishedKeys]:
     """Returns the ask of a plan."""
     tables = plan.aggregates if plan.measured is None else len(plan.measured.measures)
     query = Threshold(
         plan.bounds, plan.least, plan.excess, plan.answers, tables, plan.selecting, plan.other, plan.beside
     )
-    return Ask(Scan(keyed_job(request, plan.measured), plan.bounds.l1), query, plan.selection)
+    return Ask(AskScan(key_job(request, plan.measured), plan.bounds.l1), query, plan.selection)
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
@@ -336,13 +336,13 @@ def _law(plan: KeyPlan, use: Use, others: bool) -> ErrorLaw:
     return ErrorLaw(noise.kind, None, alone.variance + second.variance, max(alone.step, second.step))
 
 
-def _selection(request: Request) -> KeySelection:
+def _selection(request: SelectRequest) -> KeySelection:
     if request.question.selection is None:
         raise InternalError("a release of selected keys without a selection")
     return request.question.selection
 
 
-def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
+def _rows(request: SelectRequest, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
     """Returns one row per published group, and last the row for all other groups."""
     ordered = [key for key in request.question.keys if not key.row_sql] + [
         key for key in request.question.keys if key.row_sql
@@ -371,12 +371,12 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
         columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
         if number in plan.reused:
             units = published.answers[plan.use_of(number).measure]
-            lows = selected_lows(plan.selection, plan.threshold, plan.least, units, LEVELS)
-            columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
+            lows = lows_after_selection(plan.selection, plan.threshold, plan.least, units, LEVELS)
+            columns[lows_column(number)] = interval_lists(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)
 
 
-def _measured(table: int, published: PublishedKeys) -> IntegerArray:
+def _table_numbers(table: int, published: PublishedKeys) -> IntegerArray:
     """Returns the noisy numbers of a table, with the number of all other groups last."""
     rest = np.array([] if published.other is None else [published.other[table]], np.int64)
     return np.concatenate([published.answers[table], rest])
@@ -384,19 +384,19 @@ def _measured(table: int, published: PublishedKeys) -> IntegerArray:
 
 def _linear(use: Use, published: PublishedKeys) -> IntegerArray | FloatArray:
     """Returns a count in whole numbers, or a sum."""
-    first = _measured(use.measure, published)
+    first = _table_numbers(use.measure, published)
     if use.also is None:
-        return first if use.weights == (Fraction(1),) else weighted(use.weights, [first.astype(np.float64)])
-    second = _measured(use.also.measure, published)
+        return first if use.weights == (Fraction(1),) else sum_with_weights(use.weights, [first.astype(np.float64)])
+    second = _table_numbers(use.also.measure, published)
     return float(use.weights[0]) * first + float(use.also.weights[0]) * second
 
 
-def _average(request: Request, plan: KeyPlan, published: PublishedKeys, number: int) -> dict[str, pa.Array]:
+def _average(request: SelectRequest, plan: KeyPlan, published: PublishedKeys, number: int) -> dict[str, pa.Array]:
     """Returns the columns of an average: answers, standard errors, and ends of intervals."""
     use, operand = plan.use_of(number), request.question.aggregates[number].operand
     if use.also is None or operand is None or plan.measured is None:
         raise InternalError("an average of no count and no sum")
-    counts, sums = (_measured(table, published) for table in (use.measure, use.also.measure))
+    counts, sums = (_table_numbers(table, published) for table in (use.measure, use.also.measure))
     groups, step, part = len(published.answers[0]), float(use.also.weights[0]), plan.part_of(use.measure)
 
     def stderrs(table: int) -> FloatArray:
@@ -413,8 +413,8 @@ def _average(request: Request, plan: KeyPlan, published: PublishedKeys, number: 
     return {
         answer_column(number): pa.array(result.estimates, from_pandas=True),
         stderr_column(number): pa.array(result.stderrs, from_pandas=True),
-        lows_column(number): listed(result.lows),
-        highs_column(number): listed(result.highs),
+        lows_column(number): interval_lists(result.lows),
+        highs_column(number): interval_lists(result.highs),
     }
 
 
@@ -425,7 +425,7 @@ SIZES = (1, 10, 50, 100, 500)
 """Numbers of privacy units for which the chances are shown."""
 
 
-def explained_keys(request: Request, proposal: KeyProposal) -> str:
+def explain_keys(request: SelectRequest, proposal: KeyProposal) -> str:
     """Returns the plan and a plan with the other noise at the same rho and delta, with the columns of every
     explanation.
 
@@ -437,12 +437,12 @@ def explained_keys(request: Request, proposal: KeyProposal) -> str:
     other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
     rows = [
         _row(request, chosen, True, _note(request, chosen)),
-        _row(request, planned_keys(request, other), False, "at the same rho and delta"),
+        _row(request, plan_request(request, other), False, "at the same rho and delta"),
     ]
     return rows_sql(columns, rows)
 
 
-def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
+def _row(request: SelectRequest, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
     worst, price = max((law[0].stderr for law in key_laws(plan) if law), default=None), request.price
     return [
         plan.strategy, chosen, None, worst, price.stated_epsilon, price.charge.delta, price.charge.rho,
@@ -451,7 +451,7 @@ def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value
     ]  # fmt: skip
 
 
-def _note(request: Request, plan: KeyPlan) -> str:
+def _note(request: SelectRequest, plan: KeyPlan) -> str:
     if request.question.selection is None:
         raise InternalError("an explanation of keys without a selection")
     unit = request.rows.unit_text
@@ -472,14 +472,14 @@ def _sums(plan: KeyPlan) -> str:
     parts = zip(plan.measured.measures, plan.measured.shares, plan.beside, strict=True)
     texts = [
         f"{words[measure.form]} over {measure.condition or 'all rows'}"
-        f"{_about(measure)}, {_moved(measure, part)}: {float(100 * share):.3g} % of the price"
+        f"{_about(measure)}, {_describe_sensitivity(measure, part)}: {float(100 * share):.3g} % of the price"
         for measure, share, part in parts
         if share
     ]
     return "".join(f"; {part}" for part in texts)
 
 
-def _moved(measure: Measure, beside: Beside) -> str:
+def _describe_sensitivity(measure: Measure, beside: Beside) -> str:
     """Describes the most that one unit adds, or the largest norm of its groups."""
     if measure.squared_norm:
         norm = sqrt(measure.squared_norm) * float(measure.operand_step)

@@ -11,12 +11,12 @@ import numpy as np
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.known import KnownQuestion
 from dpduck.language.select.request import Aggregate
-from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
+from dpduck.mechanisms.known.axes import LARGEST_JOINT, Axes, CellQuery, axes_of, cell_query, seen_by
 from dpduck.mechanisms.known.chosen_tables import alone, selections
-from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted, wanted_of_rows
+from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, needs_of, row_needs_of, usable
 from dpduck.store.cursors import SandboxAnswers
-from dpduck.store.measured import Kept
-from dpduck.strategies.recovery.curved import LEVELS, Curved, average, rescaled
+from dpduck.store.measured import MeasurementRecord
+from dpduck.strategies.recovery.curved import LEVELS, Curved, average, rescale
 from dpduck.strategies.recovery.intervals import sum_margin
 from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray
@@ -27,7 +27,7 @@ MOST_JOINED = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class KnownAnswer:
     """Answer to one aggregate over the cells of all grouping sets, in order.
 
     - low, high: the ends of its intervals.
@@ -66,12 +66,12 @@ class _Sum:
 
 def answers_of(
     question: KnownQuestion,
-    releases: Sequence[Kept],
+    releases: Sequence[MeasurementRecord],
     remembered: SandboxAnswers,
     moment: str,
     about: str = "",
     same: Same | None = None,
-) -> list[Answer | None]:
+) -> list[KnownAnswer | None]:
     """Returns the answer to each aggregate. It is None if no tables determine every cell.
 
     - moment: the moment of the current rows.
@@ -83,7 +83,7 @@ def answers_of(
         tables = {item: uses for item, uses in tables.items() if replace(same, quantity=item.quantity) == item}
     answers = []
     for aggregate in request.question.aggregates:
-        needs = (wanted(aggregate, request.rows.filters), wanted_of_rows(aggregate, request.rows.filters))
+        needs = (needs_of(aggregate, request.rows.filters), row_needs_of(aggregate, request.rows.filters))
         tried = (
             _best(question, aggregate, item, tables, remembered, moment, about) for item in needs if item is not None
         )
@@ -107,7 +107,7 @@ def _best(
     remembered: SandboxAnswers,
     moment: str,
     about: str,
-) -> Answer | None:
+) -> KnownAnswer | None:
     """Returns the best answer from tables that may be combined. The order of preference is:
 
     - tables about the current rows,
@@ -117,14 +117,14 @@ def _best(
 
     Tables further down are about other quantities, however small their error is. Among equals, the least error wins.
     """
-    best: tuple[tuple[bool, bool, int, float], Answer] | None = None
+    best: tuple[tuple[bool, bool, int, float], KnownAnswer] | None = None
     for same in [same for same in tables if same.quantity == need.quantities[0]]:
         how = match(question, same, need.conditions)
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
         if how is None or not all(other in tables for other in others):
             continue
         alone = len(others) == 1  # an average's error depends on estimates, so its sums need them
-        sums = [_summed(question, how, tables[other], remembered, about, alone) for other in others]
+        sums = [_best_sum(question, how, tables[other], remembered, about, alone) for other in others]
         if any(part is None for part in sums):
             continue
         parts = [part for part in sums if part is not None]
@@ -132,11 +132,11 @@ def _best(
         error = float(f"{total:.9e}")  # errors that agree to nine digits count as equal
         rank = (same.moment != moment, how.bounded != "", len(how.left_out), error)
         if best is None or rank < best[0]:
-            best = rank, _answered(question, aggregate, parts, how, same, same.moment == moment)
+            best = rank, _answer_from(question, aggregate, parts, how, same, same.moment == moment)
     return None if best is None else best[1]
 
 
-def _summed(
+def _best_sum(
     question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers, about: str, linear: bool
 ) -> _Sum | None:
     """Computes one sum over rows in all cells from tables that may be combined. None if they do not determine it.
@@ -147,11 +147,11 @@ def _summed(
     plain = [use for use in uses if not use.joins]
     joined = [use for use in uses if use.joins][:MOST_JOINED]
     tried = [plain, *([use, *plain] if uses[0] is use else [*plain, use] for use in joined)]
-    sums = [_summed_over(question, how, some, remembered, about, linear) for some in tried if some]
+    sums = [_sum_over(question, how, some, remembered, about, linear) for some in tried if some]
     return min((part for part in sums if part is not None), key=lambda part: float(part.variances.sum()), default=None)
 
 
-def _summed_over(
+def _sum_over(
     question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers, about: str, linear: bool
 ) -> _Sum | None:
     """Computes the sum from the best selection of the tables, else from the first table that determines it alone."""
@@ -159,19 +159,19 @@ def _summed_over(
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None
     request = question.analysis.request.question
-    sets = [asked(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
+    sets = [cell_query(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
     columns = frozenset(source.sql for source in request.sources).union(*(part.columns for part in how.seen))
     tried = selections(axes, uses, columns, bool(about))
-    sums = [_solved(axes, sets, chosen, remembered, linear) for chosen in tried]
+    sums = [_solve(axes, sets, chosen, remembered, linear) for chosen in tried]
     best = min((part for part in sums if part is not None), key=lambda part: float(part.variances.sum()), default=None)
     if best is not None:
         return best
-    each = (_solved(axes, sets, chosen, remembered, linear) for chosen in alone(axes, uses, tried))
+    each = (_solve(axes, sets, chosen, remembered, linear) for chosen in alone(axes, uses, tried))
     return next((part for part in each if part is not None), None)
 
 
-def _solved(
-    axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembered: SandboxAnswers, linear: bool
+def _solve(
+    axes: Axes, sets: Sequence[CellQuery], chosen: Sequence[Usable], remembered: SandboxAnswers, linear: bool
 ) -> _Sum | None:
     """Solves all cells from the chosen tables. None if they do not determine every cell."""
     if not chosen:
@@ -220,16 +220,16 @@ def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: SandboxAnswers)
     return cached
 
 
-def _cells(knowledge: Knowledge, of_set: Asked, planned: bool) -> tuple[FloatArray, FloatArray] | None:
+def _cells(knowledge: Knowledge, of_set: CellQuery, planned: bool) -> tuple[FloatArray, FloatArray] | None:
     answer = knowledge.answer(of_set.along, errors_alone=planned)
     if not answer.known.all():
         return None
     return of_set.cells(answer.estimates), of_set.cells(answer.variances)
 
 
-def _answered(
+def _answer_from(
     question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum], how: Match, same: Same, now: bool
-) -> Answer:
+) -> KnownAnswer:
     names = tuple(dict.fromkeys(use.kept.name for entry in sums for use in entry.uses))
     moments = [use.kept.released_at for entry in sums for use in entry.uses]
     alone = "" if now else moments[0]
@@ -241,13 +241,13 @@ def _answered(
         estimates = sums[0].estimates
         ends = partial(_ends, sums[0])
         columns = estimates, stderrs, estimates - half, estimates + half
-        return Answer(*columns, names, alone, how.left_out, how.bounded, ends, spread, same)
+        return KnownAnswer(*columns, names, alone, how.left_out, how.bounded, ends, spread, same)
     curved = _average(aggregate, sums)
     level = next((place for place, entry in enumerate(LEVELS) if entry >= confidence), len(LEVELS) - 1)
     low, high = curved.lows[level], curved.highs[level]
     columns = curved.estimates, curved.stderrs, low, high
     bounds = curved.lows, curved.highs
-    return Answer(*columns, names, alone, how.left_out, how.bounded, lambda: bounds, spread, same)
+    return KnownAnswer(*columns, names, alone, how.left_out, how.bounded, lambda: bounds, spread, same)
 
 
 def _ends(total: _Sum) -> tuple[FloatArray, FloatArray]:
@@ -272,4 +272,4 @@ def _average(aggregate: Aggregate, sums: Sequence[_Sum]) -> Curved:
     moments = [part.estimates / steps for part in sums]
     largest = float(np.sqrt(sums[0].variances).max() / sums[0].smallest) / steps
     curved = average(moments, sums[0].variances / steps**2, sums[0].noise, largest)
-    return rescaled(curved, float(operand.low), width)
+    return rescale(curved, float(operand.low), width)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.noise.law import noise_variance
 from dpduck.kernel.queries.operators import Factor, IdentityFactor, MatrixFactor
-from dpduck.language.select.conditions import Condition, conjuncts
+from dpduck.language.select.conditions import CodeCondition, conjuncts
 from dpduck.language.select.request import Aggregate, Key, Question
-from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, quantities, wanted
+from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, needs_of, quantities
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.store.measured import Measured
-from dpduck.strategies.recovery.atoms import Along, Seen
+from dpduck.strategies.recovery.atoms import Along, NoisyTable
 from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
@@ -117,7 +117,7 @@ def _along(parts: Sequence[_Part], visible: NDArray[np.bool_] | None) -> Along:
     return Along(rows=rows)
 
 
-def _seen(axes: Axes, conditions: Sequence[Condition]) -> dict[int, NDArray[np.bool_]]:
+def _seen(axes: Axes, conditions: Sequence[CodeCondition]) -> dict[int, NDArray[np.bool_]]:
     """Returns the codes that meet all conditions, by axis."""
     masks: dict[int, NDArray[np.bool_]] = {}
     for condition in conditions:
@@ -126,7 +126,7 @@ def _seen(axes: Axes, conditions: Sequence[Condition]) -> dict[int, NDArray[np.b
     return masks
 
 
-def seen_by(axes: Axes, use: Usable) -> Sequence[Seen]:
+def seen_by(axes: Axes, use: Usable) -> Sequence[NoisyTable]:
     """Returns a release's measurements of one quantity along the axes. They never change, so they are cached."""
     name = None if use.name is None else (axes, use.name)
     seen = None if name is None else use.before.get(name)
@@ -139,7 +139,7 @@ def seen_by(axes: Axes, use: Usable) -> Sequence[Seen]:
     return seen
 
 
-def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
+def _seen_by(axes: Axes, use: Usable) -> list[NoisyTable]:
     """Computes the measurements of `seen_by`. Equal queries along an axis share one object."""
     measured = use.kept.measured
     table, names = measured.tables[use.table], [column.sql for column in measured.columns]
@@ -157,7 +157,7 @@ def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
     size = float(np.square(use.weights).sum())
     measurements = []
     for query, values in zip(measured.queries[table.group], measured.values[use.table], strict=True):
-        summed = weighted(use.weights, values)
+        summed = weighted_sum(use.weights, values)
         outside = [number for number in codes if number not in query.keys and (codes[number] < 0).any()]
         order = sorted(range(len(query.keys)), key=lambda place: places[query.keys[place]])
         along = {}
@@ -186,18 +186,18 @@ def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
             prod(summed.shape[place] for place in order if places[query.keys[place]] == axis) for axis in sorted(along)
         ]
         variance = size * noise_variance(measured.noise, query.parameter)
-        measurements.append(Seen(along, variance, summed.transpose(order).reshape(shape)))
+        measurements.append(NoisyTable(along, variance, summed.transpose(order).reshape(shape)))
     return measurements
 
 
-def weighted(weights: Sequence[float], parts: Sequence[IntegerArray]) -> FloatArray:
+def weighted_sum(weights: Sequence[float], parts: Sequence[IntegerArray]) -> FloatArray:
     """Returns the weighted sum of a table's parts."""
     used = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
     return np.asarray(np.sum(used, axis=0), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class CellQuery:
     """Query for the cells of one grouping set along the axes.
 
     shape: the sizes of its keys in the order of the axes. order: the positions of the keys in the order of release.
@@ -212,7 +212,9 @@ class Asked:
         return table.reshape(self.shape).transpose(self.order).ravel()
 
 
-def asked(axes: Axes, question: Question, grouping_set: Sequence[int], conditions: Sequence[Condition]) -> Asked:
+def cell_query(
+    axes: Axes, question: Question, grouping_set: Sequence[int], conditions: Sequence[CodeCondition]
+) -> CellQuery:
     """Returns the query for the cells of a grouping set, over the codes that meet the conditions."""
     masks, names = _seen(axes, conditions), [source.sql for source in question.sources]
     sizes = question.sources
@@ -237,12 +239,12 @@ def asked(axes: Axes, question: Question, grouping_set: Sequence[int], condition
             if places[grouping_set[place]] == axis
         ]
         along_axis = _along(parts, masks.get(axis))
-        along[axis] = along_axis.rows if along_axis.rows is not None else _kept(along_axis)
+        along[axis] = along_axis.rows if along_axis.rows is not None else _diagonal(along_axis)
     lengths = [question.keys[grouping_set[place]].released_size for place in order]
-    return Asked(along, tuple(lengths), tuple(int(place) for place in np.argsort(order)) if order else ())
+    return CellQuery(along, tuple(lengths), tuple(int(place) for place in np.argsort(order)) if order else ())
 
 
-def _kept(along: Along) -> scipy.sparse.csr_array:
+def _diagonal(along: Along) -> scipy.sparse.csr_array:
     size = 0 if along.plain is None else along.plain.size
     diagonal = np.ones(size) if along.kept is None else along.kept.astype(np.float64)
     return scipy.sparse.csr_array(scipy.sparse.diags_array(diagonal))
@@ -304,9 +306,9 @@ def _subsets(count: int) -> Iterator[list[bool]]:
         yield [bool(number >> place & 1) for place in range(count)]
 
 
-def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[Seen]:
+def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[NoisyTable]:
     """Yields the release's measurements of an aggregate along its keys."""
-    need = wanted(aggregate, ())
+    need = needs_of(aggregate, ())
     for table, values in zip(measured.tables, measured.values, strict=True):
         for quantity, more, weights in quantities(table):
             same = need is not None and (quantity,) == need.quantities
@@ -318,5 +320,7 @@ def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[Seen]:
                 if any(isinstance(factor, MatrixFactor) for factor in factors.values()):
                     raise Refusal("this release was not measured by margins", accepted="strategy = 'auto'")
                 along = {key: Along(factor) for key, factor in factors.items() if not isinstance(factor, MatrixFactor)}
-                yield Seen(along, size * noise_variance(measured.noise, query.parameter), weighted(weights, parts))
+                yield NoisyTable(
+                    along, size * noise_variance(measured.noise, query.parameter), weighted_sum(weights, parts)
+                )
             return

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpduck.kernel.queries.operators import MatrixFactor
 from dpduck.mechanisms.known.axes import Axes, seen_by
 from dpduck.mechanisms.known.tables import Usable
-from dpduck.strategies.recovery.atoms import refined
+from dpduck.strategies.recovery.atoms import refine_atoms
 from dpduck.strategies.recovery.known import LARGEST_BLOCK
 
 FEW = 16
@@ -71,7 +71,9 @@ def _fitting(axes: Axes, uses: Sequence[Usable], most: int) -> list[Usable]:
             for seen in seen_by(axes, use):
                 for axis, along in seen.along.items():
                     before = tried.get(axis)
-                    tried[axis] = refined(np.zeros(axes.lengths[axis], np.intp) if before is None else before, along)
+                    tried[axis] = refine_atoms(
+                        np.zeros(axes.lengths[axis], np.intp) if before is None else before, along
+                    )
             if prod(int(atom.max()) + 1 for atom in tried.values()) > most:
                 continue
             atoms = tried

@@ -17,20 +17,20 @@ import numpy as np
 
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.rows.facts import SourceColumn
-from dpduck.language.select.conditions import Condition
+from dpduck.language.select.conditions import CodeCondition
 from dpduck.language.select.keys import KeyBuilder
 from dpduck.language.select.known import KnownQuestion
-from dpduck.language.select.request import Key, Question, Request, Treatment
+from dpduck.language.select.request import Key, Question, SelectRequest, Treatment
 from dpduck.language.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import noise_of
 from dpduck.mechanisms.known.answer import axes_over, knowledge_of, with_one
-from dpduck.mechanisms.known.axes import Asked, Axes, asked
+from dpduck.mechanisms.known.axes import Axes, CellQuery, cell_query
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
-from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, usable, wanted
+from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, needs_of, usable
 from dpduck.store.cursors import SandboxAnswers
-from dpduck.store.measured import Kept, MeasuredTable
-from dpduck.strategies.marginals.given import MOST_AXES, Gap, best_precisions, evened, least_amount, shares_of
+from dpduck.store.measured import MeasuredTable, MeasurementRecord
+from dpduck.strategies.marginals.given import MOST_AXES, Gap, best_precisions, even_out, least_amount, shares_of
 from dpduck.strategies.marginals.planners import SHARES
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
@@ -41,14 +41,14 @@ MOST_CELLS = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class MarginalGap:
     """Missing precision of a statement, and the request for marginals in place of the statement.
 
     whole: the request for all columns in one marginal. gap: missing precision, in units of a row's
     largest contribution: 1 for counts. finer: whether it also measures rows that the statement's conditions leave out.
     """
 
-    whole: Request
+    whole: SelectRequest
     gap: Gap
     finer: bool
 
@@ -57,7 +57,7 @@ class Given:
         """Returns the kind of noise that the price buys."""
         return noise_of(self.whole)
 
-    def at(self, amount: Fraction) -> Request | None:
+    def at(self, amount: Fraction) -> SelectRequest | None:
         """Returns the request for the best marginals at a price. None if they have more than MOST_CELLS cells."""
         bound = self.whole.rows.unit_bound
         given = float(amount) / (bound if self.noise is NoiseKind.LAPLACE else bound * bound)
@@ -77,16 +77,16 @@ class Given:
         amount = least_amount(self.gap, self.noise, target, float(most) / self._factor)
         return None if amount is None else Fraction(amount) * self._factor
 
-    def evened(self, target: float, most: Fraction) -> Given:
+    def balance_errors(self, target: float, most: Fraction) -> MarginalGap:
         """Returns the same plan for the largest standard error of the answer, in place of the sum of variances."""
-        return replace(self, gap=evened(self.gap, self.noise, target, float(most) / self._factor))
+        return replace(self, gap=even_out(self.gap, self.noise, target, float(most) / self._factor))
 
     @property
     def _factor(self) -> int:
         return self.whole.rows.unit_bound ** (1 if self.noise is NoiseKind.LAPLACE else 2)
 
 
-def priced_at(request: Request, amount: Fraction) -> Request:
+def request_at_price(request: SelectRequest, amount: Fraction) -> SelectRequest:
     """Returns a request at a price in place of its target. It is planned for its worst cell, like a target."""
     question = request.question
     if request.price.target is not None and (question.has_ranges or len(question.grouping_sets) > 1):
@@ -94,8 +94,8 @@ def priced_at(request: Request, amount: Fraction) -> Request:
     return _without_target(request, amount)
 
 
-def _without_target(request: Request, amount: Fraction) -> Request:
-    price = replace(request.price, target=None, charge=Charge.concentrated(amount))
+def _without_target(request: SelectRequest, amount: Fraction) -> SelectRequest:
+    price = replace(request.price, target=None, charge=Charge.zcdp(amount))
     if request.price.target is not None and request.price.target.pure:
         price = replace(price, charge=Charge.pure(amount), stated_epsilon=amount)
     return replace(request, price=price)
@@ -103,12 +103,12 @@ def _without_target(request: Request, amount: Fraction) -> Request:
 
 def given_known(
     question: KnownQuestion,
-    request: Request,
-    releases: Sequence[Kept],
+    request: SelectRequest,
+    releases: Sequence[MeasurementRecord],
     remembered: SandboxAnswers,
     moment: str,
     amount: Fraction,
-) -> Given | None:
+) -> MarginalGap | None:
     """Returns the precision that a statement lacks beside earlier releases. None unless it asks for counts, or for sums
     or averages of one clamped column, by declared columns.
 
@@ -119,13 +119,13 @@ def given_known(
         return None
     if prod(len(key.labels) for key in whole.question.keys) > MOST_CELLS:
         return None
-    blank = blank_measured(propose_cube(priced_at(whole, amount) if whole.price.target is not None else whole))
+    blank = blank_measured(propose_cube(request_at_price(whole, amount) if whole.price.target is not None else whole))
     if blank is None:
         return None
-    tables = with_one(usable(question, [*releases, Kept(PLANNED, "", moment, blank)]), PLANNED)
+    tables = with_one(usable(question, [*releases, MeasurementRecord(PLANNED, "", moment, blank)]), PLANNED)
     gaps, scale = list[Gap](), 1.0
     for aggregate in request.question.aggregates:
-        need = wanted(aggregate, request.rows.filters)
+        need = needs_of(aggregate, request.rows.filters)
         for quantity in need.quantities if need else ():
             matches = [same for same in tables if same.quantity == quantity]
             how = match(question, matches[0], need.conditions) if need and len(matches) == 1 else None
@@ -142,7 +142,7 @@ def given_known(
     )
     least = np.min([entry.known for entry in gaps], axis=0)  # an average's two sums are measured alike
     asked_of_all = np.concatenate([entry.asked for entry in gaps])
-    return Given(whole, Gap(gaps[0].sizes, least * scale**2, asked_of_all), finer)
+    return MarginalGap(whole, Gap(gaps[0].sizes, least * scale**2, asked_of_all), finer)
 
 
 def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
@@ -153,7 +153,7 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
     return whole * float(np.linalg.norm(weights))
 
 
-def _whole(question: KnownQuestion, request: Request) -> Request | None:
+def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | None:
     """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
     If a unit's rows are cut to MAX ROWS after WHERE, the WHERE conditions stay: otherwise other rows would be counted.
@@ -164,7 +164,7 @@ def _whole(question: KnownQuestion, request: Request) -> Request | None:
         (name, entry) for name in ("sum", "avg") for _, entry in kinds
     }:
         return None
-    left, conditions = list(request.rows.filters), list[Condition]()
+    left, conditions = list(request.rows.filters), list[CodeCondition]()
     for written in request.rows.filters if request.rows.unit_sql is None and request.rows.periods is None else ():
         read = [question.condition(text) for text in question.conjuncts(written)]
         if None not in read:
@@ -200,7 +200,7 @@ def _keys(question: KnownQuestion, columns: Sequence[str]) -> tuple[tuple[Key, .
 
 
 def _gap(
-    question: KnownQuestion, whole: Request, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers
+    question: KnownQuestion, whole: SelectRequest, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers
 ) -> Gap | None:
     """Returns the missing precision of the columns' components. None if several columns share an axis."""
     uses = [use for use in uses if not use.joins]
@@ -211,14 +211,16 @@ def _gap(
         return None
     sizes = tuple(axes.lengths[place] for place in places)
     request = question.analysis.request.question
-    rows = [_lengths(asked(axes, request, members, how.seen), places, sizes) for members in request.grouping_sets]
+    rows = [_lengths(cell_query(axes, request, members, how.seen), places, sizes) for members in request.grouping_sets]
     asked_rows = [row for row in rows if row is not None]
     if len(asked_rows) < len(rows):
         return None
-    return Gap(sizes, _known(axes, places, uses, remembered), np.array(asked_rows))
+    return Gap(sizes, _component_precisions(axes, places, uses, remembered), np.array(asked_rows))
 
 
-def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: SandboxAnswers) -> FloatArray:
+def _component_precisions(
+    axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: SandboxAnswers
+) -> FloatArray:
     """Returns the precision of each component from tables that were measured cell by cell. Other tables are ignored."""
     precisions = np.zeros(1 << len(places))
     plain = [use for use in uses if use.kept.name != PLANNED and is_cellwise(use)]
@@ -231,7 +233,7 @@ def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered
     return precisions
 
 
-def _lengths(of_set: Asked, places: Sequence[int], sizes: Sequence[int]) -> FloatArray | None:
+def _lengths(of_set: CellQuery, places: Sequence[int], sizes: Sequence[int]) -> FloatArray | None:
     """Returns the squared length of a grouping set's longest row in each component. None if it needs other axes."""
     if not set(of_set.along) <= set(places):
         return None

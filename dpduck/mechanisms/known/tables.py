@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from dpduck.language.rows.expressions import sql_of
-from dpduck.language.select.conditions import Condition, conjuncts
+from dpduck.language.select.conditions import CodeCondition, conjuncts
 from dpduck.language.select.known import KnownQuestion
 from dpduck.language.select.request import Aggregate, Operand
 from dpduck.language.statements.parse import parse_expression
-from dpduck.store.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
+from dpduck.store.measured import MeasuredKey, MeasuredTable, MeasurementRecord, domain_digest, rows_digest
 
 PLANNED = "planned"
 """The name of a planned release, which is not measured yet."""
@@ -57,10 +57,10 @@ class Usable:
     seen: conditions on the codes that it sees. Its keys may leave out more codes. before: the cache Readings.seen.
     """
 
-    kept: Kept
+    kept: MeasurementRecord
     table: int
     weights: tuple[float, ...]
-    seen: tuple[Condition, ...]
+    seen: tuple[CodeCondition, ...]
     before: dict[Hashable, Sequence[Any]]
 
     @property
@@ -91,11 +91,11 @@ class Usable:
         return frozenset((*keyed, *(column for condition in self.seen for column in condition.columns)))
 
 
-_Quantity = tuple[Same, tuple[float, ...], tuple[Condition, ...]]
+_Quantity = tuple[Same, tuple[float, ...], tuple[CodeCondition, ...]]
 """The common properties of a quantity, the weights of its parts, and the conditions on the codes that it sees."""
 
 
-def usable(question: KnownQuestion, releases: Sequence[Kept]) -> dict[Same, list[Usable]]:
+def usable(question: KnownQuestion, releases: Sequence[MeasurementRecord]) -> dict[Same, list[Usable]]:
     """Returns every quantity that was measured about a question's rows. Quantities under one key may be combined."""
     groups: dict[Same, list[Usable]] = {}
     rows = rows_digest(question.analysis.request.rows)
@@ -107,7 +107,9 @@ def usable(question: KnownQuestion, releases: Sequence[Kept]) -> dict[Same, list
     return groups
 
 
-def _quantities_of(question: KnownQuestion, release: Kept, number: int, table: MeasuredTable) -> Sequence[_Quantity]:
+def _quantities_of(
+    question: KnownQuestion, release: MeasurementRecord, number: int, table: MeasuredTable
+) -> Sequence[_Quantity]:
     """Returns the quantities of a release's table. They never change, so they are cached if the release is stored."""
     cached, name = question.readings.tables, (release.name, release.moment, number)
     if name in cached and release.released_at:
@@ -121,7 +123,7 @@ def _quantities_of(question: KnownQuestion, release: Kept, number: int, table: M
     return cached[name]
 
 
-def _columns_are_known(question: KnownQuestion, release: Kept) -> bool:
+def _columns_are_known(question: KnownQuestion, release: MeasurementRecord) -> bool:
     """Tells whether the columns of a release still have the domains that they had."""
     return all(_domain_of(question, column.sql) == column.domain for column in release.measured.columns)
 
@@ -134,13 +136,13 @@ def _domain_of(question: KnownQuestion, sql: str) -> str:
     return digests[sql]
 
 
-def _of_table(question: KnownQuestion, release: Kept, table: MeasuredTable) -> Iterator[_Quantity]:
+def _of_table(question: KnownQuestion, release: MeasurementRecord, table: MeasuredTable) -> Iterator[_Quantity]:
     measured = release.measured
-    filters, conditions, seen = set[str](), set[str](), list[Condition]()
+    filters, conditions, seen = set[str](), set[str](), list[CodeCondition]()
     keys = measured.keys_of(table).values()
     keyed = frozenset(measured.columns[place].sql for key in keys for place in key.columns)
     inside = {column for column in keyed if question.partial(column)}
-    dropped = {f"{column} outside" for column in inside} | {_dropped(release, key) for key in keys} - {""}
+    dropped = {f"{column} outside" for column in inside} | {_codes_left_out(release, key) for key in keys} - {""}
     for text in (part for written in measured.filters for part in question.conjuncts(written)):
         if measured.bounded:
             filters.add(text)
@@ -164,7 +166,7 @@ def _of_table(question: KnownQuestion, release: Kept, table: MeasuredTable) -> I
         yield same, weights, tuple(more)
 
 
-def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Condition], inside: set[str]) -> None:
+def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[CodeCondition], inside: set[str]) -> None:
     """Adds a condition to `seen` if it is a set of codes that no row outside meets, else its text to `conditions`."""
     condition = question.condition(text)
     if condition is None or condition.outside:
@@ -174,7 +176,7 @@ def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Co
         inside |= {column for column in condition.columns if question.partial(column)}
 
 
-def _dropped(release: Kept, key: MeasuredKey) -> str:
+def _codes_left_out(release: MeasurementRecord, key: MeasuredKey) -> str:
     """Returns the codes that a key leaves out, as text. Rows with these codes are left out of everything."""
     without = [place for place, code in enumerate(key.codes) if code < 0]
     return f"{[release.measured.columns[place].sql for place in key.columns]} {without}" if without else ""
@@ -217,7 +219,7 @@ class Wanted:
     conditions: tuple[str, ...]
 
 
-def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
+def needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
     """Returns the quantities that an aggregate needs. None if only its own release can answer it."""
     conditions = [part for text in (*filters, aggregate.condition) for part in conjuncts(text)]
     operand = aggregate.operand
@@ -231,7 +233,7 @@ def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
     return Wanted(_of_values(aggregate.function, operand), tuple(dict.fromkeys(conditions)))
 
 
-def wanted_of_rows(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
+def row_needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
     """Returns the count that equals a sum of 1 over the rows of a condition. None for other aggregates."""
     if not aggregate.counts or aggregate.counted is None:
         return None
@@ -251,7 +253,7 @@ class Match:
     bounded: how MAX ROWS was applied. "" if as the question means it, after WHERE and before FILTER.
     """
 
-    seen: tuple[Condition, ...]
+    seen: tuple[CodeCondition, ...]
     left_out: frozenset[str]
     bounded: str
 
@@ -272,7 +274,7 @@ def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Mat
     if not needed <= same.inside:
         return None
     dropped = {text.removesuffix(" outside") for text in same.dropped if text.endswith(" outside")}
-    return Match(tuple(seen), (same.inside | dropped) - own, _bounded(question, same))
+    return Match(tuple(seen), (same.inside | dropped) - own, _row_bound_mismatch(question, same))
 
 
 def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
@@ -283,7 +285,7 @@ def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
     return all(f"{column} outside" in same.dropped or not question.partial(column) for column in condition.columns)
 
 
-def _bounded(question: KnownQuestion, same: Same) -> str:
+def _row_bound_mismatch(question: KnownQuestion, same: Same) -> str:
     """Describes how MAX ROWS was applied to other rows than the question means. "" if it was not."""
     rows = question.analysis.request.rows
     where = {part for text in rows.filters for part in question.conjuncts(text) if not _holds(question, same, part)}

@@ -1,9 +1,9 @@
 """Mechanism for answers with units weighed down to norms. The statement itself finds the norms or the totals."""
 
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.norms.plan import (
-    Found,
+    NormMeasurements,
     NormProposal,
     describe,
     errors_of,
@@ -14,10 +14,10 @@ from dpduck.mechanisms.norms.plan import (
 )
 from dpduck.mechanisms.norms.search import measure_norms, recover_norms
 
-NORMS = Mechanism[Request, NormProposal, Found](
+NORMS = Mechanism[SelectRequest, NormProposal, NormMeasurements](
     name="norms",
     serves=lambda question: (
-        isinstance(question, Request)
+        isinstance(question, SelectRequest)
         and (
             question.question.treatment.finds_norm
             or question.question.treatment.total

@@ -14,14 +14,14 @@ from math import log2
 import numpy as np
 
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.quantiles import Quantiles
 from dpduck.language.rows.compiled import condition_of, value_of
-from dpduck.language.rows.facts import Rows
+from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.request import Operand
 from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.strategies.ranges.buckets import MOST_CHOICES, WITHOUT_ENDS, Buckets, bucket_choices, buckets_for
@@ -42,7 +42,7 @@ class CenterSearch:
     ask: Ask[IntegerArray]
 
 
-def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: Rows) -> CenterSearch:
+def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: RequestRows) -> CenterSearch:
     """Plans the choice of a measure's centre at a price in rho. job: the job that counts its rows."""
     operand = measure.operand
     if operand is None:
@@ -54,7 +54,7 @@ def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: Row
         job,
         filters=(*job.filters, *((condition_of(measure.condition, rows.columns),) if measure.condition else ())),
         max_rows=1,
-        keys=(KeyColumn(value_of(_logarithm_sql(operand) if operand.is_open else operand.sql, rows.columns), domain),),
+        keys=(GroupKey(value_of(_logarithm_sql(operand) if operand.is_open else operand.sql, rows.columns), domain),),
         attributes=(Attribute((0,), np.arange(buckets.count, dtype=np.int64), buckets.count),),
         aggregates=(Contribution(),),
         cell_key=(),  # the cell key holds for cells of other keys
@@ -62,7 +62,7 @@ def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: Row
     )
     (choice,) = bucket_choices(Fraction(1, 2), buckets.count, NoiseKind.GAUSSIAN, price, 1, 1, WITHOUT_ENDS)
     query = Quantiles(KroneckerQuery((), ()), choice.buckets, choice.below, choice.above, choice.rate, choice.nothing)
-    return CenterSearch(operand, buckets, Ask(Scan(unit_job, 1), query))
+    return CenterSearch(operand, buckets, Ask(AskScan(unit_job, 1), query))
 
 
 def center_found(search: CenterSearch, door: Door) -> Fraction:

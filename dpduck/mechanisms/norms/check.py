@@ -19,13 +19,13 @@ import numpy as np
 
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.counting.unit_facts import UnitFacts
+from dpduck.kernel.counting.unit_facts import UnitContributions
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.language.select.request import Aggregate, Request, Treatment
+from dpduck.language.select.request import Aggregate, SelectRequest, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of
-from dpduck.mechanisms.cubes.plan import amount_of, noise_of, planned, plans_at
-from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
+from dpduck.mechanisms.cubes.plan import amount_of, noise_of, plan_cube, plans_at
+from dpduck.mechanisms.cubes.weighed import bounds, measures_with_norm
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.store.tables import Value, rows_sql
 from dpduck.values.arrays import FloatArray
@@ -51,7 +51,7 @@ LITTLE = 0.01
 SIZE = 0.8
 """The mean absolute value of noise in standard errors, sqrt(2/pi)."""
 
-FactsOf = Callable[[CountingJob], UnitFacts]
+FactsOf = Callable[[CountingJob], UnitContributions]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class StatementCheck:
     job: counts rows first, and then the contributions to each measure. stated: the norm of the statement.
     """
 
-    request: Request
+    request: SelectRequest
     measures: Measures
     job: CountingJob
     stated: Fraction | None
@@ -78,7 +78,7 @@ class StatementCheck:
 
 
 @dataclass(frozen=True)
-class Found:
+class NormFinding:
     """Finding about one aggregate, or about all rows. bound: the option's value, in its units."""
 
     text: str
@@ -99,20 +99,20 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class CheckFacts:
     """Exact facts of units. every: over all rows of the statement. kept: over the rows that MAX ROWS keeps.
 
     by_rows: bounds on rows, each with the contributions of units that keep at most this many rows.
     """
 
-    every: UnitFacts
-    kept: UnitFacts
+    every: UnitContributions
+    kept: UnitContributions
     by_rows: tuple[tuple[int, FloatArray], ...] = field(repr=False)
 
 
 def statement_check(question: object) -> StatementCheck:
     """Builds the check of a statement. Refuses a statement that has no bound to choose."""
-    if not isinstance(question, Request):
+    if not isinstance(question, SelectRequest):
         raise _refusal()
     asked = question.question
     if asked.selection is not None or asked.summary is not None or asked.has_ranges or asked.own:
@@ -125,10 +125,10 @@ def statement_check(question: object) -> StatementCheck:
     )  # fmt: skip
     request = replace(question, question=replace(asked, treatment=plain))
     if request.price.target is not None:
-        request = planned(request).request
+        request = plan_cube(request).request
         request = replace(request, price=replace(request.price, target=None))
     most = replace(request.question.treatment, norm=Fraction(request.rows.max_rows))
-    measures = weighed_measures(asked.aggregates, most)
+    measures = measures_with_norm(asked.aggregates, most)
     bare = [replace(contribution_of(measure), norm=0) for measure in measures.measures]
     check = StatementCheck(request, measures, counting_job(request, [Contribution(), *bare]), given.norm)
     if check.weighs:
@@ -145,17 +145,17 @@ def _refusal() -> Refusal:
 
 def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
     """Renders SQL with exact findings about a statement. facts_of: reads the rows of a job."""
-    facts = _read(check, facts_of)
+    facts = _read_facts(check, facts_of)
     findings = [*_about_rows(facts), *_by_rows(check, facts)]
     if check.weighs:
         findings += [*_norms(check, facts), *_by_norm(check, facts), *_by_sum_norm(check, facts)]
     else:
         no_norm = "a price with a delta or in rho: a norm bounds Gaussian noise, and Laplace noise goes by rows"
-        findings.append(Found("this statement takes no max_norm_contributed", None, no_norm))
+        findings.append(NormFinding("this statement takes no max_norm_contributed", None, no_norm))
     return rows_sql(COLUMNS, [finding.row for finding in findings])
 
 
-def _read(check: StatementCheck, facts_of: FactsOf) -> Facts:
+def _read_facts(check: StatementCheck, facts_of: FactsOf) -> CheckFacts:
     """Reads the rows once for each bound that leaves rows out. For plain counts the numbers of rows suffice."""
     most = check.request.rows.max_rows
     every = facts_of(replace(check.job, max_rows=EVERY_ROW))
@@ -171,7 +171,7 @@ def _read(check: StatementCheck, facts_of: FactsOf) -> Facts:
         else:
             added = facts_of(replace(check.job, max_rows=bound)).added
         by_rows.append((bound, added))
-    return Facts(every, bounded, tuple(by_rows))
+    return CheckFacts(every, bounded, tuple(by_rows))
 
 
 def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
@@ -189,27 +189,27 @@ def _place(part: float, units: int) -> int:
     return min(units - 1, max(0, -floor(-part * units) - 1))
 
 
-def _about_rows(facts: Facts) -> Iterator[Found]:
+def _about_rows(facts: CheckFacts) -> Iterator[NormFinding]:
     rows, units = float(facts.every.added[0].sum()), facts.every.added.shape[1]
-    yield Found("rows of this statement", rows, "after joins, WHERE and domains; MAX ROWS comes next")
-    yield Found("privacy units of this statement", units)
+    yield NormFinding("rows of this statement", rows, "after joins, WHERE and domains; MAX ROWS comes next")
+    yield NormFinding("privacy units of this statement", units)
     for text, number in _quantiles(facts.every.added[0]):
-        yield Found(f"{text} this many rows here", number, option=ROWS)
+        yield NormFinding(f"{text} this many rows here", number, option=ROWS)
 
 
-def _by_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+def _by_rows(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
     """Yields the loss of each aggregate at each bound on rows."""
     rows, whole = check.request.rows, _answers(check, facts.every.added[1:])
     lines = []
     for bound, added in facts.by_rows:
         bounded = replace(check, request=replace(check.request, rows=replace(rows, max_rows=bound, unit_bound=bound)))
-        errors = _errors(bounded, check.request.question.treatment, _counted(check, added[1:]))
+        errors = _errors(bounded, check.request.question.treatment, _row_counts(check, added[1:]))
         lines.append(_left_out(check, ROWS, Fraction(bound), whole, _answers(check, added[1:]), errors))
     for place in range(len(check.aggregates)):
         yield from _with_hint(check, [line[place] for line in lines])
 
 
-def _norms(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+def _norms(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
     """Yields quantiles of the units' norms, for each measure behind an aggregate."""
     for agg, use in check.aggregates:
         for part in use.parts:
@@ -221,37 +221,37 @@ def _norms(check: StatementCheck, facts: Facts) -> Iterator[Found]:
             about = f" about {float(measure.centre):g}" if summed and use.also is not None else ""
             for text, number in _quantiles(norms):
                 option = SUM_NORM if summed else NORM
-                yield Found(f"{text} this norm in {agg.text}{about}", number, aggregate=agg.text, option=option)
+                yield NormFinding(f"{text} this norm in {agg.text}{about}", number, aggregate=agg.text, option=option)
 
 
-def _by_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+def _by_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
     """Yields the loss of each aggregate at each norm in rows."""
     whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
     lines = []
     tried = bounds(Fraction(1), _largest_in_rows(check, facts), Fraction(check.request.rows.max_rows))
     for bound in sorted({*tried, *([] if check.stated is None else [check.stated])}):
         weighed = replace(treatment, norm=bound, strategy="auto")
-        remaining = _weighed(check, facts, weighed)
-        errors = _errors(check, weighed, _counted(check, remaining))
+        remaining = _weigh_units(check, facts, weighed)
+        errors = _errors(check, weighed, _row_counts(check, remaining))
         lines.append(_left_out(check, NORM, bound, whole, _answers(check, remaining), errors))
     for place in range(len(check.aggregates)):
         yield from _with_hint(check, [line[place] for line in lines])
 
 
-def _by_sum_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+def _by_sum_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
     """Yields the loss at norms of sums, in the column's units, beside a norm in rows that leaves out little."""
     whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
     beside = check.stated or _little(check, facts)
     for measure in filter(_is_of_a_column, check.measures.measures):
         norms = np.sqrt(facts.kept.squares[1 + check.measures.measures.index(measure)]) * float(measure.operand_step)
-        own = [place for place, (_, use) in enumerate(check.aggregates) if measure in _summed(check, use)]
+        own = [place for place, (_, use) in enumerate(check.aggregates) if measure in _measures_of(check, use)]
         middle = float(np.median(norms[norms > 0])) if (norms > 0).any() else 1.0
         most = check.request.rows.max_rows * measure.bound * measure.operand_step
         lines = []
         for bound in bounds(max(Fraction(middle) / FINER, measure.operand_step), float(norms.max(initial=0)), most):
             weighed = replace(treatment, norm=beside, sum_norms=_sum_norms(check, measure, bound), strategy="auto")
-            remaining = _weighed(check, facts, weighed)
-            errors = _errors(check, weighed, _counted(check, remaining))
+            remaining = _weigh_units(check, facts, weighed)
+            errors = _errors(check, weighed, _row_counts(check, remaining))
             lines.append(_left_out(check, SUM_NORM, bound, whole, _answers(check, remaining), errors, beside))
         for place in own:
             yield from _with_hint(check, [line[place] for line in lines])
@@ -262,7 +262,7 @@ def _is_of_a_column(measure: Measure) -> bool:
     return measure.form == "sum" and measure.operand is not None and bool(measure.operand.sql)
 
 
-def _summed(check: StatementCheck, use: Use) -> list[Measure]:
+def _measures_of(check: StatementCheck, use: Use) -> list[Measure]:
     return [check.measures.measures[part.measure] for part in use.parts]
 
 
@@ -279,7 +279,7 @@ def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tupl
     return tuple(bound if entry == measure.operand else free.get(entry, Fraction(1)) for entry in operands)
 
 
-def _little(check: StatementCheck, facts: Facts) -> Fraction:
+def _little(check: StatementCheck, facts: CheckFacts) -> Fraction:
     """Returns the least norm in rows that leaves out little of the rows of every average."""
     largest = Fraction(check.request.rows.max_rows)
     plain = (number for number, measure in enumerate(check.measures.measures) if not _is_of_a_column(measure))
@@ -295,7 +295,7 @@ def _little(check: StatementCheck, facts: Facts) -> Fraction:
     return largest
 
 
-def _largest_in_rows(check: StatementCheck, facts: Facts) -> float:
+def _largest_in_rows(check: StatementCheck, facts: CheckFacts) -> float:
     """Returns the largest norm of any unit in any measure, in rows at the measure's bound."""
     pairs = enumerate(check.measures.measures)
     return max(
@@ -310,9 +310,9 @@ def _weights(squares: FloatArray, squared_norm: float) -> FloatArray:
     return weights
 
 
-def _weighed(check: StatementCheck, facts: Facts, treatment: Treatment) -> FloatArray:
+def _weigh_units(check: StatementCheck, facts: CheckFacts, treatment: Treatment) -> FloatArray:
     """Returns the units' contributions at the norms. In an average or a variance, a unit has one weight."""
-    measures = weighed_measures(check.request.question.aggregates, treatment).measures
+    measures = measures_with_norm(check.request.question.aggregates, treatment).measures
     weights = [
         _weights(facts.kept.squares[1 + number], float(part.squared_norm)) for number, part in enumerate(measures)
     ]
@@ -338,7 +338,7 @@ def _answers(check: StatementCheck, added: FloatArray) -> list[float]:
     return totals
 
 
-def _counted(check: StatementCheck, added: FloatArray) -> list[float]:
+def _row_counts(check: StatementCheck, added: FloatArray) -> list[float]:
     """Returns the number of rows behind each aggregate."""
     return [float(added[use.measure].sum()) for _, use in check.aggregates]
 
@@ -349,7 +349,7 @@ def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) 
     plan = plans_at(request, noise_of(request), amount_of(request))
     errors = list[float | None]()
     for place, (aggregate, _) in enumerate(check.aggregates):
-        line = foreseen(plan, max(1, round(rows[place])) if aggregate.curved else None)[place]
+        line = foreseen(plan, max(1, round(rows[place])) if aggregate.has_curved_error else None)[place]
         errors.append(line.typical if line.worst is None else line.worst)
     return errors
 
@@ -357,28 +357,32 @@ def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) 
 def _left_out(
     check: StatementCheck, option: str, bound: Fraction, whole: Sequence[float], remaining: Sequence[float],
     errors: Sequence[float | None], beside: Fraction | None = None,
-) -> list[Found]:  # fmt: skip
+) -> list[NormFinding]:  # fmt: skip
     """Lists the part of each aggregate that a bound leaves out. beside: the norm in rows beside a norm of a sum."""
     findings = []
     for place, (aggregate, use) in enumerate(check.aggregates):
         lost, error = whole[place] - remaining[place], errors[place]
-        rows = "rows " if aggregate.curved or aggregate.operand is None else ""
+        rows = "rows " if aggregate.has_curved_error or aggregate.operand is None else ""
         advice = "" if error is None else f"the standard error is {error:.3g}"
         if beside is not None and use.also is not None:
             advice += f", beside {NORM} = {float(beside):g}"
         text = f"{rows}left out of {aggregate.text} by {option} = {float(bound):g}"
         percent = 100 * lost / whole[place] if whole[place] else None
-        findings.append(Found(text, lost, advice, percent, aggregate.text, option, float(bound), error))
+        findings.append(NormFinding(text, lost, advice, percent, aggregate.text, option, float(bound), error))
     return findings
 
 
-def _with_hint(check: StatementCheck, lines: Sequence[Found]) -> list[Found]:
+def _with_hint(check: StatementCheck, lines: Sequence[NormFinding]) -> list[NormFinding]:
     """Marks the bound of about the least error, if the loss is spread evenly over the cells."""
     cells = max(1, prod(check.request.question.sizes))
     sizes = [
         abs(item.value or 0.0) / cells + SIZE * item.stderr if item.stderr is not None else inf for item in lines
     ]  # fmt: skip
-    averaged = any(item.text == lines[0].aggregate and item.curved for item, _ in check.aggregates) if lines else True
+    averaged = (
+        any(item.text == lines[0].aggregate and item.has_curved_error for item, _ in check.aggregates)
+        if lines
+        else True
+    )
     if averaged or not sizes:
         return list(lines)
     best = int(np.argmin(sizes))

@@ -22,23 +22,23 @@ from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.integers import LARGEST_VARIANCE
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.tables import Table
-from dpduck.language.select.request import VARIANCES, Operand, Question, Request, Treatment
-from dpduck.mechanisms.cubes.describe import foreseen, shortened
+from dpduck.language.select.request import VARIANCES, Operand, Question, SelectRequest, Treatment
+from dpduck.mechanisms.cubes.describe import foreseen, format_figure
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
-from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measured_plan, plans_at
+from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measurement_plan, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
-from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
-from dpduck.mechanisms.jobs import resolved
+from dpduck.mechanisms.cubes.weighed import bounds, measures_with_norm
+from dpduck.mechanisms.jobs import bind_contributions
 from dpduck.mechanisms.mechanism import Columns
 from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
-from dpduck.mechanisms.released_rows import released_cells, released_columns
+from dpduck.mechanisms.released_rows import release_columns, rows_per_set
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.plan import noisy_queries
@@ -75,7 +75,7 @@ OF_AVERAGES = 3
 
 
 @dataclass(frozen=True)
-class Search:
+class NormSearch:
     """Search for the norm of one measure, or of its total.
 
     levels: the last level. Level k stands for the squared norm 2^k, up to the largest of a unit.
@@ -108,7 +108,7 @@ class Search:
 class TotalAsks:
     """Total of a measure. search: search for its norm. job: job at some norm. answer: family of asks for the total."""
 
-    search: Search
+    search: NormSearch
     job: CountingJob
     answer: Ask[None]
 
@@ -123,7 +123,7 @@ class NormProposal:
     """
 
     shape: CubePlan
-    searches: tuple[Search, ...]
+    searches: tuple[NormSearch, ...]
     job: CountingJob
     answers: Ask[None]
     totals: Mapping[int, TotalAsks]
@@ -131,7 +131,7 @@ class NormProposal:
     centers: tuple[CenterSearch, ...] = ()
 
     @property
-    def request(self) -> Request:
+    def request(self) -> SelectRequest:
         """Returns the request."""
         return self.shape.request
 
@@ -145,7 +145,7 @@ class NoisySum:
 
 
 @dataclass(frozen=True)
-class Found:
+class NormMeasurements:
     """Plan at the final norms, and the noisy tables at these norms, a list for each measure.
 
     totals: noisy totals by measure, in multiples of 1/FULL. sums: noisy sums over all rows, by measure.
@@ -157,7 +157,7 @@ class Found:
     sums: Mapping[int, NoisySum]
 
 
-def propose_norms(request: Request) -> NormProposal:
+def propose_norms(request: SelectRequest) -> NormProposal:
     """Plans the searches of a request, and the family of its answers.
 
     Refuses stated norms before the charge, if their noise cannot be drawn.
@@ -165,17 +165,17 @@ def propose_norms(request: Request) -> NormProposal:
     shape = at_norms(request)
     if not request.question.treatment.finds_norm:
         for part in shape.measures:
-            noisy_queries(measured_plan(part.plan))
+            noisy_queries(measurement_plan(part.plan))
     (scan,) = scans_of(shape)
-    bare = resolved([replace(contribution_of(part.measure), norm=0) for part in shape.measures], request.rows)
+    bare = bind_contributions([replace(contribution_of(part.measure), norm=0) for part in shape.measures], request.rows)
     job, amount = replace(scan.job, aggregates=bare, beside=bare), amount_of(request)
-    treatment, every, averaged = request.question.treatment, range(len(shape.measures)), averaged_measures(shape)
+    treatment, every, averaged = request.question.treatment, range(len(shape.measures)), measures_of_averages(shape)
     rest = sum((part.measure.share for part in shape.measures), Fraction(0)) * amount
     prices = [
         amount * part.measure.share / part_of(shape.uses, place, request.question)
         for place, part in enumerate(shape.measures)
     ]
-    added = _added(shape.uses)
+    added = _counts_and_sums(shape.uses)
     return NormProposal(
         shape,
         tuple(_search_cells(shape, place, job, prices[place]) for place in every if treatment.finds_norm),
@@ -187,7 +187,7 @@ def propose_norms(request: Request) -> NormProposal:
     )
 
 
-def averaged_measures(plan: CubePlan) -> list[Measure]:
+def measures_of_averages(plan: CubePlan) -> list[Measure]:
     """Returns the measures of sums about centres that the statement itself must find."""
     if not _finds_centers(plan.request.question):
         return []
@@ -201,7 +201,7 @@ def _finds_centers(question: Question) -> bool:
     return averages and question.treatment.finds_norm and not question.treatment.centers
 
 
-def _added(uses: Sequence[Use]) -> set[int]:
+def _counts_and_sums(uses: Sequence[Use]) -> set[int]:
     """Returns the measures that answer a count or a sum by themselves."""
     return {use.measure for use in uses if use.weights and use.also is None}
 
@@ -211,7 +211,7 @@ def part_of(uses: Sequence[Use], place: int, question: Question) -> Fraction:
     treatment, part = question.treatment, Fraction(1)
     part -= SEARCH if treatment.finds_norm else Fraction(0)
     part -= CENTERS if _finds_centers(question) else Fraction(0)
-    if place in _added(uses):
+    if place in _counts_and_sums(uses):
         part -= TOTAL_SEARCH + TOTAL if treatment.total else Fraction(0)
         part -= LEFT_OUT if treatment.left_out else Fraction(0)
     return part
@@ -219,18 +219,18 @@ def part_of(uses: Sequence[Use], place: int, question: Question) -> Fraction:
 
 def _family(job: CountingJob, price: Fraction) -> Ask[None]:
     """Returns the family of this job's asks at norms that are not known yet."""
-    return Ask(Scan(job, job.unit_bounds[0]), Within(price, pure=False, kinds=(Table,), weighed=True))
+    return Ask(AskScan(job, job.unit_bounds[0]), Within(price, pure=False, kinds=(Table,), weighed=True))
 
 
 def at_norms(
-    request: Request, squared: Sequence[int] = (), centers: Mapping[Operand, Fraction] | None = None
+    request: SelectRequest, squared: Sequence[int] = (), centers: Mapping[Operand, Fraction] | None = None
 ) -> CubePlan:
     """Plans answers about the centres, at squared norms in integers. Without these, takes the stated or least norms.
 
     Beside a total, each cell is measured by itself at any norm: the sum of the cells is compared with the total.
     """
     question = request.question
-    basis = weighed_measures(question.aggregates, question.treatment, centers)
+    basis = measures_with_norm(question.aggregates, question.treatment, centers)
     if squared:
         pairs = zip(basis.measures, squared, strict=True)
         basis = replace(basis, measures=tuple(replace(measure, squared_norm=norm) for measure, norm in pairs))
@@ -242,7 +242,7 @@ def at_norms(
     return replace(plan, request=request)
 
 
-def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction) -> Search:
+def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction) -> NormSearch:
     request, measure = shape.request, shape.measures[place].measure
     cells = _cells(request)
     spread = max(1, min(LARGEST_SPREAD, round(cells**0.25)))
@@ -254,7 +254,7 @@ def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction
     return _search(request, measure, alone, prices, spread, usual)
 
 
-def _usual_cells(request: Request) -> float:
+def _usual_cells(request: SelectRequest) -> float:
     """Returns the number of cells for comparing loss with noise: a geometric mean over grouping sets.
 
     A cell of a margin with m cells adds up C / m of all C cells. The whole loss of a norm is divided among the m cells.
@@ -275,18 +275,18 @@ def _total(shape: CubePlan, place: int, job: CountingJob, price: Fraction) -> To
 
 def _sum(place: int, job: CountingJob, price: Fraction) -> Ask[tuple[IntegerArray, ...]]:
     """Returns the ask for the sum over all rows, without weights of units. Its noise scales with MAX ROWS."""
-    bound, scan = job.unit_bounds[place], Scan(job, job.unit_bounds[place], range(place, place + 1))
+    bound, scan = job.unit_bounds[place], AskScan(job, job.unit_bounds[place], range(place, place + 1))
     return Ask(scan, Table(KroneckerQuery((), ())), noise_for(NoiseKind.GAUSSIAN, price * LEFT_OUT, bound))
 
 
 def _search(
-    request: Request,
+    request: SelectRequest,
     measure: Measure,
     job: CountingJob,
     prices: tuple[Fraction, Fraction],
     spread: int,
     usual: float,
-) -> Search:
+) -> NormSearch:
     """Plans a search over the units of a job. prices: of the search, and of the answers at its norm.
 
     spread: the largest weight of a unit. usual: the weight that units above the norm may have.
@@ -297,8 +297,8 @@ def _search(
         most *= 4 if measure.form == "squares" else 2  # the centre may not be the middle
     levels = min(2 * (most - 1).bit_length() or 1, _largest_level(rest))
     leveled = replace(job, levels=levels, spread=spread)
-    ask = Ask(Scan(leveled, spread), Within(price, pure=False, kinds=(Table,), weighed=True))
-    return Search(measure, leveled, ask, levels, levels.bit_length(), price, usual)
+    ask = Ask(AskScan(leveled, spread), Within(price, pure=False, kinds=(Table,), weighed=True))
+    return NormSearch(measure, leveled, ask, levels, levels.bit_length(), price, usual)
 
 
 def _largest_level(rho: Fraction) -> int:
@@ -309,7 +309,7 @@ def _largest_level(rho: Fraction) -> int:
     return most.bit_length() - 1
 
 
-def _cells(request: Request) -> int:
+def _cells(request: SelectRequest) -> int:
     return prod(request.question.sizes)
 
 
@@ -322,7 +322,7 @@ def norm_asks(proposal: NormProposal) -> Sequence[Ask[Any]]:
 
 def norm_header(proposal: NormProposal) -> ReleaseHeader:
     """Describes the release before anything is counted. Its error laws come from the shape until norms are found."""
-    rows = sum(released_cells(proposal.request.question))
+    rows = sum(rows_per_set(proposal.request.question))
     description = "norms found in the statement" if proposal.searches else "norms and totals"
     mechanism = f"{proposal.shape.chance}, {description}"
     return ReleaseHeader(proposal.request, mechanism, "I, norms not found yet", error_laws(proposal.shape), rows)
@@ -330,10 +330,10 @@ def norm_header(proposal: NormProposal) -> ReleaseHeader:
 
 def norm_columns(proposal: NormProposal) -> Columns:
     """Returns the columns of the released table."""
-    return released_columns(proposal.request, wholes(proposal.shape))
+    return release_columns(proposal.request, wholes(proposal.shape))
 
 
-def describe(request: Request, proposal: NormProposal) -> str:
+def describe(request: SelectRequest, proposal: NormProposal) -> str:
     """Describes the only strategy. Its error follows from the norms, which nobody knows before the release."""
     cells, treatment = sum(request.question.cells), request.question.treatment
     notes = ["identity: every cell of all keys together"]
@@ -382,16 +382,16 @@ def describe(request: Request, proposal: NormProposal) -> str:
     return rows_sql(EXPLAINED, [row])
 
 
-def _by_rows(request: Request) -> str:
+def _by_rows(request: SelectRequest) -> str:
     """Names the standard errors of the same answers with noise by rows, if no error depends on the rows."""
     question = replace(request.question, treatment=Treatment())
     plan = plans_at(replace(request, question=question), NoiseKind.GAUSSIAN, amount_of(request))
     lines = foreseen(plan, None)
-    errors = [shortened(error) for line in lines if (error := line.worst or line.typical)]
+    errors = [format_figure(error) for line in lines if (error := line.worst or line.typical)]
     return f", with errors of {', '.join(errors)}" if len(errors) == len(lines) else ""
 
 
-def _foretold(request: Request) -> str:
+def _foretold(request: SelectRequest) -> str:
     """Renders the errors of counts at several norms."""
     if any(part.function != "count" for part in request.question.aggregates):
         return ""
@@ -401,7 +401,7 @@ def _foretold(request: Request) -> str:
         lines = foreseen(plan, None)
         rows.append(max(line.worst or 0.0 for line in lines))
     listed = ", ".join(f"{float(norm):g}" for norm in tried)
-    return f"; at a norm of {listed} it is {', '.join(map(shortened, rows))}"
+    return f"; at a norm of {listed} it is {', '.join(map(format_figure, rows))}"
 
 
 def errors_of(proposal: NormProposal, expect_rows: int | None) -> list[AggregateError]:

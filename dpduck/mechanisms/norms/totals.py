@@ -19,9 +19,9 @@ import numpy as np
 
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.mechanisms.cubes.plan import measured_plan
+from dpduck.mechanisms.cubes.plan import measurement_plan
 from dpduck.mechanisms.cubes.recover import wholes
-from dpduck.mechanisms.norms.plan import Found, NoisySum
+from dpduck.mechanisms.norms.plan import NoisySum, NormMeasurements
 from dpduck.mechanisms.released_rows import AnswerColumn
 from dpduck.strategies.plan import noisy_queries
 from dpduck.strategies.recovery.curved import margins
@@ -40,7 +40,7 @@ class Summed:
     step: float
 
 
-def widened(outcome: Found, number: int, answer: AnswerColumn) -> AnswerColumn:
+def widen_intervals(outcome: NormMeasurements, number: int, answer: AnswerColumn) -> AnswerColumn:
     """Corrects the answers of an aggregate by its total, and widens their intervals to hold the missing rows.
 
     Averages stay as they are: a unit has the same weight in the count and in the sum.
@@ -54,26 +54,26 @@ def widened(outcome: Found, number: int, answer: AnswerColumn) -> AnswerColumn:
     own = margins(noise, spread, step)
     lows, highs, shown, errors = estimates - own, estimates + own, estimates, spread
     if use.measure in outcome.totals:
-        times, errors = _brought(cells, _summed(outcome.totals[use.measure], step), estimates, spread)
+        times, errors = _brought(cells, _rescale(outcome.totals[use.measure], step), estimates, spread)
         shown = np.rint(estimates * times) if whole else estimates * times
         highs = np.maximum(highs, 2 * shown - estimates + margins(noise, errors, step))
     if use.measure in outcome.sums:
-        every = _summed(outcome.sums[use.measure], step * FULL)
+        every = _rescale(outcome.sums[use.measure], step * FULL)
         highs = np.maximum(highs, _with_left_out(cells, every, estimates + own, noise))
     if whole:
         lows, highs = np.floor(lows), np.ceil(highs)
     return AnswerColumn(shown, errors, lows, highs)
 
 
-def _cells(outcome: Found, measure: int, step: float) -> Summed:
+def _cells(outcome: NormMeasurements, measure: int, step: float) -> Summed:
     """Returns the sum of the measured cells. All cells have the same noise."""
     (table,) = outcome.tables[measure]
-    ((_, noise),) = noisy_queries(measured_plan(outcome.plan.measures[measure].plan))
+    ((_, noise),) = noisy_queries(measurement_plan(outcome.plan.measures[measure].plan))
     cells = table[0]
     return Summed(float(cells.sum(dtype=np.float64)) * step, cells.size * noise.variance * step**2, step)
 
 
-def _summed(noisy: NoisySum, step: float) -> Summed:
+def _rescale(noisy: NoisySum, step: float) -> Summed:
     return Summed(noisy.answer * step, noisy.variance * step**2, step)
 
 

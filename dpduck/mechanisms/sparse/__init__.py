@@ -4,7 +4,7 @@ from dpduck.kernel.queries.projections import Projected
 from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.sparse import projection, session
-from dpduck.mechanisms.sparse.describe import explained
+from dpduck.mechanisms.sparse.describe import explain_sparse
 from dpduck.mechanisms.sparse.request import SparseRequest
 
 PROJECTIONS = Mechanism[SparseRequest, projection.ProjectionProposal, Projected](
@@ -15,7 +15,7 @@ PROJECTIONS = Mechanism[SparseRequest, projection.ProjectionProposal, Projected]
     header=projection.projection_header,
     measure=answer_of,
     recover=projection.projection_table,
-    describe=lambda sparse, proposal: explained(sparse),
+    describe=lambda sparse, proposal: explain_sparse(sparse),
     columns=lambda proposal: projection.COLUMNS,
 )
 HISTOGRAMS = Mechanism[SparseRequest, session.HistogramProposal, None](
@@ -26,7 +26,7 @@ HISTOGRAMS = Mechanism[SparseRequest, session.HistogramProposal, None](
     header=session.histogram_header,
     measure=session.open_histogram,
     recover=session.histogram_facts,
-    describe=lambda sparse, proposal: explained(sparse),
+    describe=lambda sparse, proposal: explain_sparse(sparse),
     columns=lambda proposal: session.FACTS,
 )
 SESSIONS = Mechanism[SparseRequest, session.SessionProposal, session.Opened](
@@ -37,7 +37,7 @@ SESSIONS = Mechanism[SparseRequest, session.SessionProposal, session.Opened](
     header=session.session_header,
     measure=session.open_session,
     recover=session.session_facts,
-    describe=lambda sparse, proposal: explained(sparse),
+    describe=lambda sparse, proposal: explain_sparse(sparse),
     columns=lambda proposal: session.FACTS,
-    unplanned=explained,  # if alpha is out of reach, the other ways are still listed
+    unplanned=explain_sparse,  # if alpha is out of reach, the other ways are still listed
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import duckdb
 import numpy as np
 
-from dpduck.kernel.door import reopened
+from dpduck.kernel.door import open_gate
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.queries.key_counts import KeyDigests
@@ -17,10 +17,10 @@ from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.release import PlaceOf, Steps
 from dpduck.mechanisms.sparse.projection import key_scan
-from dpduck.mechanisms.sparse.questions import Asked
+from dpduck.mechanisms.sparse.questions import KeyQuestions
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, plan_from_facts, secret_name
-from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
+from dpduck.mechanisms.sparse.store import SessionAnswer, SparseRecord, SparseStore
 from dpduck.store.cursors import OpenCursor
 from dpduck.values.errors import Refusal, StoreError
 
@@ -72,7 +72,7 @@ class OpenSessions:
         self._locks: dict[str, threading.Lock] = {}
         self._open: dict[str, OpenSession] = {}
 
-    def ask(self, named: Named, asked: Asked, analysed: Analysed) -> list[SessionAnswer]:
+    def ask(self, named: SparseRecord, asked: KeyQuestions, analysed: Analysed) -> list[SessionAnswer]:
         """Returns the answer of each question. Repeats stored answers, and stores new answers before it returns any."""
         longest = max(asked.lengths)
         if longest > named.sparsity:
@@ -83,7 +83,7 @@ class OpenSessions:
         with self._books:
             lock = self._locks.setdefault(named.digest, threading.Lock())
         with lock:
-            session = self._opened(named)
+            session = self._open_session(named)
             names = asked.names()
             new = {name: place for place, name in enumerate(names) if name not in session.answers}
             if new:
@@ -95,14 +95,14 @@ class OpenSessions:
                     raise
             return [session.answers[name] for name in names]
 
-    def plan(self, named: Named) -> SessionPlan:
+    def plan(self, named: SparseRecord) -> SessionPlan:
         """Returns the public plan of a session."""
         return plan_from_facts(self._store.facts(named))
 
-    def _opened(self, named: Named) -> OpenSession:
+    def _open_session(self, named: SparseRecord) -> OpenSession:
         session = self._open.get(named.digest)
         if session is None:
-            believed = self._store.believed(named.digest)
+            believed = self._store.read_state(named.digest)
             if believed.commits < int(self._ledger.secrets.get(_fence(named.digest)) or 0):
                 raise StoreError(
                     "this store is older than a session in it; nothing is answered; accepted: the store as it was last"
@@ -114,7 +114,7 @@ class OpenSessions:
         return session
 
     def _answer(
-        self, named: Named, session: OpenSession, asked: Asked, new: dict[str, int], analysed: Analysed
+        self, named: SparseRecord, session: OpenSession, asked: KeyQuestions, new: dict[str, int], analysed: Analysed
     ) -> None:
         """Answers new questions in order and commits all answers. Only then are they visible."""
         if session.gate is None and session.updates < session.plan.law.updates:
@@ -132,12 +132,12 @@ class OpenSessions:
         self._steps("answers fenced")
         session.answers.update(turn.answers)
 
-    def _burn(self, named: Named, session: OpenSession) -> None:
+    def _burn(self, named: SparseRecord, session: OpenSession) -> None:
         """Ends every uncommitted round that the gate has looked into: its thresholds have had their one outcome.
 
         The failure of a call may depend on the data (memory, an interrupt at the right moment). So the round is spent.
         """
-        believed = self._store.believed(named.digest)
+        believed = self._store.read_state(named.digest)
         if believed.commits != session.commits or believed.updates >= session.updates:
             return
         commits = believed.commits + 1
@@ -147,7 +147,7 @@ class OpenSessions:
             # if even that fails, the session is closed for good: its store is now older than the fence
             self._ledger.secrets.put(_fence(named.digest), str(commits).encode())
 
-    def _walk(self, session: OpenSession, asked: Asked, new: dict[str, int], turn: _Turn) -> None:
+    def _walk(self, session: OpenSession, asked: KeyQuestions, new: dict[str, int], turn: _Turn) -> None:
         starts = np.concatenate([[0], np.cumsum(asked.lengths)])
         runs = [(int(starts[place]), int(starts[place + 1])) for place in new.values()]
         chosen = np.concatenate([np.arange(start, end) for start, end in runs])
@@ -173,13 +173,13 @@ class OpenSessions:
             order = len(session.answers) + len(turn.answers) + 1
             turn.answers[name] = SessionAnswer(order, answer, source, session.updates)
 
-    def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
+    def _gate(self, named: SparseRecord, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
         """Opens the gate of a session: exact counts behind its thresholds.
 
         sparse: the request. It rests on the same public facts as at the session's creation. recheck: a second check of
         these facts, in the transaction that counts.
         """
-        return reopened(
+        return open_gate(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),
             self._ledger, self._open_cursor, recheck, self._entropy, self._workers,
             self._place_of(sparse.request.rows),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
-from dpduck.mechanisms.sparse.projection import ProjectionPlan, guessed_second_moment, projection_plan
+from dpduck.mechanisms.sparse.projection import ProjectionPlan, guess_second_moment, projection_plan
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session import Declared, SessionPlan, session_plan
+from dpduck.mechanisms.sparse.session import SessionPlan, SparseWorkload, session_plan
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -16,11 +16,11 @@ COLUMNS = (*EXPLAINED[:-1], ("predicted_error", "DOUBLE"))
 SMALLEST = "smallest predicted error; "
 
 
-def explained(sparse: SparseRequest) -> str:
+def explain_sparse(sparse: SparseRequest) -> str:
     """Returns SQL with one row for each way: the statement's own way first, then by predicted error."""
     request, options = sparse.request, sparse.options
-    declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, None)
-    moment = guessed_second_moment(sparse.expect_rows, options.heaviest)
+    declared = SparseWorkload(options.sparsity, options.queries, float(options.beta), options.updates, None)
+    moment = guess_second_moment(sparse.expect_rows, options.heaviest)
     all_ways = ways(
         request.price.charge, request.rows.unit_bound, declared, moment, projection_plan(sparse), _session(sparse)
     )
@@ -70,7 +70,7 @@ class Way:
 def ways(
     charge: Charge,
     unit_bound: int,
-    declared: Declared,
+    declared: SparseWorkload,
     second_moment: float,
     projection: ProjectionPlan,
     session: SessionPlan | None,
@@ -89,20 +89,20 @@ def ways(
     return sorted(listed, key=lambda way: way.error)
 
 
-def _histogram(charge: Charge, unit_bound: int, declared: Declared) -> Way:
+def _histogram(charge: Charge, unit_bound: int, declared: SparseWorkload) -> Way:
     error, stderr = _independent(charge, unit_bound, declared, 1, declared.sparsity)
     note = "asked of the owner, dp_ask; computational: as strong as HMAC-SHA256"
     return Way("histogram", stderr, error, 0, note)
 
 
-def _projection(declared: Declared, second_moment: float, plan: ProjectionPlan) -> Way:
+def _projection(declared: SparseWorkload, second_moment: float, plan: ProjectionPlan) -> Way:
     largest = sqrt(declared.sparsity * second_moment)  # Cauchy and Schwarz: no answer is larger
     stderr = plan.stderr(declared.sparsity, second_moment, largest)
     error = plan.error(declared.sparsity, second_moment, largest)
     return Way("projection", stderr, error, plan.rows, "a released table, asked by dp_project in any DuckDB")
 
 
-def _sketch(charge: Charge, unit_bound: int, declared: Declared, second_moment: float) -> Way:
+def _sketch(charge: Charge, unit_bound: int, declared: SparseWorkload, second_moment: float) -> Way:
     """Predicts the error of a count sketch, averaged over SKETCH_DEPTH rows: noise and the mass of other keys."""
     depth = SKETCH_DEPTH
     if charge.epsilon is None:
@@ -114,12 +114,14 @@ def _sketch(charge: Charge, unit_bound: int, declared: Declared, second_moment: 
     return Way("sketch", stderr, error, SKETCH_CELLS, f"a released count sketch, {depth} by {SKETCH_CELLS // depth}")
 
 
-def _direct(charge: Charge, unit_bound: int, declared: Declared) -> Way:
+def _direct(charge: Charge, unit_bound: int, declared: SparseWorkload) -> Way:
     error, stderr = _independent(charge, unit_bound, declared, declared.queries, 1)
     return Way("direct", stderr, error, declared.queries, "one count for each query, the price divided by their number")
 
 
-def _independent(charge: Charge, unit_bound: int, declared: Declared, parts: int, terms: int) -> tuple[float, float]:
+def _independent(
+    charge: Charge, unit_bound: int, declared: SparseWorkload, parts: int, terms: int
+) -> tuple[float, float]:
     """Returns error and standard error of a sum of `terms` noises. Each noise costs 1 / `parts` of the price."""
     chances = log(2 * declared.queries / declared.beta)
     if charge.epsilon is None:

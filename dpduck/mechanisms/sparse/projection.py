@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpduck.algebra.hashing import SIGNS, words_for
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.projections import Projected, Projection
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
@@ -98,7 +98,7 @@ def distortion_quantile(queries: int, beta: float) -> float:
     return min(bounds)
 
 
-def guessed_second_moment(rows_of_table: int | None, heaviest: int | None) -> float:
+def guess_second_moment(rows_of_table: int | None, heaviest: int | None) -> float:
     """Guesses F by its bound, n times the largest count. The default for that count is the square root of n."""
     rows = rows_of_table or USUAL_ROWS_OF_TABLE
     return float(rows) * float(heaviest or ceil(sqrt(rows)))
@@ -116,14 +116,14 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
         options.sparsity,
         options.queries,
         options.beta,
-        guessed_second_moment(sparse.expect_rows, options.heaviest),
+        guess_second_moment(sparse.expect_rows, options.heaviest),
         options.rows,
     )
 
 
-def key_scan(sparse: SparseRequest) -> Scan:
+def key_scan(sparse: SparseRequest) -> AskScan:
     """Returns the scan of the rows by key, with the sensitivity of one unit."""
-    return Scan(
+    return AskScan(
         replace(counting_job(sparse.request, (Contribution(),)), digest=sparse.key),
         sparse.request.rows.unit_bound,
     )

@@ -23,7 +23,7 @@ from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.statements.parse import parse_expression, parse_select
-from dpduck.language.text.dialect import TokenReader, bounded_tokens
+from dpduck.language.text.dialect import TokenReader, tokenize_statement
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import position_of, refusal
 from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql
@@ -36,7 +36,7 @@ _OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class KeyQuestions:
     """Questions over canonical keys. Each has a label and a run of keys, sorted by digest, with weights in units."""
 
     labels: tuple[str | None, ...]
@@ -60,9 +60,9 @@ class Asked:
         return [high << 64 | low for high, low in halves]
 
 
-def listed_questions(
+def read_key_list(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], keys: list[Any], weights: list[Any] | None
-) -> Asked:
+) -> KeyQuestions:
     """Reads one question from a list of keys and a list of their weights."""
     values = [_values(key, len(parts)) for key in keys]
     if not values or len(values) > MOST_KEYS:
@@ -77,12 +77,14 @@ def listed_questions(
         f"SELECT NULL AS question, {_OUTPUT}, weight FROM (SELECT {canonical_sql(casts, parts)} AS k, weight FROM "
         f"(SELECT {places}, unnest(CAST(${len(parts) + 1} AS DOUBLE[])) AS weight))"
     )
-    return _asked(cursor, sql, [*columns, given], weights is None, "keys of the columns' types and weights from 0 to 1")
+    return _run_questions(
+        cursor, sql, [*columns, given], weights is None, "keys of the columns' types and weights from 0 to 1"
+    )
 
 
-def selected_questions(
+def read_key_table(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], text: str, catalog: Catalog
-) -> Asked:
+) -> KeyQuestions:
     """Reads questions from a declared public table. Its columns are `key` (or the key's columns), and optionally
     `weight` and `question`.
     """
@@ -103,7 +105,7 @@ def selected_questions(
         f"{weight} AS weight FROM {chosen.table.sql} AS {ALIAS} WHERE {chosen.condition})"
     )
     once = chosen.distinct or not weighted
-    return _asked(cursor, sql, [], once, "keys of the columns' types and weights from 0 to 1")
+    return _run_questions(cursor, sql, [], once, "keys of the columns' types and weights from 0 to 1")
 
 
 def _values(key: Any, parts: int) -> tuple[str | None, ...]:
@@ -142,7 +144,9 @@ def _weight(value: Any) -> float:
         raise Refusal("a weight is too large", accepted="weights from 0 to 1") from None
 
 
-def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str) -> Asked:
+def _run_questions(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str
+) -> KeyQuestions:
     """Runs the SQL of questions and checks its rows. `once`: keys without weights may repeat, and count once."""
     columns = cursor.execute(
         f"SELECT {'DISTINCT' if once else ''} * FROM (SELECT * REPLACE (coalesce(question, '') AS question) "
@@ -165,7 +169,7 @@ def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], o
     if same.any():
         raise Refusal("a key has two weights in one question", accepted="each key once")
     lengths = tuple(after - before for before, after in pairwise(bounds))
-    return Asked(
+    return KeyQuestions(
         tuple(labels[place] or None for place in bounds[:-1]),
         digests,
         np.rint(values * UNITS).astype(np.int64),
@@ -230,7 +234,7 @@ class PublicSelection:
 
 def read_selection(text: str, keys: Sequence[str], facts: PublicFacts) -> PublicSelection:
     """Reads the keys that a question selects. For an IN, the columns have the names before IN."""
-    reader = TokenReader(text, bounded_tokens(text))
+    reader = TokenReader(text, tokenize_statement(text))
     if reader.at_words("SELECT"):
         return _of_select(parse_select(text), facts)
     if any(token.token_type in (TokenType.L_PAREN, TokenType.IN) for token in reader.tokens):
@@ -277,13 +281,13 @@ def _of_select(select: exp.Select, facts: PublicFacts) -> PublicSelection:
     table = _public(TableName(tuple(part.name for part in node.parts)), facts, node)
     table_columns = tuple((column.name, base_column(ALIAS, column.name)) for column in facts.columns(table))
     scope = Scope((Relation(node.alias or table.table, table_columns),))
-    columns = tuple(column for item in select.expressions for column in _selected(item, scope))
+    columns = tuple(column for item in select.expressions for column in _item_columns(item, scope))
     if len({fold(name) for name, _ in columns}) < len(columns):
         raise refusal(select, "two selected columns have one name", "AS and another name")
     return PublicSelection(table, columns, "true" if where is None else _safe(where.this, scope), bool(distinct))
 
 
-def _selected(expression: exp.Expr, scope: Scope) -> list[tuple[str, str]]:
+def _item_columns(expression: exp.Expr, scope: Scope) -> list[tuple[str, str]]:
     if isinstance(expression, exp.Star) and not any(expression.args.values()):
         return [(name, sql_of(column)) for name, column in scope.columns()]
     return [(expression.alias_or_name, _safe(expression.unalias(), scope))]

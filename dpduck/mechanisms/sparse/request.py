@@ -10,12 +10,12 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.keys import KeyColumn, KeyText
+from dpduck.kernel.columns.keys import KeyText, KeyTextPart
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.scope import resolve
-from dpduck.language.select.analyse import counted
-from dpduck.language.select.request import Request
+from dpduck.language.select.analyse import row_count_request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreateSparse
 from dpduck.language.text.names import TableName
 from dpduck.language.text.options import PRICE_OPTIONS, Option, read_given
@@ -69,7 +69,7 @@ class SparseRequest:
 
     kind: str
     name: str
-    request: Request
+    request: SelectRequest
     keys: tuple[KeyPart, ...]
     options: SparseOptions
     expect_rows: int | None
@@ -79,7 +79,7 @@ class SparseRequest:
     def key(self) -> KeyText:
         """Returns the canonical text of a row's key. It is NULL if a part is NULL, and then the row is dropped."""
         columns = self.request.rows.columns
-        return KeyText(tuple(KeyColumn(columns[part.sql], part.folds) for part in self.keys))
+        return KeyText(tuple(KeyTextPart(columns[part.sql], part.folds) for part in self.keys))
 
     def digest(self) -> str:
         """Returns a digest, equal for statements with equal requests. A session's digest includes its name."""
@@ -106,7 +106,7 @@ def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
         if value and part not in plain:
             raise refusal(select, f"{part.strip('_').upper()} in a {statement.kind}", "SELECT key FROM table WHERE ..")
     own, prices = _split(statement)
-    request, source = counted(select, prices, facts)
+    request, source = row_count_request(select, prices, facts)
     parts = [resolve(item.unalias(), source.scope) for item in _columns(select)]
     types = {f"{column.relation}.{fold(column.name)}": column.type_name for column in source.columns.values()}
     keys = tuple(_part(part, types) for part in parts)

@@ -26,7 +26,7 @@ from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.histograms import EveryKey
 from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.sessions import UNITS, GateLaw, SparseVector
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import HISTOGRAM, SESSION
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
@@ -65,7 +65,7 @@ class SessionPlan:
 
 
 @dataclass(frozen=True)
-class Declared:
+class SparseWorkload:
     """Declared figures of the questions (see request.SparseOptions)."""
 
     sparsity: int
@@ -87,20 +87,20 @@ def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
     return sqrt(2 * parameter * chances) if charge.epsilon is None else parameter * chances
 
 
-def plan_session(charge: Charge, unit_bound: int, declared: Declared, total: float) -> SessionPlan:
+def plan_session(charge: Charge, unit_bound: int, declared: SparseWorkload, total: float) -> SessionPlan:
     """Returns the plan with the smallest alpha. If only alpha is given, returns the plan with the most updates."""
     total = max(total, 1.0)
     if declared.updates is not None:
         plan = _with_updates(charge, unit_bound, declared, total, declared.updates)
-        return plan if declared.alpha is None else _widened(plan, declared.alpha)
+        return plan if declared.alpha is None else _widen(plan, declared.alpha)
     if declared.alpha is not None:
-        return _widened(_most_updates(charge, unit_bound, declared, total, declared.alpha), declared.alpha)
+        return _widen(_most_updates(charge, unit_bound, declared, total, declared.alpha), declared.alpha)
     counts = sorted({min(declared.queries, ceil(1.25**power)) for power in range(62)})
     plans = [_with_updates(charge, unit_bound, declared, total, updates, lasting=True) for updates in counts]
     return min(plans, key=lambda plan: plan.alpha)
 
 
-def _most_updates(charge: Charge, unit_bound: int, declared: Declared, total: float, alpha: float) -> SessionPlan:
+def _most_updates(charge: Charge, unit_bound: int, declared: SparseWorkload, total: float, alpha: float) -> SessionPlan:
     """Finds the most updates within `alpha` by bisection: alpha grows with the number of updates."""
     low, high = 1, min(declared.queries, 10**6)
     best = _with_updates(charge, unit_bound, declared, total, 1)
@@ -118,7 +118,7 @@ def _most_updates(charge: Charge, unit_bound: int, declared: Declared, total: fl
     return best
 
 
-def _widened(plan: SessionPlan, alpha: float) -> SessionPlan:
+def _widen(plan: SessionPlan, alpha: float) -> SessionPlan:
     """Returns the plan with its threshold raised to the given alpha."""
     slack = alpha - plan.alpha
     if slack < 0:
@@ -130,14 +130,14 @@ def _widened(plan: SessionPlan, alpha: float) -> SessionPlan:
 
 
 def _with_updates(
-    charge: Charge, unit_bound: int, declared: Declared, total: float, updates: int, lasting: bool = False
+    charge: Charge, unit_bound: int, declared: SparseWorkload, total: float, updates: int, lasting: bool = False
 ) -> SessionPlan:
-    plans = [_shared(charge, unit_bound, declared, total, updates, share, lasting) for share in SHARES]
+    plans = [_plan_with_share(charge, unit_bound, declared, total, updates, share, lasting) for share in SHARES]
     return min(plans, key=lambda plan: plan.alpha)
 
 
-def _shared(
-    charge: Charge, unit_bound: int, declared: Declared, total: float, updates: int, share: float, lasting: bool
+def _plan_with_share(
+    charge: Charge, unit_bound: int, declared: SparseWorkload, total: float, updates: int, share: float, lasting: bool
 ) -> SessionPlan:
     """Returns the plan that spends `share` of an update's price on the gate."""
     (noise, amount), step = kind_and_amount(charge), unit_bound * UNITS
@@ -253,7 +253,7 @@ def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPl
     """Plans a session for `total` rows, by default for the public guess of the number of rows."""
     options = sparse.options
     alpha = None if options.alpha is None else float(options.alpha)
-    declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, alpha)
+    declared = SparseWorkload(options.sparsity, options.queries, float(options.beta), options.updates, alpha)
     rows = total if total is not None else float(sparse.expect_rows or USUAL_ROWS_OF_TABLE)
     return plan_session(sparse.request.price.charge, sparse.request.rows.unit_bound, declared, rows)
 
@@ -301,7 +301,7 @@ class SessionProposal:
     gates: Ask[None]
 
     @property
-    def request(self) -> Request:
+    def request(self) -> SelectRequest:
         """Returns the request with the rows and the price."""
         return self.sparse.request
 

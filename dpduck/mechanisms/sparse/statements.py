@@ -13,7 +13,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.kernel.ledger.secrets import required
+from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.histograms import LazyHistogram
@@ -34,17 +34,17 @@ from dpduck.mechanisms.release import WAITING, PlaceOf, Steps
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, OpenSessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
-from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_argument, selected_questions
+from dpduck.mechanisms.sparse.questions import KeyQuestions, read_argument, read_key_list, read_key_table
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
 from dpduck.mechanisms.sparse.session import COMPUTATIONAL, SessionPlan, histogram_from_facts, secret_name
-from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
+from dpduck.mechanisms.sparse.store import SessionAnswer, SparseRecord, SparseStore
 from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller, NamedLocks, OpenCursor
 from dpduck.store.policies import PolicyStore
 from dpduck.store.releases import SEED, ReleaseStore, StoredRelease
 from dpduck.store.tables import Value, rows_sql
-from dpduck.store.terms import Terms, as_answered, brought_up
+from dpduck.store.terms import PolicyTerms, as_answered, brought_up
 from dpduck.store.views import PrivateViews, require_view_name
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold
@@ -60,7 +60,9 @@ OUT_OF_UPDATES = "no updates are left: from the hypothesis, without a statement 
 MORE_THAN_DECLARED = "beyond the declared number of questions"
 
 
-def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[SessionAnswer]) -> str:
+def session_answers(
+    named: SparseRecord, plan: SessionPlan, asked: KeyQuestions, answers: Sequence[SessionAnswer]
+) -> str:
     """Renders SQL with one row for each question of a session."""
     bounds = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
     rows: list[list[Value]] = []
@@ -73,7 +75,7 @@ def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequ
     return rows_sql(COLUMNS, rows)
 
 
-def histogram_answers(named: Named, noise: Noise, asked: Asked, values: Sequence[int]) -> str:
+def histogram_answers(named: SparseRecord, noise: Noise, asked: KeyQuestions, values: Sequence[int]) -> str:
     """Renders SQL with one row for each question of a histogram. All margins hold together, except with chance beta."""
     shares = asked.weights / UNITS
     starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
@@ -152,7 +154,7 @@ class SparseQueries:
 
     def create(self, statement: CreateSparse, text: str, caller: Caller) -> str:
         """Creates the projection, histogram or session of a statement under its name."""
-        sparse = self.analysed(statement, caller)
+        sparse = self.analyse_statement(statement, caller)
         caller.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
             return listings.status(self._create_projection(sparse, statement, text, caller))
@@ -184,7 +186,9 @@ class SparseQueries:
         both = [(main, value_select(table)), (seed, seed_select(table, projection_plan(sparse)))]
         return self._views.put_together(both, text, caller, release)
 
-    def analysed(self, statement: CreateSparse, caller: Caller | None = None, digest: str = "") -> SparseRequest:
+    def analyse_statement(
+        self, statement: CreateSparse, caller: Caller | None = None, digest: str = ""
+    ) -> SparseRequest:
         """Returns the request of a statement, from one snapshot of public facts.
 
         digest: the digest of the release that the statement made. If it is empty, any release under the statement's
@@ -193,7 +197,7 @@ class SparseQueries:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
 
-            def read(terms: Terms | None) -> SparseRequest:
+            def read_request(terms: PolicyTerms | None) -> SparseRequest:
                 fresh = statement if terms is None else replace(statement, query=statement.query.copy())
                 catalog = Catalog(cursor, self._policies, None, caller, terms=terms)
                 return with_collations(analyse_sparse(fresh, catalog), cursor)
@@ -202,7 +206,7 @@ class SparseQueries:
                 own_digest = sparse.digest()
                 return own_digest == digest if digest else self._releases.by_digest(own_digest) is not None
 
-            return as_answered(read, is_answered, self._policies.earlier)
+            return as_answered(read_request, is_answered, self._policies.earlier)
 
     def ask(self, argument: str, caller: Caller) -> str:
         """Returns SQL with the answers of a histogram or session. Equal questions have equal answers for ever."""
@@ -210,12 +214,12 @@ class SparseQueries:
         named = self._askable(name, caller)
         with self._open_cursor() as cursor:
             if isinstance(keys, str):
-                asked = selected_questions(cursor, named.keys, keys, Catalog(cursor, self._policies, None, caller))
+                asked = read_key_table(cursor, named.keys, keys, Catalog(cursor, self._policies, None, caller))
             else:
-                asked = listed_questions(cursor, named.keys, keys, weights)
+                asked = read_key_list(cursor, named.keys, keys, weights)
         if named.kind == HISTOGRAM:
             return self._histogram(named, asked)
-        answers = self._sessions.ask(named, asked, lambda: self._looked_up(named))
+        answers = self._sessions.ask(named, asked, lambda: self._look_up(named))
         return session_answers(named, self._sessions.plan(named), asked, answers)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
@@ -228,7 +232,7 @@ class SparseQueries:
         """Returns SQL that lists the histograms and sessions that the caller may ask."""
         rows: list[list[listings.Value]] = []
         for named in self._store.all():
-            if not may_ask(named, caller) or not self._permitted(named, caller):
+            if not may_ask(named, caller) or not self._has_permission(named, caller):
                 continue
             used, answered = self._store.updates_used(named.digest)
             plan = self._sessions.plan(named) if named.kind == SESSION else None
@@ -240,20 +244,20 @@ class SparseQueries:
             ])  # fmt: skip
         return listings.rows_sql(LISTED, rows)
 
-    def _histogram(self, named: Named, asked: Asked) -> str:
+    def _histogram(self, named: SparseRecord, asked: KeyQuestions) -> str:
         noise = histogram_from_facts(self._store.facts(named))
         histogram = self._histograms.get(named.digest)
         if histogram is None:
-            histogram = LazyHistogram.from_bytes(required(self._ledger.secrets, secret_name(named.digest)))
+            histogram = LazyHistogram.from_bytes(require_secret(self._ledger.secrets, secret_name(named.digest)))
             self._histograms[named.digest] = histogram
         values = histogram.values(asked.digests, noise).tolist()
         self._steps("values computed")
         with self._lock:
-            released = self._store.released(named.digest, asked.keys(), values)
+            released = self._store.store_first_values(named.digest, asked.keys(), values)
         self._steps("values stored")
         return histogram_answers(named, noise, asked, released)
 
-    def _askable(self, name: str, caller: Caller) -> Named:
+    def _askable(self, name: str, caller: Caller) -> SparseRecord:
         named = self._store.named(name)
         if named is None:
             view = self._releases.view(name)
@@ -268,18 +272,18 @@ class SparseQueries:
         if not may_ask(named, caller):
             raise PermissionRefusal(f"the {named.kind} {named.name!r} is another's", accepted="one of dp_sessions()")
         caller.require_table(named.table)
-        if not self._permitted(named, caller):
+        if not self._has_permission(named, caller):
             raise PermissionRefusal(
                 f"{caller.name} may not ask about every table of {named.name!r}", accepted="one of dp_sessions()"
             )
         return named
 
-    def _permitted(self, named: Named, caller: Caller) -> bool:
+    def _has_permission(self, named: SparseRecord, caller: Caller) -> bool:
         """Tells whether the caller may ask about every private table behind a name. False if the tables are unknown."""
         if caller.tables is None:
             return True
         try:
-            caller.require_tables(self._analysed_again(named).request.asked_tables)
+            caller.require_tables(self._reanalyse(named).request.asked_tables)
         except DpduckError:
             return False
         return True
@@ -304,7 +308,7 @@ class SparseQueries:
                 raise InternalError("a name that was given is not there")
             return self._ready(named)
 
-    def _ready(self, named: Named) -> str:
+    def _ready(self, named: SparseRecord) -> str:
         """Renders the status of a name, with a warning if the public facts already show that it is of no use."""
         warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
         return "; ".join(filter(None, (f"{named.name} is ready", warning)))
@@ -330,14 +334,14 @@ class SparseQueries:
             self._last_drop = (text, caller.name)
         return done
 
-    def _analysed_again(self, named: Named) -> SparseRequest:
+    def _reanalyse(self, named: SparseRecord) -> SparseRequest:
         statement = parse_statement(named.statement)
         if not isinstance(statement, CreateSparse):
             raise InternalError("a session was made by another statement")
-        return self.analysed(statement, digest=named.digest)
+        return self.analyse_statement(statement, digest=named.digest)
 
-    def _looked_up(self, named: Named) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
-        sparse = self._analysed_again(named)
+    def _look_up(self, named: SparseRecord) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
+        sparse = self._reanalyse(named)
         if sparse.digest() != named.digest:
             raise Refusal(
                 f"the policy of {named.table} changed since {named.name!r} was made: it repeats its answers alone",
@@ -348,7 +352,7 @@ class SparseQueries:
         return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(rows)
 
 
-def may_ask(named: Named, caller: Caller) -> bool:
+def may_ask(named: SparseRecord, caller: Caller) -> bool:
     """Tells whether a caller may ask. The owner always may. Others may ask the owner's names and their own."""
     return caller.owner or named.principal in (caller.name, OWNER_NAME)
 

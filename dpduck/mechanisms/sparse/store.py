@@ -18,7 +18,7 @@ LOW = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
-class Named:
+class SparseRecord:
     """Entry of a histogram or session under its name. release: the table with its public facts."""
 
     name: str
@@ -63,11 +63,11 @@ class SparseStore:
         self._schema = f"{quote_identifier(store)}.dpduck"
         self._main = f"{quote_identifier(store)}.main"
 
-    def named(self, name: str) -> Named | None:
+    def named(self, name: str) -> SparseRecord | None:
         """Returns the entry of a name."""
         return next((entry for entry in self.all() if entry.name.lower() == name.lower()), None)
 
-    def all(self) -> list[Named]:
+    def all(self) -> list[SparseRecord]:
         """Lists all entries, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.sparse_names ORDER BY lower(name)").fetchall()
@@ -75,7 +75,7 @@ class SparseStore:
         for name, kind, digest, statement, principal, table, keys, sparsity, queries, beta, release in rows:
             parts = tuple(KeyPart(**part) for part in json.loads(keys))
             entries.append(
-                Named(name, kind, digest, statement, principal, table, parts, sparsity, queries, beta, release)
+                SparseRecord(name, kind, digest, statement, principal, table, parts, sparsity, queries, beta, release)
             )
         return entries
 
@@ -95,7 +95,7 @@ class SparseStore:
         with self._open_cursor() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.sparse_names WHERE lower(name) = lower(?)", [name])
 
-    def paid_by(self, named: Named) -> int:
+    def paid_by(self, named: SparseRecord) -> int:
         """Returns the ledger entry that paid for a histogram or session."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
@@ -105,7 +105,7 @@ class SparseStore:
             raise InternalError("a session of no release")
         return int(row[0])
 
-    def facts(self, named: Named) -> str:
+    def facts(self, named: SparseRecord) -> str:
         """Returns the public facts of a release."""
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT facts FROM {self._main}.{quote_identifier(named.release)}").fetchone()
@@ -121,7 +121,7 @@ class SparseStore:
             ).fetchone()
         return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
-    def believed(self, digest: str) -> Believed:
+    def read_state(self, digest: str) -> Believed:
         """Reads a session's state, from one snapshot."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -178,7 +178,7 @@ class SparseStore:
                 f"INSERT INTO {self._schema}.session_states VALUES (?, ?, ?, ?)", [digest, updates, scale, commits]
             )
 
-    def released(self, digest: str, keys: Sequence[int], values: Sequence[int]) -> list[int]:
+    def store_first_values(self, digest: str, keys: Sequence[int], values: Sequence[int]) -> list[int]:
         """Returns the first released values of a histogram's keys. Stores `values` for keys that have none."""
         once = dict(zip(keys, values, strict=True))
         wanted = _key_table(dict.fromkeys(once, 0.0)).set_column(2, "value", pa.array(list(once.values()), pa.int64()))
@@ -198,7 +198,7 @@ class SparseStore:
         return [first_values[key] for key in keys]
 
 
-def _signed(half: int) -> int:
+def _to_bigint(half: int) -> int:
     """Returns half of a digest as a BIGINT: filters over Arrow tables fail on larger unsigned numbers."""
     return half - (1 << 64) if half >> 63 else half
 
@@ -210,8 +210,8 @@ def _key(high: int, low: int) -> int:
 def _key_table(weights: Mapping[int, float]) -> pa.Table:
     return pa.table(
         {
-            "high": pa.array([_signed(key >> 64) for key in weights], pa.int64()),
-            "low": pa.array([_signed(key & LOW) for key in weights], pa.int64()),
+            "high": pa.array([_to_bigint(key >> 64) for key in weights], pa.int64()),
+            "low": pa.array([_to_bigint(key & LOW) for key in weights], pa.int64()),
             "weight": pa.array(list(weights.values()), pa.float64()),
         }
     )

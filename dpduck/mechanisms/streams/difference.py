@@ -21,8 +21,8 @@ from dpduck.language.select.outer import default_name
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.text.words import meant_or
-from dpduck.mechanisms.streams.store import Named, StreamStore, closings
-from dpduck.mechanisms.streams.strategies import StreamPlan, Told, plan_from_facts
+from dpduck.mechanisms.streams.store import StreamRecord, StreamStore, closings
+from dpduck.mechanisms.streams.strategies import AnswerNoise, StreamPlan, plan_from_facts
 from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
 from dpduck.strategies.recovery.intervals import JUMPY, sum_margin
 from dpduck.strategies.time_axis import TimeQuestion
@@ -50,7 +50,7 @@ class _Side:
     step: float
     where: str = ""
     window: int = 1
-    told: Told | None = None
+    told: AnswerNoise | None = None
 
 
 def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argument: str) -> str:
@@ -70,7 +70,7 @@ def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argum
     margins = [sum_margin(kind, Fraction(str(confidence))) for kind in kinds]
     step = max(side.step for side in sides)
     if sides[0].view.name == sides[1].view.name:
-        shared, step = _shared(store, ledger, sides)
+        shared, step = _period_error(store, ledger, sides)
         stderr = f"CAST({shared!r} AS DOUBLE)"
     else:
         stderr = f"sqrt(a.{_error(sides[0])} ** 2 + b.{_error(sides[1])} ** 2)"
@@ -78,11 +78,11 @@ def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argum
     near = f", {margins[0].usual!r} * s + {jump}" if len(margins) == 1 else ""
     return (
         f"SELECT *, difference - half AS interval_low, difference + half AS interval_high FROM (SELECT * RENAME (s AS "
-        f"stderr), least({margins[0].farthest!r} * s{near}) AS half FROM ({_joined(releases, sides, stderr)}))"
+        f"stderr), least({margins[0].farthest!r} * s{near}) AS half FROM ({_render_join(releases, sides, stderr)}))"
     ).replace("SELECT *, difference", "SELECT * EXCLUDE (half), difference")
 
 
-def _joined(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str:
+def _render_join(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str:
     keys = [quote_identifier(key) for key in sides[0].keys]
     same = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "TRUE"
     value = " - ".join(
@@ -103,7 +103,7 @@ def _require_alike(first: _Side, second: _Side) -> None:
             f"{left!r} has the keys {', '.join(first.keys) or 'none'}, and {right!r} {', '.join(second.keys)}",
             accepted="views with the same keys; of streams, a period of each",
         )
-    aggregates = [_measured(side) for side in (first, second)]
+    aggregates = [_aggregate_text(side) for side in (first, second)]
     if first.view.principal != second.view.principal:
         aggregates = [text.partition("(")[0] for text in aggregates]
     if all(aggregates) and aggregates[0] != aggregates[1]:
@@ -113,7 +113,7 @@ def _require_alike(first: _Side, second: _Side) -> None:
         )
 
 
-def _measured(side: _Side) -> str:
+def _aggregate_text(side: _Side) -> str:
     """Returns an answer's aggregate without FILTER and table names: 'count' for counts, '' if it is unknown."""
     query = getattr(parse_statement(side.view.statement), "query", exp.Select())
     shown = {fold(item.alias or default_name(item)): item.find(exp.AggFunc) for item in query.expressions}
@@ -165,16 +165,16 @@ def _side(
         if period is not None:
             raise Refusal(f"{view.name!r} is no stream, and has no periods", accepted="the name alone")
         return _Side(view, chosen, keys, None, max((law.step for laws in view.laws for law in laws), default=1.0))
-    error, window = _told(named, answers, chosen)
+    error, window = _answer_noise(named, answers, chosen)
     ends = {f"{shown}{end}" for shown in answers for end in ("_low", "_high")}
     keys = tuple(key for key in keys if key not in ends)
     return _of_stream(ledger, view, named, chosen, keys, period, window, error)
 
 
-def _told(named: Named, answers: list[str], chosen: str) -> tuple[Told, int]:
+def _answer_noise(named: StreamRecord, answers: list[str], chosen: str) -> tuple[AnswerNoise, int]:
     """Returns the error of a stream's answer, and the number of periods of the answer."""
     plan = plan_from_facts(named.plan)
-    for error in plan.told or (Told(answers[0], plan.noise.variance, 1.0),):
+    for error in plan.told or (AnswerNoise(answers[0], plan.noise.variance, 1.0),):
         suffixes = {"": 1, "_total": 0, "_last": named.window}
         windows = [window for suffix, window in suffixes.items() if chosen == error.name + suffix]
         if windows and error.variance:
@@ -192,8 +192,8 @@ def _reuses(view: StoredRelease) -> bool:
 
 
 def _of_stream(
-    ledger: Ledger, view: StoredRelease, named: Named, answer: str, keys: tuple[str, ...], period: object, window: int,
-    error: Told,
+    ledger: Ledger, view: StoredRelease, named: StreamRecord, answer: str, keys: tuple[str, ...], period: object,
+    window: int, error: AnswerNoise,
 ) -> _Side:  # fmt: skip
     places = range(named.published)
     if period is not None:
@@ -225,7 +225,7 @@ def _weights(plan: StreamPlan, closed: list[int], window: int, place: int) -> Fl
     return weights
 
 
-def _shared(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[float, float]:
+def _period_error(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[float, float]:
     """Returns the standard error of the difference of two periods of one stream, and its step."""
     named = store.named(sides[0].view.name)
     first, second = (side.period for side in sides)

@@ -12,13 +12,13 @@ from fractions import Fraction
 from sqlglot import exp, parse_one
 
 from dpduck.kernel.relations import Stored
-from dpduck.kernel.units import Together, held_in, unit_type
+from dpduck.kernel.units import UnitTuple, held_in, unit_type
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.select.analyse import Analysis, analyse
-from dpduck.language.select.request import Aggregate, Key, Question, Request
+from dpduck.language.select.request import Aggregate, Key, Question, SelectRequest
 from dpduck.language.statements.kinds import AskStatement, CreateStream
 from dpduck.language.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
-from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, read_given
+from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Option, StatementOptions, read_given
 from dpduck.language.text.positions import refusal
 from dpduck.strategies.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
 from dpduck.values.domain import RangeDomain
@@ -53,7 +53,7 @@ class StreamRequest:
     """
 
     name: str
-    request: Request
+    request: SelectRequest
     axis: int
     first: int
     ends: tuple[datetime, ...]
@@ -87,7 +87,7 @@ class StreamRequest:
         # the unit's type: the stream's file has units of this type, and equal units of another type are other units.
         # the types of parts count as well, except for whole numbers, and for texts, which have other SQL anyway
         held = None if rows.unit is None else held_in(rows.unit)
-        parts = [sql_type(part.type_name) for part in held.parts] if isinstance(held, Together) else []
+        parts = [sql_type(part.type_name) for part in held.parts] if isinstance(held, UnitTuple) else []
         kinds = ["" if part.is_text or part.is_whole else part.word for part in parts]
         own += [unit_type(rows.unit), *(kinds if any(kinds) else ())]
         text = json.dumps([replace(self.request, rows=bare).digest(), *own])
@@ -114,12 +114,12 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
         raise refusal(place, "answers = 'window' without a window", "window = 12, for the last 12 periods")
     question = TimeQuestion({"periods": 1, "totals": 0}.get(asked, window))
     _require_sums(request.question, window != 0 or asked != "periods", place)
-    request = replace(request, question=_cut(request.question, axis, first, periods))
+    request = replace(request, question=_restrict_periods(request.question, axis, first, periods))
     if sum(request.question.cells) > MOST_CELLS:
         raise refusal(place, f"{sum(request.question.cells)} cells over all periods", f"at most {MOST_CELLS}")
     edges = (*domain.edges, domain.upper)[first + 1 : first + periods + 1]
     ends = tuple(datetime.fromisoformat(edge) for edge in edges)
-    select, column = _published(analysis, request.question.keys[axis].name, window, place)
+    select, column = _render_select(analysis, request.question.keys[axis].name, window, place)
     chosen = given.choice("strategy")
     return StreamRequest(
         statement.name,
@@ -137,7 +137,7 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
     )
 
 
-def _require_rows(request: Request, place: exp.Expr) -> None:
+def _require_rows(request: SelectRequest, place: exp.Expr) -> None:
     """Refuses rows with units that a stream does not follow from one refresh to the next."""
     rows = request.rows
     if rows.periods is not None:
@@ -201,7 +201,7 @@ def _require_sums(question: Question, over_time: bool, place: exp.Expr) -> None:
         )  # fmt: skip
 
 
-def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
+def _time_axis(request: SelectRequest, place: exp.Expr) -> tuple[int, RangeDomain]:
     """Returns the number of the time key, with the bins of its column."""
     moments = []
     for number, key in enumerate(request.question.keys):
@@ -241,7 +241,7 @@ def _plain_range(domain: RangeDomain) -> str:
     return f"RANGE {low} TO {high} STEP {step}"
 
 
-def _horizon(given: Given, domain: RangeDomain, place: exp.Expr) -> tuple[int, int]:
+def _horizon(given: StatementOptions, domain: RangeDomain, place: exp.Expr) -> tuple[int, int]:
     """Returns the bin of the first period, and the number of periods."""
     first = 0
     if "start" in given:
@@ -260,7 +260,7 @@ def _horizon(given: Given, domain: RangeDomain, place: exp.Expr) -> tuple[int, i
     return first, periods
 
 
-def _cut(question: Question, axis: int, first: int, periods: int) -> Question:
+def _restrict_periods(question: Question, axis: int, first: int, periods: int) -> Question:
     """Returns the question with the periods of the horizon alone."""
     key = question.keys[axis]
     codes = tuple(code - first if first <= code < first + periods else -1 for code in key.codes)
@@ -280,7 +280,7 @@ def ends_of(answer: str) -> tuple[str, str]:
     return f"{answer}_low", f"{answer}_high"
 
 
-def _published(analysis: Analysis, time: str, window: int, place: exp.Expr) -> tuple[str, str]:
+def _render_select(analysis: Analysis, time: str, window: int, place: exp.Expr) -> tuple[str, str]:
     """Renders the published SELECT over released rows. Returns it with the column of the periods.
 
     It adds columns to the written ones: standard errors, running totals and sums over the window with their errors,
@@ -328,14 +328,16 @@ def further_answers(stream: StreamRequest) -> list[str]:
 
 def _further(shown: str, number: int, aggregate: Aggregate, window: int) -> list[tuple[str, str]]:
     """Returns the further columns of an answer, each with its published name."""
-    columns = list(zip(ends_of(answer_column(number)), ends_of(shown), strict=True)) if aggregate.curved else []
+    columns = (
+        list(zip(ends_of(answer_column(number)), ends_of(shown), strict=True)) if aggregate.has_curved_error else []
+    )
     if aggregate.operand_by_group:
         return columns
     for what in ("total", "last") if window else ("total",):
         answer, stderr = totals(what, number)
         name = f"{shown}_{what}"
         columns += [(answer, name), (stderr, f"{name}_stderr")]
-        if aggregate.curved:
+        if aggregate.has_curved_error:
             columns += list(zip(ends_of(answer), ends_of(name), strict=True))
     return columns
 

@@ -18,7 +18,7 @@ from dpduck.language.select.request import Aggregate
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.cubes.measures import Use
 from dpduck.mechanisms.cubes.plan import CubePlan
-from dpduck.mechanisms.cubes.recover import curved, weighted
+from dpduck.mechanisms.cubes.recover import nonlinear_answers, sum_with_weights
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.streams.plan import StreamRequest, ends_of, hole, totals
 from dpduck.mechanisms.streams.strategies import StreamPlan, cube_of, others_of, plan_of, wholes, workload_of
@@ -52,11 +52,11 @@ def column_types(stream: StreamRequest, plan: StreamPlan) -> list[tuple[str, str
     for number, (whole, call) in enumerate(zip(wholes(stream, plan), stream.request.question.aggregates, strict=True)):
         for answer, stderr, _ in answer_columns(stream, number):
             columns += [(answer, "BIGINT" if whole else "DOUBLE"), (stderr, "DOUBLE")]
-            columns += [(end, "DOUBLE") for end in ends_of(answer)] if call.curved else []
+            columns += [(end, "DOUBLE") for end in ends_of(answer)] if call.has_curved_error else []
     return [*columns, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER")]
 
 
-def published_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
+def publication_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
     """Renders the published SELECT over a table of released rows. If `rows` is empty, the SELECT has no rows."""
     types = [(quote_identifier(name), of) for name, of in column_types(stream, plan)]
     listed = ", ".join(f"CAST({name if rows else 'NULL'} AS {of}) AS {name}" for name, of in types)
@@ -64,7 +64,7 @@ def published_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
     return stream.select.replace(hole(), f"({inner})")
 
 
-def released(stream: StreamRequest, plan: StreamPlan, first: int, closed: int, answers: IntegerArray) -> pa.Table:
+def recover_rows(stream: StreamRequest, plan: StreamPlan, first: int, closed: int, answers: IntegerArray) -> pa.Table:
     """Computes the released rows of the periods from `first` on, from all measurements so far."""
     cube, aggregates = cube_of(stream, plan), stream.request.question.aggregates
     width = sum(part.width for part in _blocks(cube))
@@ -133,12 +133,12 @@ def _about(
     tables = []
     for number, planned in enumerate(cube.measures):
         own = [block for block in blocks if block.measure == number]
-        by_table = [_recovered(plan_of(planned), own, combined, table) for table in range(planned.measure.tables)]
+        by_table = [_recover_table(plan_of(planned), own, combined, table) for table in range(planned.measure.tables)]
         tables.append([list(of_set) for of_set in zip(*by_table, strict=True)])
     return _About(tables, (weights**2).sum(axis=1))
 
 
-def _recovered(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, table: int) -> list[FloatArray]:
+def _recover_table(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, table: int) -> list[FloatArray]:
     """Recovers one table's answers for every grouping set, shape (periods, cells)."""
     numbers = [block.of(combined, table) for block in blocks]
     (query, *more) = [measurement.query for measurement in plan.measurements]
@@ -166,9 +166,9 @@ def _answer(cube: CubePlan, aggregate: Aggregate, use: Use, about: _About) -> _A
     for tables, variance in zip(about.tables[use.measure], plan_of(measured).variances, strict=True):
         spread = np.repeat(about.squares[:, None] * variance, tables[0].shape[1], axis=1)
         if use.weights:
-            parts.append([weighted(use.weights, tables).reshape(spread.shape), np.sqrt(spread * use.size)])
+            parts.append([sum_with_weights(use.weights, tables).reshape(spread.shape), np.sqrt(spread * use.size)])
             continue
-        result = curved(cube, aggregate, measured, [table.ravel() for table in tables], spread.ravel())
+        result = nonlinear_answers(cube, aggregate, measured, [table.ravel() for table in tables], spread.ravel())
         listed = (result.estimates, result.stderrs, result.lows[SHOWN_LEVEL], result.highs[SHOWN_LEVEL])
         parts.append([part.reshape(spread.shape) for part in listed])
     estimates, stderrs, *ends = [np.concatenate(part, axis=1).ravel() for part in zip(*parts, strict=True)]

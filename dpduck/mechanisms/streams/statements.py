@@ -10,37 +10,37 @@ from functools import partial
 import duckdb
 import numpy as np
 
-from dpduck.kernel.door import Bill, charged, opened
+from dpduck.kernel.door import Bill, compute_charge, open_door
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.stream_state import StreamShape, StreamState, Version
-from dpduck.kernel.queries.streams import refreshed, require_stream
+from dpduck.kernel.queries.streams import refresh_stream, require_stream
 from dpduck.kernel.units import unit_type
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import Rows
+from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.private_keys import ONE_PER_GROUP
 from dpduck.language.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
-from dpduck.mechanisms.prices import in_both_forms, priced
-from dpduck.mechanisms.rehearsal import rehearsed
+from dpduck.mechanisms.prices import add_price, in_both_forms
+from dpduck.mechanisms.rehearsal import rehearse_asks
 from dpduck.mechanisms.release import WAITING, PlaceOf, Steps
 from dpduck.mechanisms.streams.difference import difference
 from dpduck.mechanisms.streams.plan import StreamRequest, analyse_stream, further_answers, require_day
-from dpduck.mechanisms.streams.published import published_sql, released
+from dpduck.mechanisms.streams.published import publication_sql, recover_rows
 from dpduck.mechanisms.streams.store import (
     REFRESHED,
-    Named,
+    StreamRecord,
     StreamStore,
     new_nonce,
-    opened_state,
-    recorded,
+    open_state,
+    read_last_version,
     release_of,
-    removed,
+    remove_file,
     version_text,
 )
-from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, cube_of, explained, plan_from_facts, plans
+from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, cube_of, explain_stream, plan_from_facts, plans
 from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller, NamedLocks, OpenCursor, SandboxAnswers
@@ -48,7 +48,7 @@ from dpduck.store.policies import PolicyStore
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.tables import Value, rows_sql
-from dpduck.store.terms import Terms, as_answered, brought_up
+from dpduck.store.terms import PolicyTerms, as_answered, brought_up
 from dpduck.store.twin_files import TwinFiles
 from dpduck.store.views import require_view_name
 from dpduck.values.column_notes import ANSWER, STDERR
@@ -122,13 +122,15 @@ class Streams:
         """Returns SQL that compares the strategies of a stream. It spends nothing and opens no private row."""
         if not isinstance(statement, CreateStream):
             raise Refusal("only a stream that is made has a price", accepted="CREATE PRIVATE STREAM ..")
-        stream = self._analysed(statement)
+        stream = self._analyse_statement(statement)
         caller.require_tables(stream.request.asked_tables)
         ranked, request = plans(stream), stream.request
         budget = self.ledger.budget(request.rows.unit_key)
-        return priced(explained(stream, ranked), request, asks_of(stream, ranked[0]), budget, words=(scope_of(stream),))
+        return add_price(
+            explain_stream(stream, ranked), request, asks_of(stream, ranked[0]), budget, words=(scope_of(stream),)
+        )
 
-    def listed(self, caller: Caller) -> str:
+    def list_streams(self, caller: Caller) -> str:
         """Returns SQL that lists the streams."""
         rows: list[list[Value]] = []
         for named in self.store.all():
@@ -145,12 +147,14 @@ class Streams:
         """Returns SQL that compares two private views, or two periods of a stream, with the error of the difference."""
         return difference(self.store, self.releases, self.ledger, argument)
 
-    def _analysed(self, statement: CreateStream, text: str = "", named: Named | None = None) -> StreamRequest:
+    def _analyse_statement(
+        self, statement: CreateStream, text: str = "", named: StreamRecord | None = None
+    ) -> StreamRequest:
         """Returns the request of a statement. named: the stream that the statement created before, under any terms."""
         with Sandbox(self.answered) as box, self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
 
-            def read(terms: Terms | None) -> StreamRequest:
+            def read_request(terms: PolicyTerms | None) -> StreamRequest:
                 fresh = statement if terms is None else parse_statement(text)
                 if not isinstance(fresh, CreateStream):
                     raise InternalError("a stream of no statement")
@@ -159,7 +163,7 @@ class Streams:
                 return replace(stream, request=replace(stream.request, rows=rows))
 
             return as_answered(
-                read,
+                read_request,
                 lambda stream: named is None or stream.digest() == named.digest,
                 self.policies.earlier if named is not None else lambda: (),
             )
@@ -167,7 +171,7 @@ class Streams:
     def _create(self, statement: CreateStream, text: str, caller: Caller) -> str:
         require_view_name(statement.name)
         existing = self.store.named(statement.name)
-        stream = self._analysed(statement, text, existing)
+        stream = self._analyse_statement(statement, text, existing)
         if existing is not None:
             if (existing.statement, existing.digest) != (text, stream.digest()):
                 raise Refusal(f"the stream {existing.name!r} exists", accepted="DROP PRIVATE STREAM, or another name")
@@ -177,24 +181,24 @@ class Streams:
         self._require_live(stream.request.rows)
         plan = plans(stream)[0]
         asks, request = asks_of(stream, plan), stream.request
-        rows, price = request.rows, charged(request.price.charge, asks, request.price.least_rho)
+        rows, price = request.rows, compute_charge(request.price.charge, asks, request.price.least_rho)
         law = f"{plan.noise.kind.value}, stream of {stream.periods} periods, {plan.name}"
         bill = Bill(rows.unit_key, str(rows.table), price, caller.name, text, law)
-        named = Named(
+        named = StreamRecord(
             statement.name, stream.digest(), text, str(rows.table), new_nonce(), 0, plan.to_facts(),
             tuple(str(label) for label in stream.labels), tuple(end.isoformat(" ") for end in stream.ends),
             stream.question.text, stream.column, stream.window, 0,
         )  # fmt: skip
         scope = scope_of(stream)
-        release = _described(stream, release_of(named, price, caller.name, scope))
-        empty = published_sql(stream, plan, "")
+        release = _add_notes(stream, release_of(named, price, caller.name, scope))
+        empty = publication_sql(stream, plan, "")
         note = self.store.made(named, release, empty, plan_text(asks))
         require_stream(asks, stream.axis)
-        rehearsed(asks, rows.shapes, self.answered, self.workers)
+        rehearse_asks(asks, rows.shapes, self.answered, self.workers)
         try:
-            with opened(
-                asks, bill, self.ledger, self.open_cursor, partial(self._unchanged, rows), operating_system_entropy(),
-                self.steps, self.workers, note=note,
+            with open_door(
+                asks, bill, self.ledger, self.open_cursor, partial(self._require_unchanged, rows),
+                operating_system_entropy(), self.steps, self.workers, note=note,
             ) as door:  # fmt: skip
                 entry = door.entry
         except BudgetRefusal as refused:
@@ -215,8 +219,8 @@ class Streams:
         now = min(datetime.now(UTC).replace(tzinfo=None), until)
         due = sum(end <= now for end in stream.ends)
         plan = plan_from_facts(named.plan)
-        last, versions = recorded(self.ledger, named), list[Version]()
-        with opened_state(self.files, named, shape_of(stream, plan, named), self.ledger.bounding_key, last) as (
+        last, versions = read_last_version(self.ledger, named), list[Version]()
+        with open_state(self.files, named, shape_of(stream, plan, named), self.ledger.bounding_key, last) as (
             place,
             state,
         ):
@@ -229,7 +233,7 @@ class Streams:
         return self._word(self._existing(statement.name))
 
     def _count(
-        self, stream: StreamRequest, plan: StreamPlan, named: Named, due: int, state: StreamState,
+        self, stream: StreamRequest, plan: StreamPlan, named: StreamRecord, due: int, state: StreamState,
         place: duckdb.DuckDBPyConnection,
     ) -> None:  # fmt: skip
         """Counts and measures the periods that closed."""
@@ -237,9 +241,10 @@ class Streams:
         self._require_live(rows)
         failed = False
         try:
-            refreshed(
+            refresh_stream(
                 asks, stream.axis, due, plan.axis.measured(due), named.entry, state, place, self.ledger,
-                self.open_cursor, partial(self._unchanged, rows), operating_system_entropy(), self.steps, self.workers,
+                self.open_cursor, partial(self._require_unchanged, rows), operating_system_entropy(), self.steps,
+                self.workers,
             )  # fmt: skip
         except (InternalError, duckdb.Error):
             failed = True
@@ -249,12 +254,12 @@ class Streams:
             )
 
     def _publish(
-        self, stream: StreamRequest, plan: StreamPlan, named: Named, versions: Sequence[Version], caller: Caller
+        self, stream: StreamRequest, plan: StreamPlan, named: StreamRecord, versions: Sequence[Version], caller: Caller
     ) -> None:
         """Appends the periods of the last version, in one transaction with the ledger's record."""
         version, answers = versions[-1], np.concatenate([one_version.answers for one_version in versions])
-        rows = released(stream, plan, named.published, version.closed, answers)
-        select = published_sql(stream, plan, "dpduck_released_rows")
+        rows = recover_rows(stream, plan, named.published, version.closed, answers)
+        select = publication_sql(stream, plan, "dpduck_released_rows")
         said = version_text(named, version.closed, version.version, version.seal)
         note = self.store.published(named, version.closed, rows, select)
         unit = stream.request.rows.unit_key
@@ -270,23 +275,23 @@ class Streams:
             if statement.if_exists:
                 return "there was no such stream"
             raise Refusal(f"there is no stream {statement.name!r}", accepted="a name of dp_streams(), or IF EXISTS")
-        removed(self.files.stream_path(named.nonce))
+        remove_file(self.files.stream_path(named.nonce))
         self.store.drop(named)
         self.dropped[:] = [text]
         return done
 
-    def _existing(self, name: str) -> Named:
+    def _existing(self, name: str) -> StreamRecord:
         named = self.store.named(name)
         if named is None:
             raise Refusal(f"there is no stream {name!r}", accepted="a name of dp_streams()")
         return named
 
-    def _again(self, named: Named) -> StreamRequest:
+    def _again(self, named: StreamRecord) -> StreamRequest:
         """Returns the request of a stream. Refuses one that has changed since the stream was created."""
         statement = parse_statement(named.statement)
         if not isinstance(statement, CreateStream):
             raise InternalError("a stream of no statement")
-        stream = self._analysed(statement, named.statement, named)
+        stream = self._analyse_statement(statement, named.statement, named)
         if stream.digest() != named.digest:
             raise Refusal(
                 f"what {named.name!r} rests on changed: the unit, MAX ROWS, a DOMAIN that it groups by, a CLAMP that "
@@ -299,17 +304,17 @@ class Streams:
             )
         return stream
 
-    def _require_live(self, rows: Rows) -> None:
+    def _require_live(self, rows: RequestRows) -> None:
         if not self.place_of(rows).is_live:
             raise Refusal(
                 f"{rows.table} is prepared, or lies in an engine: a stream reads its rows as they are",
                 accepted=f"ALTER PRIVACY POLICY ON {rows.table} UNPREPARE",
             )
 
-    def _unchanged(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> None:
+    def _require_unchanged(self, rows: RequestRows, cursor: duckdb.DuckDBPyConnection) -> None:
         Catalog(cursor, self.policies).require_unchanged(rows)
 
-    def _word(self, named: Named) -> str:
+    def _word(self, named: StreamRecord) -> str:
         status = f"{named.name} has {named.published} of {len(named.ends)} periods"
         if named.published == len(named.ends):
             status += ": its horizon has ended"
@@ -318,14 +323,14 @@ class Streams:
         fewer = self._fewer(named)
         return status if fewer is None else f"{status}; {fewer}"
 
-    def _fewer(self, named: Named) -> str | None:
+    def _fewer(self, named: StreamRecord) -> str | None:
         """Returns the note on units that later periods leave out, None if a unit is one row."""
         policies = self.policies.now().policies.values()
         of_rows = any(str(policy.table) == named.table and policy.unit.column is None for policy in policies)
         return None if of_rows else FEWER
 
 
-def _described(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
+def _add_notes(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
     """Adds comments to the columns of a release. They tell readers and pictures keys from answers."""
     notes = notes_of(stream.analysis, release)
     for name in further_answers(stream):
@@ -333,7 +338,7 @@ def _described(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
     return replace(release, notes=notes, caption=stream.analysis.caption.text)
 
 
-def shape_of(stream: StreamRequest, plan: StreamPlan, named: Named) -> StreamShape:
+def shape_of(stream: StreamRequest, plan: StreamPlan, named: StreamRecord) -> StreamShape:
     """Returns the shape of the stream's file, with the identity of the stream."""
     identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
     rows, cube = stream.request.rows, cube_of(stream, plan)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.table import Note
-from dpduck.kernel.queries.stream_state import Recorded, StreamShape, StreamState, refused
+from dpduck.kernel.queries.stream_state import LedgerVersion, StreamShape, StreamState, file_refusal
 from dpduck.kernel.rows import reader
 from dpduck.mechanisms.certificate import versions_text
 from dpduck.store.cursors import OpenCursor, transaction
@@ -32,7 +32,7 @@ _VERSION = re.compile(r": (\d+) of \d+ periods; version (\d+) of ([0-9a-f]{32}),
 
 
 @dataclass(frozen=True)
-class Named:
+class StreamRecord:
     """Stream under its name. nonce: the name of its file. entry: the ledger entry that paid. plan: text of to_facts.
 
     labels: of the periods, as `column` shows them. ends: the end of each period. published: the number of periods in
@@ -61,7 +61,7 @@ class StreamStore:
         self._open_cursor, self._releases = open_cursor, releases
         self._schema = f"{quote_identifier(store)}.dpduck"
 
-    def all(self) -> list[Named]:
+    def all(self) -> list[StreamRecord]:
         """Lists all streams, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.streams ORDER BY lower(name)").fetchall()
@@ -69,14 +69,14 @@ class StreamStore:
         for name, digest, statement, table, nonce, entry, facts, published in rows:
             plan, labels, ends, answers, column, window = json.loads(facts)
             of = (name, digest, statement, table, nonce, entry)
-            streams.append(Named(*of, plan, tuple(labels), tuple(ends), answers, column, window, published))
+            streams.append(StreamRecord(*of, plan, tuple(labels), tuple(ends), answers, column, window, published))
         return streams
 
-    def named(self, name: str) -> Named | None:
+    def named(self, name: str) -> StreamRecord | None:
         """Returns the stream of a name."""
         return next((stream for stream in self.all() if stream.name.lower() == name.lower()), None)
 
-    def made(self, named: Named, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
+    def made(self, named: StreamRecord, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
         """Returns the note that writes a stream and its empty table with the charge. release: without its entry."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
@@ -91,7 +91,7 @@ class StreamStore:
 
         return note
 
-    def published(self, named: Named, closed: int, rows: pa.Table, select_sql: str) -> Note:
+    def published(self, named: StreamRecord, closed: int, rows: pa.Table, select_sql: str) -> Note:
         """Returns the note that appends a refresh's rows with its entry. select_sql: over 'dpduck_released_rows'."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
@@ -108,7 +108,7 @@ class StreamStore:
 
         return note
 
-    def drop(self, named: Named) -> None:
+    def drop(self, named: StreamRecord) -> None:
         """Drops a stream and its table."""
         with transaction(self._open_cursor) as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.streams WHERE nonce = ?", [named.nonce])
@@ -121,7 +121,7 @@ def new_nonce() -> str:
     return secrets.token_hex(16)
 
 
-def release_of(named: Named, charge: Charge, principal: str, scope: str) -> StoredRelease:
+def release_of(named: StreamRecord, charge: Charge, principal: str, scope: str) -> StoredRelease:
     """Describes a stream's table, for listings and comments. Its ledger entry is not known yet."""
     return StoredRelease(
         name=named.name,
@@ -140,7 +140,7 @@ def release_of(named: Named, charge: Charge, principal: str, scope: str) -> Stor
     )
 
 
-def recorded(ledger: Ledger, named: Named) -> Recorded:
+def read_last_version(ledger: Ledger, named: StreamRecord) -> LedgerVersion:
     """Returns the last published version of a stream, by the ledger's chain. Raises StoreError if an older copy of the
     store was adopted since the stream was made: its answers may have been other ones.
     """
@@ -151,21 +151,21 @@ def recorded(ledger: Ledger, named: Named) -> Recorded:
             "than what is known here; accepted: DROP PRIVATE STREAM, and CREATE, which pays again"
         )
     versions = _refreshes(entries, named)
-    return Recorded(int(versions[-1][2]), versions[-1][4]) if versions else Recorded(0, "")
+    return LedgerVersion(int(versions[-1][2]), versions[-1][4]) if versions else LedgerVersion(0, "")
 
 
-def closings(ledger: Ledger, named: Named) -> list[int]:
+def closings(ledger: Ledger, named: StreamRecord) -> list[int]:
     """Returns the number of closed periods at each refresh, in order."""
     return [int(match[1]) for match in _refreshes(ledger.entries(), named)]
 
 
-def _refreshes(entries: Sequence[LedgerEntry], named: Named) -> list[re.Match[str]]:
+def _refreshes(entries: Sequence[LedgerEntry], named: StreamRecord) -> list[re.Match[str]]:
     """Returns the regular expression's match in each ledger entry of a stream's refresh, in order."""
     matches = (_VERSION.search(entry.statement) for entry in entries if entry.mechanism == REFRESHED)
     return [match for match in matches if match is not None and match[3] == named.nonce]
 
 
-def version_text(named: Named, closed: int, version: int, seal: str) -> str:
+def version_text(named: StreamRecord, closed: int, version: int, seal: str) -> str:
     """Renders the statement of a refresh's ledger entry."""
     return (
         f"REFRESH PRIVATE STREAM {named.name}: {closed} of {len(named.ends)} periods; "
@@ -174,13 +174,13 @@ def version_text(named: Named, closed: int, version: int, seal: str) -> str:
 
 
 @contextmanager
-def opened_state(
-    files: TwinFiles, named: Named, shape: StreamShape, key: bytes, last: Recorded
+def open_state(
+    files: TwinFiles, named: StreamRecord, shape: StreamShape, key: bytes, last: LedgerVersion
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, StreamState]]:
     """Yields a cursor of the private instance with a stream's file, and its state. StoreError if the file is lost."""
     path, place = files.stream_path(named.nonce), quote_identifier(f"dpduck_stream_{named.nonce}")
     if path is not None and not path.is_file() and last.version:
-        raise refused("is not there")
+        raise file_refusal("is not there")
     with files.cursor() as cursor:
         try:
             attached = ":memory:" if path is None else str(path)
@@ -188,13 +188,13 @@ def opened_state(
             if path is not None:
                 path.chmod(0o600)
         except (duckdb.Error, OSError):
-            raise refused("cannot be opened") from None
+            raise file_refusal("cannot be opened") from None
         try:
             cursor.execute(reader.BUILT_IN_ONLY)
             state = StreamState(cursor, place, shape, key)
             if not _has_tables(cursor, f"dpduck_stream_{named.nonce}"):
                 if last.version:
-                    raise refused("is empty")
+                    raise file_refusal("is empty")
                 state.create()
             state.open(last)
             yield cursor, state
@@ -211,7 +211,7 @@ def _has_tables(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
     return counts != [(0,)]
 
 
-def removed(path: Path | None) -> None:
+def remove_file(path: Path | None) -> None:
     """Deletes a stream's file."""
     if path is not None:
         path.unlink(missing_ok=True)

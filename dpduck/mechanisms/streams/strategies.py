@@ -78,7 +78,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Told:
+class AnswerNoise:
     """Error of a published answer. variance: for a cell of one measured period, 0 if it depends on the answer or on the
     grouping set. step: the largest change of a cell when one integer of noise changes by one.
     """
@@ -95,7 +95,7 @@ class StreamPlan:
     axis: TimeAxis
     kind: NoiseKind
     parts: tuple[Part, ...]
-    told: tuple[Told, ...] = ()
+    told: tuple[AnswerNoise, ...] = ()
 
     @property
     def noise(self) -> Noise:
@@ -141,7 +141,7 @@ def plan_from_facts(text: str) -> StreamPlan:
             )
             for form, strategy, asked in more[0]
         )
-        plan = replace(plan, parts=parts, told=tuple(Told(*answer) for answer in more[1]))
+        plan = replace(plan, parts=parts, told=tuple(AnswerNoise(*answer) for answer in more[1]))
     if plan.matrix_digest != digest:
         raise _another("matrix of the stream's strategy")
     return plan
@@ -272,7 +272,7 @@ def plans(stream: StreamRequest) -> list[StreamPlan]:
         axes = [time_axis(name, stream.periods, branching) for branching in (BRANCHINGS if name == TREE else (2,))]
         gaussian = noise_of(stream.request) is NoiseKind.GAUSSIAN
         axis = min(axes, key=lambda axis: _over_time(axis, stream.question, gaussian))
-        plan = _planned(stream, axis)
+        plan = _plan_stream(stream, axis)
         error = float(sum(variances(axis, stream.question))) * sum(
             plan_of(entry).total_variance / entry.unit_bound**2 for entry in cube_of(stream, plan).measures
         )
@@ -286,11 +286,13 @@ def _over_time(axis: TimeAxis, question: TimeQuestion, gaussian: bool) -> float:
     return float(variances(axis, question).sum()) * (l2_squared if gaussian else l1 * l1)
 
 
-def _planned(stream: StreamRequest, axis: TimeAxis) -> StreamPlan:
+def _plan_stream(stream: StreamRequest, axis: TimeAxis) -> StreamPlan:
     plan = StreamPlan(axis, noise_of(stream.request), _parts(stream, axis))
     question, cube = stream.request.question, cube_of(stream, plan)
     plain = (
-        len(question.aggregates) == 1 and question.aggregates[0].operand is None and not question.aggregates[0].curved
+        len(question.aggregates) == 1
+        and question.aggregates[0].operand is None
+        and not question.aggregates[0].has_curved_error
     )
     if plain and len(question.grouping_sets) == 1:
         return plan
@@ -298,11 +300,11 @@ def _planned(stream: StreamRequest, axis: TimeAxis) -> StreamPlan:
     for name, number in stream.shown:
         use, over_keys = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
         size = use.size if len(question.grouping_sets) == 1 else 0.0
-        answers.append(Told(name, size * over_keys.variances[0], float(max(map(abs, use.weights), default=0))))
+        answers.append(AnswerNoise(name, size * over_keys.variances[0], float(max(map(abs, use.weights), default=0))))
     return replace(plan, told=tuple(answers))
 
 
-def explained(stream: StreamRequest, ranked: Sequence[StreamPlan]) -> str:
+def explain_stream(stream: StreamRequest, ranked: Sequence[StreamPlan]) -> str:
     """Returns dp_explain of a stream: its plans, the chosen plan first, with the error of each period."""
     return rows_sql(COLUMNS, [_row(stream, plan, number == 0) for number, plan in enumerate(ranked)])
 

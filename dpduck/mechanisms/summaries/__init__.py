@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import sqrt
 
 from dpduck.kernel.queries.sketches import Sketched
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.summaries.measure import (
     FITTED,
@@ -35,7 +35,7 @@ from dpduck.store.tables import EXPLAINED, Value, rows_sql
 DRAWS_PER_SECOND = 1_000_000
 
 
-def summary_listing(request: Request, proposal: object = None) -> str:
+def summary_listing(request: SelectRequest, proposal: object = None) -> str:
     """Renders SQL with one row for each method, the chosen method first.
 
     worst_stderr: of a random cell. total_variance: over all cells. cells: predicted rows. error_10, error_1000,
@@ -52,7 +52,7 @@ def summary_listing(request: Request, proposal: object = None) -> str:
     return rows_sql(columns, rows)
 
 
-def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value]:
+def _row(request: SelectRequest, design: SummaryDesign, *, chosen: bool) -> list[Value]:
     worth = float(contribution_of(request).unit)
     variance = design.predicted[0] ** 2 / SUBSETS[0] * worth**2
     return [
@@ -71,7 +71,7 @@ def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value
     ]
 
 
-def _other_shape(request: Request, sketch_asked: bool) -> list[list[Value]]:
+def _other_shape(request: SelectRequest, sketch_asked: bool) -> list[list[Value]]:
     """Returns the row of the same method over the other shape of ranges, none if there is no such summary."""
     summary = request.question.summary
     if summary is None or sketch_asked or request.price.charge.epsilon is None or summary.method == "filter_one_sided":
@@ -82,7 +82,7 @@ def _other_shape(request: Request, sketch_asked: bool) -> list[list[Value]]:
     return [[f"{row[0]}, range_summary = '{other.shape}'", *row[1:]]]
 
 
-def _shape_note(request: Request, design: SummaryDesign) -> str:
+def _shape_note(request: SelectRequest, design: SummaryDesign) -> str:
     """Renders the rule for the choice between shapes of ranges, '' without ranges."""
     summary, ordered = request.question.summary, sum(bool(key.shape) for key in request.question.keys)
     if summary is None or not ordered:
@@ -94,7 +94,7 @@ def _shape_note(request: Request, design: SummaryDesign) -> str:
     return f"dyadic intervals{fits}: for ranges where few labels have rows"
 
 
-def _sketch_row(request: Request, chosen: bool) -> list[Value]:
+def _sketch_row(request: SelectRequest, chosen: bool) -> list[Value]:
     design = sketch_design(request)
     buckets, variance = design.rows * design.width, design.predicted[0] ** 2 / SUBSETS[0]
     price = (request.price.stated_epsilon, request.price.stated_delta, request.price.charge.rho)
@@ -106,7 +106,7 @@ def _sketch_row(request: Request, chosen: bool) -> list[Value]:
     ]  # fmt: skip
 
 
-def _note(request: Request, design: SummaryDesign) -> str:
+def _note(request: SelectRequest, design: SummaryDesign) -> str:
     parts = [f"about {round(design.rows)} of {design.cells} cells"]
     worth = contribution_of(request).unit
     if design.theta > 1:
@@ -127,10 +127,10 @@ def _note(request: Request, design: SummaryDesign) -> str:
 
 _SKETCH = "sketch"
 
-SUMMARIES = Mechanism[Request, SummaryProposal, Drawn](
+SUMMARIES = Mechanism[SelectRequest, SummaryProposal, Drawn](
     name="summary",
     serves=lambda question: (
-        isinstance(question, Request)
+        isinstance(question, SelectRequest)
         and question.question.summary is not None
         and question.question.summary.method != _SKETCH
     ),
@@ -142,10 +142,10 @@ SUMMARIES = Mechanism[Request, SummaryProposal, Drawn](
     describe=summary_listing,
     columns=lambda proposal: summary_columns(proposal.request),
 )
-SKETCHES = Mechanism[Request, SketchProposal, Sketched](
+SKETCHES = Mechanism[SelectRequest, SketchProposal, Sketched](
     name="sketch",
     serves=lambda question: (
-        isinstance(question, Request)
+        isinstance(question, SelectRequest)
         and question.question.summary is not None
         and question.question.summary.method == _SKETCH
     ),

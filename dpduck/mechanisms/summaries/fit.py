@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.dyadic import Axis
+from dpduck.algebra.dyadic import DyadicAxis
 from dpduck.kernel.queries.cells import MixedRadix, first_of_each, ordering
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, places_of
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -36,7 +36,9 @@ class _Families:
         return values[self.left] + np.where(self.right < 0, 0.0, values[self.right])
 
 
-def fitted(summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | None], noise: float) -> EstimatedSummary:
+def fit_intervals(
+    summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[DyadicAxis | None], noise: float
+) -> EstimatedSummary:
     """Returns the summary with its counts fitted by least squares. noise: the variance of each count.
 
     A row's variance beyond the noise stays: it is about counts that a filter has dropped.
@@ -65,7 +67,7 @@ def fitted(summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | N
     return replace(summary, weights=weights, variances=variances, sums=variances)
 
 
-def _families(axis: Axis, ordered: int, codes: Sequence[NDArray[np.int64]]) -> list[_Families]:
+def _families(axis: DyadicAxis, ordered: int, codes: Sequence[NDArray[np.int64]]) -> list[_Families]:
     """Returns the families with a released interval and released halves, level by level from the leaves."""
     others = [code for number, code in enumerate(codes) if number != ordered]
     levels, intervals = places_of(axis, codes[ordered])

@@ -13,33 +13,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.sketches import PRIME, Sketch, Sketched, SketchHashes
 from dpduck.kernel.queries.summaries import Layers, NoisySummary
 from dpduck.kernel.queries.tables import Total
-from dpduck.language.select.request import Request, Summary
+from dpduck.language.select.request import SelectRequest, Summary
 from dpduck.mechanisms.cubes import measures
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.summaries.fit import fitted
+from dpduck.mechanisms.summaries.fit import fit_intervals
 from dpduck.mechanisms.summaries.plan import (
     SketchDesign,
     SummaryDesign,
     candidates,
-    designed_sketch,
+    design_sketch,
     empty_moments,
     noise_variance,
 )
 from dpduck.mechanisms.summaries.recover import (
     EstimatedSummary,
-    estimated,
+    estimate_weights,
     summary_columns,
     summary_rows,
     with_loss,
@@ -56,49 +56,49 @@ CHECKED = ("filter", "filter_one_sided", "filter_priority")
 FITTED = ("filter", "filter_priority", "geometric")
 """Methods with intervals that least squares make consistent, if none was sampled."""
 
-Axes = tuple[Axis | None, ...]
+Axes = tuple[DyadicAxis | None, ...]
 Drawn = tuple[int | None, SummaryDesign, NoisySummary]
 
 
-def asked_summary(request: Request) -> Summary:
+def require_summary(request: SelectRequest) -> Summary:
     """Returns the summary that a request asks for."""
     if request.question.summary is None:
         raise InternalError("no summary is asked for")
     return request.question.summary
 
 
-def axes_of(request: Request) -> Axes:
+def axes_of(request: SelectRequest) -> Axes:
     """Returns the axis that replaces each key in a summary, None for a plain key."""
-    shape = asked_summary(request).shape
-    return tuple(Axis(shape, len(key.labels)) if key.shape else None for key in request.question.keys)
+    shape = require_summary(request).shape
+    return tuple(DyadicAxis(shape, len(key.labels)) if key.shape else None for key in request.question.keys)
 
 
-def radix_of(request: Request, axes: Axes) -> MixedRadix:
+def radix_of(request: SelectRequest, axes: Axes) -> MixedRadix:
     """Returns the numbering of cells over the keys, or over the nodes that replace them."""
     sizes = zip(request.question.sizes, axes, strict=True)
     return MixedRadix(tuple(size if axis is None else axis.nodes for size, axis in sizes))
 
 
-def contribution_of(request: Request) -> Contribution:
+def contribution_of(request: SelectRequest) -> Contribution:
     """Returns the contribution of a row to its cell: 1, or its value in integer units."""
     (aggregate,) = request.question.aggregates
     return measures.contribution_of(measures.own_measure(aggregate, chosen=False))
 
 
-def unit_bound(request: Request) -> int:
+def unit_bound(request: SelectRequest) -> int:
     """Returns the sensitivity: the most that a unit adds to all cells together, in integer units."""
     return contribution_of(request).unit_bound(request.rows.unit_bound, 1)
 
 
-def noise_scale(request: Request, axes: Axes) -> Fraction:
+def noise_scale(request: SelectRequest, axes: Axes) -> Fraction:
     """Returns the scale: the sensitivity over all nodes, divided by the epsilon that a noisy total leaves."""
     if request.price.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
-    left = request.price.charge.epsilon - (asked_summary(request).total_epsilon or 0)
+    left = request.price.charge.epsilon - (require_summary(request).total_epsilon or 0)
     return unit_bound(request) * node_sensitivity(axes) / left
 
 
-def summary_candidates(request: Request, total: int | None = None) -> list[SummaryDesign]:
+def summary_candidates(request: SelectRequest, total: int | None = None) -> list[SummaryDesign]:
     """Returns a design of every method, the chosen one first. total: a noisy total in units, in place of the guess."""
     axes, summary = axes_of(request), in_units(request)
     guess = summary.expect_rows if total is None else max(total, 0)
@@ -109,9 +109,9 @@ def summary_candidates(request: Request, total: int | None = None) -> list[Summa
     return candidates(summary, cells, noise_scale(request, axes), checked=checked, signed=signed)
 
 
-def in_units(request: Request) -> Summary:
+def in_units(request: SelectRequest) -> Summary:
     """Returns the summary with its filter, threshold and guess in integer units. Guesses a value at half of a clamp."""
-    summary, added = asked_summary(request), contribution_of(request)
+    summary, added = require_summary(request), contribution_of(request)
     if added.form == "count":
         return summary
     theta = None if summary.theta is None else max(1, int(summary.theta / added.unit))
@@ -125,32 +125,32 @@ def has_parents(summary: Summary, axes: Axes) -> bool:
     return summary.consistent and any(axis is not None and axis.shape == "dyadic" for axis in axes)
 
 
-def sketch_design(request: Request) -> SketchDesign:
+def sketch_design(request: SelectRequest) -> SketchDesign:
     """Returns the design of the sketch that the request asks for, or could ask for."""
     axes = axes_of(request)
     if request.price.charge.epsilon is None:
         row_noise = noise_for(NoiseKind.GAUSSIAN, request.price.charge.rho, request.rows.unit_bound)
     else:
         row_noise = Noise(NoiseKind.LAPLACE, noise_scale(request, axes))
-    return designed_sketch(asked_summary(request), radix_of(request, axes).cells, row_noise)
+    return design_sketch(require_summary(request), radix_of(request, axes).cells, row_noise)
 
 
 @dataclass(frozen=True)
 class SummaryProposal:
     """Proposal of a noisy summary: the method, chosen by public numbers, and the asks. query: for the layers."""
 
-    request: Request
+    request: SelectRequest
     query: Layers
     design: SummaryDesign
     layers: Ask[NoisySummary]
     total: Ask[int] | None
 
 
-def propose_summary(request: Request) -> SummaryProposal:
+def propose_summary(request: SelectRequest) -> SummaryProposal:
     """Proposes a summary that is not a sketch."""
-    axes, share = axes_of(request), asked_summary(request).total_epsilon
+    axes, share = axes_of(request), require_summary(request).total_epsilon
     query, design = Layers(axes, radix_of(request, axes)), summary_candidates(request)[0]
-    scan = Scan(counting_job(plain_keys(request), [contribution_of(request)]), unit_bound(request))
+    scan = AskScan(counting_job(plain_keys(request), [contribution_of(request)]), unit_bound(request))
     layers = Ask(scan, query, Noise(NoiseKind.LAPLACE, design.plan.scale))
     total = None if share is None else Ask(scan, Total(), noise_for(NoiseKind.LAPLACE, share, scan.l1))
     return SummaryProposal(request, query, design, layers, total)
@@ -181,11 +181,11 @@ def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> Rele
     """Returns the released table: estimates of the kept cells."""
     request, (total, design, drawn) = proposal.request, noisy
     axes, radix = proposal.query.axes, proposal.query.radix
-    if has_parents(asked_summary(request), axes) and design.method in CHECKED:
+    if has_parents(require_summary(request), axes) and design.method in CHECKED:
         drawn = with_parents(drawn, radix, axes)
-    estimates = _estimated(design, drawn)
-    if asked_summary(request).consistent and design.method in FITTED and estimates.tau == 0:
-        estimates = fitted(estimates, radix, axes, noise_variance(design.scale))
+    estimates = _estimate_summary(design, drawn)
+    if require_summary(request).consistent and design.method in FITTED and estimates.tau == 0:
+        estimates = fit_intervals(estimates, radix, axes, noise_variance(design.scale))
     estimates = _with_loss(proposal, estimates, design, total)
     rows = summary_rows(request, estimates, radix, axes, contribution_of(request).unit)
     return ReleasedTable(summary_columns(request), rows)
@@ -195,7 +195,7 @@ def _with_loss(
     proposal: SummaryProposal, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
 ) -> EstimatedSummary:
     """Adds the filter's loss to the sums, from the noisy number of rows, or EXPECT ROWS if all rows are counted."""
-    request, summary = proposal.request, asked_summary(proposal.request)
+    request, summary = proposal.request, require_summary(proposal.request)
     if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.query.axes):
         return estimates
     nodes = node_sensitivity(proposal.query.axes)
@@ -218,20 +218,20 @@ def _for_total(proposal: SummaryProposal, total: int) -> SummaryDesign:
     return design
 
 
-def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
+def _estimate_summary(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
     sample, tau = with_priorities(drawn, design.keep, float(design.tau))
     theta = min(design.plan.layers[drawn.layers - 1].theta, design.theta)
-    return estimated(sample, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
+    return estimate_weights(sample, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
-def plain_keys(request: Request) -> Request:
+def plain_keys(request: SelectRequest) -> SelectRequest:
     """Returns the request with the keys of its summary counted label by label."""
     return replace(
         request, question=replace(request.question, keys=tuple(replace(key, shape="") for key in request.question.keys))
     )
 
 
-def summary_law(request: Request, design: SummaryDesign) -> ErrorLaw:
+def summary_law(request: SelectRequest, design: SummaryDesign) -> ErrorLaw:
     """Returns the noise law of an empty cell. Rows have their own standard errors."""
     moments = empty_moments(design.scale, design.theta, float(design.tau), design.sides)
     worth = float(contribution_of(request).unit)
@@ -247,7 +247,7 @@ SketchProposal = OneAsk[SketchDesign, Sketched]
 """Proposal of a count sketch: its size and noise."""
 
 
-def propose_sketch(request: Request) -> SketchProposal:
+def propose_sketch(request: SelectRequest) -> SketchProposal:
     """Proposes a sketch. Refuses ranges."""
     design = sketch_design(request)
     if any(key.shape for key in request.question.keys):
@@ -268,13 +268,13 @@ def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> 
     return ReleasedTable(SKETCH_COLUMNS, _rows(table, hashes))
 
 
-def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
+def sketch_ask(request: SelectRequest, design: SketchDesign) -> Ask[Sketched]:
     """Declares the ask of a sketch. Refuses noise that cannot be drawn."""
-    scan = Scan(counting_job(request, [contribution_of(request)]), unit_bound(request))
+    scan = AskScan(counting_job(request, [contribution_of(request)]), unit_bound(request))
     return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)
 
 
-def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def label_numbers(request: SelectRequest) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Returns a number below P for each label, as the macro dp_label_number: 0 for NULL, else from MD5 of its text."""
     numbers = []
     with sandbox() as connection:

@@ -63,7 +63,7 @@ def _tail(scale: float, least: int, power: int) -> float:
     return weight * (least**2 + 2 * least * a / gap + a * (1 + a) / gap**2)
 
 
-def occupied_moments(
+def moments_at_count(
     count: float, scale: float, theta: int, tau: float, sides: int = 2, *, grid: int = GRID
 ) -> Moments:
     """Computes the moments of a cell with this exact count, on `grid` noise values on either side."""
@@ -133,7 +133,7 @@ class SketchDesign:
     predicted: tuple[float, ...]
 
 
-def designed_sketch(summary: Summary, cells: int, row_noise: Noise) -> SketchDesign:
+def design_sketch(summary: Summary, cells: int, row_noise: Noise) -> SketchDesign:
     """Designs a count sketch. row_noise: the noise of a sketch with one row. The noise grows with the rows.
 
     A point query is the mean of its rows. The variance of a row is the noise's, plus the squares of other cells' counts
@@ -141,13 +141,13 @@ def designed_sketch(summary: Summary, cells: int, row_noise: Noise) -> SketchDes
     """
     rows, width = summary.sketch_rows, max(summary.size // summary.sketch_rows, 1)
     noise = Noise(row_noise.kind, row_noise.parameter * rows)  # L1 and squared L2 norms are `rows` times one row's
-    squares = sum(stratum.cells * stratum.rows**2 for stratum in guessed_table(summary.expect_rows, cells))
+    squares = sum(stratum.cells * stratum.rows**2 for stratum in guess_table(summary.expect_rows, cells))
     error = (noise.variance + squares / width) / rows
     predicted = tuple(sqrt(min(subset, cells) * error) for subset in SUBSETS)
     return SketchDesign(rows, width, noise, predicted)
 
 
-def designed(summary: Summary, cells: int, scale: Fraction, *, checked: bool = False) -> SummaryDesign:
+def design_method(summary: Summary, cells: int, scale: Fraction, *, checked: bool = False) -> SummaryDesign:
     """Designs one method. checked: nodes without parents are dropped, so the whole filter is drawn."""
     makers: dict[str, Callable[[Summary, int, Fraction], SummaryDesign]] = {
         "geometric": _geometric,
@@ -156,7 +156,7 @@ def designed(summary: Summary, cells: int, scale: Fraction, *, checked: bool = F
         "threshold": _threshold,
         "filter_threshold": _threshold,
         "priority": _priority,
-        "filter_priority": _filtered_whole if checked else _priority,
+        "filter_priority": _whole_filter if checked else _priority,
     }
     return makers[summary.method](summary, cells, scale)
 
@@ -181,7 +181,7 @@ def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
             lower = max(1, layers[-1].theta - step)
             layers.append(SummaryLaw(scale, lower, below=layers[-1].theta, sides=sides))
     plan = SummaryPlan(tuple(layers), None if summary.theta else summary.size - 1)
-    return _described(summary, cells, plan, theta, Fraction(0), None, sides)
+    return _predict_design(summary, cells, plan, theta, Fraction(0), None, sides)
 
 
 def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
@@ -189,7 +189,7 @@ def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
     theta = _theta(summary, cells, scale)
     tau = summary.tau or _threshold_for(cells, scale, theta, summary.size, summary.expect_rows or 0)
     plan = SummaryPlan((SummaryLaw(scale, theta, tau),))
-    return _described(summary, cells, plan, theta, tau if tau > theta else Fraction(0), None)
+    return _predict_design(summary, cells, plan, theta, tau if tau > theta else Fraction(0), None)
 
 
 def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
@@ -199,16 +199,16 @@ def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
     layers = [SummaryLaw(scale, theta, tau)]
     while layers[-1].tau > theta:
         above = layers[-1].tau
-        layers.append(SummaryLaw(scale, theta, _rounded(above / 2), above))
+        layers.append(SummaryLaw(scale, theta, _truncate(above / 2), above))
     plan = SummaryPlan(tuple(layers), summary.size, priorities=True)
-    return _described(summary, cells, plan, theta, Fraction(0), summary.size)
+    return _predict_design(summary, cells, plan, theta, Fraction(0), summary.size)
 
 
-def _filtered_whole(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
+def _whole_filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
     """Designs a filter without threshold. Priorities choose among its rows after the check of parents."""
     theta = _theta(summary, cells, scale)
     plan = SummaryPlan((SummaryLaw(scale, theta),), priorities=True)
-    return _described(summary, cells, plan, theta, Fraction(0), summary.size)
+    return _predict_design(summary, cells, plan, theta, Fraction(0), summary.size)
 
 
 def _theta(summary: Summary, cells: int, scale: Fraction) -> int:
@@ -221,7 +221,7 @@ def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
     """Returns the least theta >= 1 at which on average at most `rows` empty cells pass: a^theta / (1 + a) m <= rows."""
     start = float(scale) * log(sides * cells / rows / (1.0 + exp(-1.0 / float(scale))))
     theta = max(1, ceil(start) - 2)
-    while cells * SummaryLaw(scale, theta, sides=sides).upgraded() > rows:
+    while cells * SummaryLaw(scale, theta, sides=sides).float_probability() > rows:
         theta += 1
     return theta
 
@@ -229,34 +229,34 @@ def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
 def _threshold_for(cells: int, scale: Fraction, theta: int, rows: float, total: float) -> Fraction:
     """Returns the threshold with `rows` expected rows, by doubling and bisection. It is theta if no more rows pass."""
 
-    def expected(tau: Fraction) -> float:
-        return cells * SummaryLaw(scale, theta, tau).upgraded() + total / max(float(tau), theta)
+    def mean_rows(tau: Fraction) -> float:
+        return cells * SummaryLaw(scale, theta, tau).float_probability() + total / max(float(tau), theta)
 
     low, high = Fraction(theta), Fraction(2 * theta)
-    if expected(low) <= rows:
+    if mean_rows(low) <= rows:
         return low
-    while expected(high) > rows:
+    while mean_rows(high) > rows:
         low, high = high, high * 2
     while high - low > max(high / 1000, Fraction(1, ACCURACY)):
-        middle = _rounded((low + high) / 2)
-        low, high = (middle, high) if expected(middle) > rows else (low, middle)
+        middle = _truncate((low + high) / 2)
+        low, high = (middle, high) if mean_rows(middle) > rows else (low, middle)
     return high
 
 
-def _rounded(value: Fraction) -> Fraction:
+def _truncate(value: Fraction) -> Fraction:
     return Fraction(int(value * ACCURACY), ACCURACY)
 
 
-def _described(
+def _predict_design(
     summary: Summary, cells: int, plan: SummaryPlan, theta: int, tau: Fraction, keep: int | None, sides: int = 2
 ) -> SummaryDesign:
     """Returns the design with its predictions."""
     scale = float(plan.scale)
-    table = guessed_table(summary.expect_rows, cells)
+    table = guess_table(summary.expect_rows, cells)
     vacant = cells - sum(stratum.cells for stratum in table)
 
     def rows_at(tau: float) -> float:
-        held = (occupied_moments(part.rows, scale, theta, tau, sides, grid=COARSE).kept * part.cells for part in table)
+        held = (moments_at_count(part.rows, scale, theta, tau, sides, grid=COARSE).kept * part.cells for part in table)
         return vacant * empty_moments(scale, theta, tau, sides).kept + sum(held)
 
     expected_tau = float(tau)
@@ -269,7 +269,7 @@ def _described(
             low, high = (middle, high) if rows_at(exp(middle)) > keep else (low, middle)
         expected_tau = exp(high)
     empty = empty_moments(scale, theta, expected_tau, sides)
-    held = [occupied_moments(part.rows, scale, theta, expected_tau, sides) for part in table]
+    held = [moments_at_count(part.rows, scale, theta, expected_tau, sides) for part in table]
     rows = min(rows_at(expected_tau), inf if keep is None else keep)
     predicted = tuple(_error(min(subset, cells), cells, vacant, empty, table, held) for subset in SUBSETS)
     return SummaryDesign(summary.method, cells, plan, theta, tau, keep, sides, rows, predicted)
@@ -303,9 +303,9 @@ def candidates(
     for method in methods:
         same = method == summary.method
         asked = replace(sized, method=method, theta=summary.theta if same else None, tau=summary.tau if same else None)
-        designs.append(designed(asked, cells, scale, checked=checked))
+        designs.append(design_method(asked, cells, scale, checked=checked))
     if cells <= LARGEST_SIZE:
-        designs.append(designed(replace(sized, method="geometric"), cells, scale))
+        designs.append(design_method(replace(sized, method="geometric"), cells, scale))
     if summary.method != "auto":
         return sorted(designs, key=lambda design: design.method != summary.method)
     if summary.expect_rows is None:  # errors over empty cells alone say nothing about a method's loss
@@ -332,7 +332,7 @@ class Stratum:
     rows: float
 
 
-def guessed_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
+def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
     """Returns the occupied cells: strata of equally many rows, the most strata that leave a whole cell in the last.
 
     There are none without EXPECT ROWS. If there are too few cells for strata of small cells, each cell has more rows.

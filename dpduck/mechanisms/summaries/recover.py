@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpduck.algebra.dyadic import Axis
+from dpduck.algebra.dyadic import DyadicAxis
 from dpduck.kernel.queries.cells import MixedRadix, Positions, at_most
 from dpduck.kernel.queries.summaries import NoisySummary
 from dpduck.language.select.cells import node_columns
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
@@ -78,7 +78,7 @@ def subset(summary: NoisySummary, chosen: NDArray[np.intp] | NDArray[np.bool_]) 
     )
 
 
-def estimated(
+def estimate_weights(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int = 2, whole: bool = False
 ) -> EstimatedSummary:
     """Returns weights and variances. whole: every cell of the domain is present, with the noise's own variance."""
@@ -153,7 +153,7 @@ def noise_of_kept(magnitudes: FloatArray, scale: float, theta: int, sides: int) 
 # noise. With several ordered attributes a node has one parent in each direction, and all must be present.
 
 
-def with_parents(summary: NoisySummary, radix: MixedRadix, axes: Sequence[Axis | None]) -> NoisySummary:
+def with_parents(summary: NoisySummary, radix: MixedRadix, axes: Sequence[DyadicAxis | None]) -> NoisySummary:
     """Drops the nodes that lack an ancestor, level by level from the root down."""
     codes = radix.unpack(summary.positions)
     depth = np.zeros(len(summary.counts), dtype=np.int64)
@@ -176,7 +176,7 @@ def _parent_kept(
     passed: NDArray[np.bool_],
     places: NDArray[np.intp],
     number: int,
-    axis: Axis,
+    axis: DyadicAxis,
 ) -> NDArray[np.bool_]:
     """Tells for each node whether its parent along one axis is in the summary and passed itself. True for roots."""
     parents = parents_of(axis, codes[number][places])
@@ -190,7 +190,7 @@ def _parent_kept(
     return answer
 
 
-def places_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
+def places_of(axis: DyadicAxis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
     """Returns level and interval of each node. The total of a Haar axis has level 0, interval 0."""
     starts = np.array(axis.offsets[:-1] or (1,), dtype=np.int64)
     step = np.searchsorted(starts, numbers, side="right") - 1
@@ -200,14 +200,14 @@ def places_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, I
     return levels.astype(np.int64), intervals.astype(np.int64)
 
 
-def parents_of(axis: Axis, numbers: IntegerArray) -> IntegerArray:
+def parents_of(axis: DyadicAxis, numbers: IntegerArray) -> IntegerArray:
     """Returns the number of each dyadic node's parent, -1 for the root."""
     levels, intervals = places_of(axis, numbers)
     starts = np.array([*axis.offsets[1:-1], 0], dtype=np.int64)
     return np.where(levels == axis.height, -1, starts[levels] + (intervals >> 1))
 
 
-def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
+def ends_of(axis: DyadicAxis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
     """Returns the first and the last code of each node."""
     levels, intervals = places_of(axis, numbers)
     width = np.where(levels < axis.first_level, axis.height, levels)
@@ -219,7 +219,7 @@ def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, Int
 # nodes.
 
 
-def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
+def summary_columns(request: SelectRequest) -> tuple[tuple[str, str], ...]:
     """Returns the column names and DuckDB types of the released table."""
     keys = [(key.name, key.type_name) for key in request.question.keys]
     ranges = [key for key in request.question.keys if key.shape]
@@ -234,7 +234,11 @@ def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
 
 
 def summary_rows(
-    request: Request, summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | None], worth: Fraction
+    request: SelectRequest,
+    summary: EstimatedSummary,
+    radix: MixedRadix,
+    axes: Sequence[DyadicAxis | None],
+    worth: Fraction,
 ) -> pa.Table:
     """Returns the rows of a release, in the order of the columns above. worth: of one integer of the counts."""
     codes = radix.unpack(summary.positions)

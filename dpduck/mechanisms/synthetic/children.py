@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpduck.language.select.impossible_cells import ImpossibleCells
-from dpduck.language.select.request import Key, Request
+from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.released_rows import label_array
@@ -82,23 +82,23 @@ def parents_of(releases: ReleaseStore, for_each: ForEach, asked: SyntheticReques
     keys, numbers = (_whole(rows, names, column, for_each) for column in (for_each.key, for_each.times))
     times = numbers.to_numpy()
     if pc.count_distinct(keys).as_py() < len(keys):
-        raise _refused(for_each, f"{for_each.key[:100]!r} is not different in every row", "the option key of parents")
+        raise _refusal(for_each, f"{for_each.key[:100]!r} is not different in every row", "the option key of parents")
     if len(times) and (times.min() < 0 or int(times.max()) * len(times) > 1 << 62 or times.sum() > LARGEST_SAMPLE):
-        raise _refused(for_each, f"{for_each.times[:100]!r} is below 0, or too large", f"{LARGEST_SAMPLE} rows in all")
+        raise _refusal(for_each, f"{for_each.times[:100]!r} is below 0, or too large", f"{LARGEST_SAMPLE} rows in all")
     given = {}
     for place, key in enumerate(request.question.keys):
         if fold(key.name) in names:
             given[place] = _codes(rows[names[fold(key.name)]].combine_chunks(), key, request, for_each)
     if not given:
-        raise _refused(for_each, "no column of the SELECT is one of the parents", "columns of both, by the same names")
+        raise _refusal(for_each, "no column of the SELECT is one of the parents", "columns of both, by the same names")
     hashed = hashlib.sha256(repr((view.name, for_each.column, sorted(given))).encode())
     for values in (keys.to_numpy(), times, *(given[place] for place in sorted(given))):
         hashed.update(np.ascontiguousarray(values).tobytes())
-    times = np.where(ruled_out(request.question.sizes, given, asked.zeros), 0, times)
+    times = np.where(is_childless(request.question.sizes, given, asked.zeros), 0, times)
     return Parents(keys, times, given, hashed.hexdigest())
 
 
-def _refused(for_each: ForEach, what: str, accepted: str) -> Refusal:
+def _refusal(for_each: ForEach, what: str, accepted: str) -> Refusal:
     return Refusal(f"{for_each.parents[:100]}: {what}", accepted=accepted, position=for_each.position)
 
 
@@ -106,15 +106,15 @@ def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForE
     """Returns a column of whole numbers. Refuses other columns."""
     name = names.get(fold(wanted))
     if name is None:
-        raise _refused(for_each, f"there is no column {wanted[:100]!r}", FOR_EACH)
+        raise _refusal(for_each, f"there is no column {wanted[:100]!r}", FOR_EACH)
     values = rows[name].combine_chunks()
     kind = values.type
     if not pa.types.is_integer(kind) or pa.types.is_uint64(kind) or values.null_count:
-        raise _refused(for_each, f"{wanted[:100]!r} is no column of whole numbers", FOR_EACH)
+        raise _refusal(for_each, f"{wanted[:100]!r} is no column of whole numbers", FOR_EACH)
     return values.cast(pa.int64())
 
 
-def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> IntegerArray:
+def _codes(values: pa.Array, key: Key, request: SelectRequest, for_each: ForEach) -> IntegerArray:
     """Returns the code of each value: the number of its label or of its bin. In a domain WITH EDGES, values beyond all
     bins have the code of the first or of the last bin.
     """
@@ -122,7 +122,7 @@ def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> I
     with sandbox() as connection:
         labels = label_array(connection, key.labels, key.type_name)
         if values.type != labels.type:
-            raise _refused(for_each, f"{key.name[:100]!r} has another type than here", "the same column of the parents")
+            raise _refusal(for_each, f"{key.name[:100]!r} has another type than here", "the same column of the parents")
         connection.register("parents", pa.table({"place": np.arange(len(values)), "value": values}))
         connection.register("labels", pa.table({"code": np.arange(len(labels)), "label": labels}))
         join, code = "LEFT JOIN labels ON value IS NOT DISTINCT FROM label", "code"
@@ -134,7 +134,7 @@ def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> I
         sql = f"SELECT CASE WHEN value IS NULL THEN {null} ELSE {code} END FROM parents {join} ORDER BY place"
         codes = connection.sql(sql).to_arrow_table().column(0).combine_chunks()
     if codes.null_count or len(codes) != len(values):
-        raise _refused(for_each, f"{key.name[:100]!r} has values outside the domain here", "the same column, and bins")
+        raise _refusal(for_each, f"{key.name[:100]!r} has values outside the domain here", "the same column, and bins")
     return np.asarray(codes.to_numpy(), np.int64)
 
 
@@ -173,7 +173,7 @@ def child_codes(
     return codes
 
 
-def ruled_out(
+def is_childless(
     sizes: Sequence[int], given: Mapping[int, IntegerArray], zeros: Sequence[ImpossibleCells]
 ) -> NDArray[np.bool_]:
     """Tells for each parent whether WHERE rules out every child, whatever its own values, by public facts alone."""
@@ -240,7 +240,7 @@ def _draw(
         for number, begin in enumerate(range(0, len(groups), step)):
             some, part = order[ends[number] : ends[number + 1]], groups[begin : begin + step]
             weights = flat[part % len(flat), part // len(flat)]
-            drawn[some] = _picked(weights, inverse[some] - begin, uniform[some])
+            drawn[some] = _pick_cells(weights, inverse[some] - begin, uniform[some])
         for member, values in zip(new, np.unravel_index(drawn, shape), strict=True):
             codes[member][rows] = values
     again = impossible[of_row]
@@ -308,7 +308,7 @@ def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> F
     return np.minimum(numbers, BELOW_ONE)
 
 
-def _picked(weights: FloatArray, groups: IntegerArray, uniform: FloatArray) -> IntegerArray:
+def _pick_cells(weights: FloatArray, groups: IntegerArray, uniform: FloatArray) -> IntegerArray:
     """Draws a cell for each row by the weights of its group: the first with a cumulated share above its number."""
     cumulated = np.cumsum(weights, axis=1)
     total = cumulated[:, -1:]

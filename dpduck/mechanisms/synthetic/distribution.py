@@ -17,8 +17,8 @@ from dpduck.mechanisms.synthetic.junction import (
     Beliefs,
     JunctionTree,
     Members,
-    calibrated,
-    eliminated,
+    calibrate,
+    eliminate,
     junction_tree,
     spread,
     tree_axes,
@@ -69,7 +69,7 @@ class Distribution:
         others = tuple(component for place, component in enumerate(self.components) if place not in places)
         return Distribution(self.sizes, (*others, Component(members, table))), len(others)
 
-    def replaced(self, place: int, table: FloatArray) -> Distribution:
+    def with_table(self, place: int, table: FloatArray) -> Distribution:
         """Returns the distribution with another table in one component."""
         component = Component(self.components[place].members, table)
         return Distribution(self.sizes, (*self.components[:place], component, *self.components[place + 1 :]))
@@ -118,13 +118,13 @@ def uniform(sizes: Sequence[int], *, dense: bool, zeros: Parameters | None = Non
     all_members = tuple(range(len(sizes)))
     cliques = (all_members,) if dense else cliques_of(sizes, list(masks))
     components: list[Component] = []
-    for group in connected(len(sizes), cliques):
+    for group in attribute_groups(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
         logarithms = [np.zeros([sizes[member] for member in clique]) for clique in tree.cliques]
         for key in (key for key in masks if group.issuperset(key)):
             place = next(place for place, clique in enumerate(tree.cliques) if set(key) <= set(clique))
             logarithms[place] += masks[key].reshape(spread(tree.cliques[place], key, logarithms[place].shape))
-        tables, _ = calibrated(tree, logarithms)
+        tables, _ = calibrate(tree, logarithms)
         components += [Component(clique, table) for clique, table in zip(tree.cliques, tables, strict=True)]
     return Distribution(tuple(sizes), tuple(components))
 
@@ -144,7 +144,7 @@ def kept_zeros(
     """Returns the zeros that fit into `most` cells together with these sets. Sizes decide, no row does."""
     chosen: list[ImpossibleCells] = []
     for zero in zeros:
-        if needed_cells(sizes, [*sets, *(other.members for other in chosen), zero.members]) <= most:
+        if cells_for_fit(sizes, [*sets, *(other.members for other in chosen), zero.members]) <= most:
             chosen.append(zero)
     return tuple(chosen)
 
@@ -152,8 +152,8 @@ def kept_zeros(
 def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, ...]:
     """Returns cliques that contain these sets and all attributes. A part is one clique if that has no more cells."""
     result: list[Members] = []
-    cliques = eliminated(tuple(sizes), frozenset(sets)).cliques()
-    for group in connected(len(sizes), sets):
+    cliques = eliminate(tuple(sizes), frozenset(sets)).cliques()
+    for group in attribute_groups(len(sizes), sets):
         inside = [clique for clique in cliques if group.issuperset(clique)]
         joint = prod(sizes[attribute] for attribute in group)
         cells = sum(prod(sizes[attribute] for attribute in clique) for clique in inside)
@@ -177,7 +177,7 @@ Words = Callable[[int], NDArray[np.uint64]]
 GOLDEN = (5**0.5 - 1) / 2
 
 
-def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[IntegerArray]:
+def sample_codes(distribution: Distribution, rows: int, words: Words) -> list[IntegerArray]:
     """Returns the codes of rows for each attribute, in a random order. words: draws uniform 64-bit integers."""
     codes: dict[int, IntegerArray] = {}
     tree, history = distribution.tree, np.zeros(rows, np.int64)
@@ -193,7 +193,7 @@ def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[I
         order = np.lexsort((words(rows), history, groups))
         groups, cells = groups[order], np.empty(rows, np.int64)
         turns = (np.arange(rows) * GOLDEN) % 1
-        cells[order[np.lexsort((turns, groups))]] = _drawn(
+        cells[order[np.lexsort((turns, groups))]] = _draw_cells(
             weights, groups, float(words(1)[0] >> np.uint64(11)) * 2.0**-53
         )
         for axis, of_member in zip(axes, np.unravel_index(cells, shape), strict=True):
@@ -202,7 +202,7 @@ def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[I
     return [codes[attribute] for attribute in range(len(distribution.sizes))]
 
 
-def _drawn(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerArray:
+def _draw_cells(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerArray:
     """Draws a cell for each row, by the weights of its group. Groups are in increasing order."""
     present, counts = np.unique(groups, return_counts=True)
     cumulated = np.cumsum(weights[present], axis=1)
@@ -228,12 +228,12 @@ LOOSE = 1 / 10
 preserves them moves all others only a little, so that a fit of both at once ends far from the lowest point."""
 
 
-def needed_cells(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
+def cells_for_fit(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
     """Counts the cells of the tables in a fit to the marginals."""
     return cells_of(sizes, cliques_of(sizes, marginals))
 
 
-def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set[int]]:
+def attribute_groups(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set[int]]:
     """Returns the groups of attributes that marginals connect."""
     groups = [{attribute} for attribute in range(attributes)]
     for marginal in marginals:
@@ -262,7 +262,7 @@ def fit_tables(
     records = max(1.0, float(np.average(sums, weights=precisions)))
     prior = singles(sizes, observations, records)
     components: list[Component] = []
-    for group in connected(len(sizes), cliques):
+    for group in attribute_groups(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
         inside = [item for item in observations if item.attributes and group.issuperset(item.attributes)]
         log_prior: Parameters = {(place,): np.log(prior[place]) for place in group}

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
 from dpduck.kernel.queries.operators import Family
-from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated, spread
+from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrate, spread
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 MEMORY = 5  # values of F that the line search looks back at
@@ -114,7 +114,7 @@ class FitProblem:
             clique, shape = self.tree.cliques[place], self.shapes[place]
             tables[place] += logarithm.reshape([size if m in key else 1 for m, size in zip(clique, shape, strict=True)])
         if self.zeros or any(len(key) != 1 for key in self.prior):
-            return tables, calibrated(self.tree, tables)[1]
+            return tables, calibrate(self.tree, tables)[1]
         members = {member for clique in self.tree.cliques for member in clique}  # independent: the total is a product
         logarithms = [self.prior.get((key,), np.zeros(self.sizes[key])) for key in members]
         return tables, sum(float(scipy.special.logsumexp(key)) for key in logarithms)
@@ -141,11 +141,11 @@ class FitProblem:
         return places, scipy.sparse.csr_array(entries, shape=(ends[-1], parameters)), ends
 
     @cached_property
-    def whole(self) -> Whole:
+    def whole(self) -> FlatMarginals:
         """Returns the observations of marginals, one after the other."""
         seen = [observation for observation in self.observations if observation.coefficients is None]
         nothing = np.zeros(0)
-        return Whole(
+        return FlatMarginals(
             np.concatenate([np.zeros(0, np.int64), *(np.arange(*self._span(observation)) for observation in seen)]),
             np.concatenate([nothing, *(observation.value.reshape(-1) for observation in seen)]),
             np.concatenate([nothing, *(self._weights(observation) for observation in seen)]),
@@ -168,7 +168,7 @@ class FitProblem:
                 weights *= np.exp(table).reshape(spread(observation.attributes, key, observation.shape))
         return weights.reshape(-1)
 
-    def lifted(self, flat: FloatArray) -> list[FloatArray]:
+    def lift(self, flat: FloatArray) -> list[FloatArray]:
         """Returns a table over each clique. Their sum is the sum of the tables over sets."""
         places, matrix, ends = self.small
         cells = matrix @ flat
@@ -179,7 +179,7 @@ class FitProblem:
                 result.append(ready[place].reshape(shape) if tree is not None else np.zeros(shape))
                 continue
             tables = {key: flat[self.places[key]].reshape([self.sizes[m] for m in key]) for key in tree.wanted}
-            result.append(tree.lifted(tables))
+            result.append(tree.lift(tables))
         return result
 
     def margins(self, tables: Sequence[FloatArray]) -> FloatArray:
@@ -195,12 +195,12 @@ class FitProblem:
 
     def logarithms(self, parameters: FloatArray) -> Sequence[FloatArray]:
         """Returns tables over cliques that add up to the logarithm of a distribution, up to a constant."""
-        lifted, base = self.lifted(parameters), self.base[0]
+        lifted, base = self.lift(parameters), self.base[0]
         return [part + other for part, other in zip(lifted, base, strict=True)] if self.prior or self.zeros else lifted
 
     def point(self, parameters: FloatArray, logarithms: Sequence[FloatArray]) -> Point:
         """Returns the point of a distribution, from its parameters and its logarithms over cliques."""
-        tables, constant = calibrated(self.tree, logarithms)
+        tables, constant = calibrate(self.tree, logarithms)
         margins, whole, total = self.margins(tables), self.whole, self.base[1]
         gaps = self.records * margins[whole.places] - whole.values
         scaled = gaps * whole.weights
@@ -225,7 +225,7 @@ class FitProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class FlatMarginals:
     """Measured marginals, one after the other. places: of their cells among margins. weights: 1 / variance."""
 
     places: IntegerArray
@@ -276,11 +276,11 @@ def fit(
     logarithms = problem.logarithms(np.concatenate(parts))
     point = best = problem.point(np.concatenate(parts), logarithms)
     slope = problem.gradient(point)
-    slopes = problem.lifted(slope)
+    slopes = problem.lift(slope)
     largest = sum(float(np.abs(part).max()) for part in slopes)
     values, step, idle, mark = [point.value], first / max(largest, SMALLEST), 0, point.value
     for number in range(steps if largest > SMALLEST else 0):
-        slopes = problem.lifted(slope) if number else slopes
+        slopes = problem.lift(slope) if number else slopes
         accepted = _line_search(problem, Ray(point, logarithms, slope, slopes), step, max(values[-MEMORY:]))
         if accepted is None:
             break
@@ -353,13 +353,13 @@ class Observation:
         return weights if self.coefficients is None else weights * self.coefficients
 
 
-def observed_query(family: Family, row: int, value: float, variance: float) -> Observation:
+def query_observation(family: Family, row: int, value: float, variance: float) -> Observation:
     """Returns the observation of one query of a family."""
     coefficients = coefficients_of(family, row).astype(np.float64)
     return Observation(family.attributes, np.array(value), variance, coefficients)
 
 
-def observed_marginal(family: Family, values: NDArray[np.int64], variance: float) -> Observation:
+def marginal_observation(family: Family, values: NDArray[np.int64], variance: float) -> Observation:
     """Returns the observation of a whole marginal, with noise on each cell."""
     return Observation(family.attributes, values.reshape(family.shape).astype(np.float64), variance)
 
@@ -383,7 +383,7 @@ def total_of(observations: Sequence[Observation], first: float, variance: float,
     return min(max(1.0, estimate), MOST_RECORDS)
 
 
-def planned_records(first: float, variance: float, expected: int | None) -> int:
+def records_for_plan(first: float, variance: float, expected: int | None) -> int:
     """Returns the planned number of records once the noisy total is known: the guess, if it is within a factor of 2."""
     records = total_of([], first, variance, expected)
     return expected if expected is not None and expected <= 2 * records <= 4 * expected else round(records)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpduck.language.select.request import Key, Request
+from dpduck.language.select.request import Key, SelectRequest
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.sqltypes import sql_type
@@ -21,7 +21,7 @@ LARGEST = 1 << 53
 """Most units that numbers of 64 bits tell apart. A column with more keeps its edges."""
 
 
-def bins_of(request: Request, key: Key) -> list[tuple[str, str]] | None:
+def bins_of(request: SelectRequest, key: Key) -> list[tuple[str, str]] | None:
     """Returns the edges of a key's bins, None for a column without bins."""
     domain = request.question.sources[key.sources[0]].domain
     if not isinstance(domain, RangeDomain):
@@ -57,7 +57,7 @@ def drawn_inside(
         np.array(values, np.int64)[chosen] for values in zip(*((a, b - a) for a, b in edges), strict=True)
     )
     offset = np.minimum((uniform * width_of).astype(np.int64), width_of - 1)
-    return _typed(connection, type_name, start + offset, ~present)
+    return _cast_units(connection, type_name, start + offset, ~present)
 
 
 def _units(type_name: str, text: str) -> int | None:
@@ -70,7 +70,7 @@ def _units(type_name: str, text: str) -> int | None:
     return int(Fraction(text) * 10**kind.scale) if kind.is_integer or kind.is_decimal else None
 
 
-def _typed(
+def _cast_units(
     connection: duckdb.DuckDBPyConnection, type_name: str, units: IntegerArray, absent: NDArray[np.bool_]
 ) -> pa.Array:
     shown = {"DATE": "DATE '1970-01-01' + CAST(units AS INTEGER)", "TIMESTAMP": "make_timestamp(units)"}

@@ -81,7 +81,7 @@ def _bits(number: int) -> list[int]:
 
 
 @lru_cache(maxsize=16)  # the next round asks about the sets that this round fits
-def eliminated(sizes: tuple[int, ...], sets: frozenset[Members]) -> Elimination:
+def eliminate(sizes: tuple[int, ...], sets: frozenset[Members]) -> Elimination:
     """Returns an order with few cells in its fronts: the better of two greedy orders, by cells and by connections."""
     graph = [1 << place for place in range(len(sizes))]
     for attributes in sets:
@@ -202,7 +202,7 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
     return JunctionTree(cliques, tuple(order), tuple(parents))
 
 
-def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
+def calibrate(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
     """Returns the margin on each clique of exp(sum of logarithms), normalised, and the logarithm of the total.
 
     There is one pass to the roots in logarithms, and one back. Passes along axes are slow. So tables are summed once,
@@ -217,12 +217,12 @@ def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[li
         peaks = np.asarray(given.max())
         table = np.subtract(given, peaks)
         np.exp(table, out=table)
-        sums = _summed(table, absent)
+        sums = _sum_axes(table, absent)
         if sums.min() < LEAST_SUM:
             peaks = given.max(axis=absent, keepdims=True)
             table = np.subtract(given, peaks, out=out)
             np.exp(table, out=table)
-            sums = _summed(table, absent)
+            sums = _sum_axes(table, absent)
         tables[number], factors[number] = table, 1 / sums
         message, parent = peaks + np.log(sums), tree.parents[number]
         if parent < 0:
@@ -239,7 +239,7 @@ def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[li
     return tables, logarithm
 
 
-def _summed(table: FloatArray, absent: tuple[int, ...]) -> FloatArray:
+def _sum_axes(table: FloatArray, absent: tuple[int, ...]) -> FloatArray:
     """Sums over these axes, which stay with size 1."""
     shape = [1 if axis in absent else size for axis, size in enumerate(table.shape)]
     return np.asarray(sum_away(table, absent)).reshape(shape) if absent else table.copy()
@@ -343,7 +343,7 @@ class Beliefs:
             parts.setdefault(part, []).append((tuple(others), attributes))
         stays = {*fixed, *(label for other in rest for label in self.tree.separators[other])}
         columns = self._under(child, list(parts))
-        table, labels = _contracted(table, labels, columns, self.tree.separators[child], stays)
+        table, labels = _contract(table, labels, columns, self.tree.separators[child], stays)
         end = 0
         for (part, tasks_of), column in zip(parts.items(), columns, strict=True):
             shape = column.shape[len(self.tree.separators[child]) :]
@@ -372,7 +372,7 @@ class Beliefs:
         return cached[attributes]
 
 
-def _contracted(
+def _contract(
     table: FloatArray, labels: Members, columns: Sequence[FloatArray], separator: Members, stays: set[int]
 ) -> tuple[FloatArray, Members]:
     """Multiplies a table by columns, which come last, and sums over the separator less `stays`. Returns labels too."""
@@ -386,11 +386,11 @@ def _contracted(
     flat = [item.reshape(*item.shape[: len(separator)], -1) for item in columns]
     right = np.concatenate(flat, axis=-1).transpose(axes)
     batch = prod(sizes[item] for item in both)
-    product = _multiplied(left.reshape(batch, -1, gone), right.reshape(batch, gone, -1))
+    product = _multiply(left.reshape(batch, -1, gone), right.reshape(batch, gone, -1))
     return product.reshape(*shape, -1), (*both, *rows)
 
 
-def _multiplied(left: FloatArray, right: FloatArray) -> FloatArray:
+def _multiply(left: FloatArray, right: FloatArray) -> FloatArray:
     """Returns matrix products, in steps of so few entries that BLAS stays with one thread (see fit.inner)."""
     (batch, rows, inner), columns = left.shape, right.shape[2]
     product, step = np.empty((batch, rows, columns)), max(1, ONE_THREAD // max(1, rows * inner))

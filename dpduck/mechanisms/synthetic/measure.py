@@ -16,20 +16,20 @@ from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.door import Door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.families import Candidate, Choice, Families, Guess, Marginal
 from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import Family
 from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.impossible_cells import ImpossibleCells
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader, Steps
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Component, Distribution, fit_tables, kept_zeros
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import synthesise
-from dpduck.mechanisms.synthetic.plan import Fit, fits_of, planned_by_total
+from dpduck.mechanisms.synthetic.plan import Fit, fits_of, plan_by_total
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
@@ -64,7 +64,7 @@ class SyntheticProposal:
     tables: tuple[Ask[tuple[IntegerArray, ...]], ...]
 
     @property
-    def request(self) -> Request:
+    def request(self) -> SelectRequest:
         """Returns the rows, the columns and the price."""
         return self.question.base
 
@@ -72,7 +72,7 @@ class SyntheticProposal:
 def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
     """Proposes a synthetic table."""
     fits = fits_of(question)
-    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(),)), question.base.rows.unit_bound)
+    chosen, scan = fits[0], AskScan(counting_job(question.base, (Contribution(),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
         return SyntheticProposal(question, fits, MwemAsks(chosen.pool, chosen.schedule, scan, chosen.by_total), ())
     queries = [] if chosen.plan is None else noisy_queries(chosen.plan)
@@ -92,25 +92,25 @@ def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
     return ReleaseHeader(proposal.request, f"{choices}{noise.value}, {name}", name, most_rows=rows)
 
 
-def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
+def fit_model(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
     """Asks about the counts and fits the answers. MWEM chooses its next question by the fit."""
     chosen = proposal.fits[0]
     if proposal.mwem_asks is None:
         noisy = door.tables(proposal.tables)
         tools.steps("fitting")
-        return _measured(chosen, proposal.question.zeros, noisy)
+        return _fit_plan(chosen, proposal.question.zeros, noisy)
     oracle = proposal.mwem_asks.through(door, tools.steps)
     if chosen.by_total and chosen.schedule is not None:
         parameter = chosen.schedule.parameter(chosen.schedule.total_price)
-        chosen = planned_by_total(proposal.question, oracle.total(parameter), chosen.schedule.variance(parameter))
-        oracle = oracle.replanned(chosen)
+        chosen = plan_by_total(proposal.question, oracle.total(parameter), chosen.schedule.variance(parameter))
+        oracle = oracle.replan(chosen)
     if chosen.pool is None or chosen.schedule is None or chosen.method is None:
         raise InternalError("MWEM without a schedule")
     synthesis = synthesise(chosen.pool, chosen.schedule, chosen.method, oracle)
     return Model(synthesis.distribution, synthesis.records)
 
 
-def _measured(chosen: Fit, zeros: Sequence[ImpossibleCells], noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
+def _fit_plan(chosen: Fit, zeros: Sequence[ImpossibleCells], noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
     plan = chosen.plan
     if plan is None:
         raise InternalError("tables without a plan")
@@ -174,7 +174,7 @@ class MwemAsks:
     by_total: whether the marginals before the rounds belong to that family too.
     """
 
-    def __init__(self, pool: Pool, schedule: Schedule, scan: Scan, by_total: bool = False) -> None:
+    def __init__(self, pool: Pool, schedule: Schedule, scan: AskScan, by_total: bool = False) -> None:
         self._schedule, self._scan = schedule, scan
         self.families = Families(pool.families, pool.whole, pool.all_weights)
         if by_total:
@@ -237,7 +237,7 @@ class DoorOracle:
             self._total = int(self._door.answer(self._like(self._asks.total, parameter))[0])
         return self._total
 
-    def replanned(self, fit: Fit) -> DoorOracle:
+    def replan(self, fit: Fit) -> DoorOracle:
         """Returns an oracle for the questions of another plan at the same price. It knows the total already."""
         if fit.pool is None or self._asks.rounds is None:
             raise InternalError("a plan that no family of asks pays for")

@@ -51,7 +51,7 @@ class Update:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class QueryBlock:
     """Consecutive queries, and the axes of the table that they are about."""
 
     axes: tuple[int, ...]
@@ -66,7 +66,7 @@ class Cell:
     target: float
 
 
-def replayed(
+def replay(
     members: Members, table: FloatArray, observations: Sequence[Observation], records: float, passes: int
 ) -> FloatArray:
     """Returns the table after `passes` rounds of updates with every observation. It sums to 1.
@@ -94,9 +94,9 @@ def replayed(
     return weights.reshape(table.shape) / float(weights.sum())
 
 
-def _turns(steps: Sequence[Block | Cell], passes: int) -> list[tuple[Block | Cell, int]]:
+def _turns(steps: Sequence[QueryBlock | Cell], passes: int) -> list[tuple[QueryBlock | Cell, int]]:
     """Returns the steps forth and back, `passes` times in all. A step that follows itself counts once, with 2 times."""
-    turns: list[tuple[Block | Cell, int]] = []
+    turns: list[tuple[QueryBlock | Cell, int]] = []
     for number in range(passes):
         for step in reversed(steps) if number % 2 else steps:
             if turns and turns[-1][0] is step:
@@ -114,25 +114,25 @@ def _update_slice(part: FloatArray, total: float, target: float) -> float:
     return total + (factor - 1) * inside
 
 
-def _update_last(weights: FloatArray, total: float, block: Block, cells: int, times: int) -> float:
+def _update_last(weights: FloatArray, total: float, block: QueryBlock, cells: int, times: int) -> float:
     """Multiplies all weights in place. The block's axes come last. Returns the new sum, which is 1."""
     view = weights.reshape(-1, cells)
     before = np.asarray(np.add.reduce(view, axis=0))
-    view *= _quotient(*_updated(before, total, block.updates * times), before)
+    view *= _quotient(*_update_marginal(before, total, block.updates * times), before)
     return 1.0
 
 
-def _update_inside(weights: FloatArray, total: float, block: Block, times: int) -> float:
+def _update_inside(weights: FloatArray, total: float, block: QueryBlock, times: int) -> float:
     """Multiplies all weights in place, without moving axes. Returns the new sum, which is 1."""
     absent = tuple(axis for axis in range(weights.ndim) if axis not in block.axes)
     marginal = sum_away(weights, absent)
     before = marginal.reshape(-1)
-    factors = _quotient(*_updated(before, total, block.updates * times), before).reshape(marginal.shape)
+    factors = _quotient(*_update_marginal(before, total, block.updates * times), before).reshape(marginal.shape)
     _multiply(weights, np.expand_dims(factors, absent), absent)
     return 1.0
 
 
-def _updated(before: FloatArray, total: float, updates: Sequence[Update]) -> tuple[FloatArray, float]:
+def _update_marginal(before: FloatArray, total: float, updates: Sequence[Update]) -> tuple[FloatArray, float]:
     """Returns the marginal over a block's attributes after its updates, and its sum."""
     weights = before.copy()
     for update in updates:
@@ -198,8 +198,8 @@ def replay_order(members: Members, shape: tuple[int, ...], observations: Sequenc
 
 def _steps(
     members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float
-) -> list[Block | Cell]:
-    steps: list[Block | Cell] = []
+) -> list[QueryBlock | Cell]:
+    steps: list[QueryBlock | Cell] = []
     for numbers in replay_order(members, shape, observations):
         block = [observations[number] for number in numbers]
         cell = _cell(block[0], members) if prod(shape) > REARRANGED else None
@@ -211,7 +211,7 @@ def _steps(
     return steps
 
 
-def _block(members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float) -> Block:
+def _block(members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float) -> QueryBlock:
     axis_of = {member: axis for axis, member in enumerate(members)}
     axes = tuple(sorted({axis_of[attribute] for query in observations for attribute in query.attributes}))
     sizes = tuple(shape[axis] for axis in axes)
@@ -223,7 +223,7 @@ def _block(members: Members, shape: tuple[int, ...], observations: Sequence[Obse
         target = np.clip(observation.value, lowest, records).reshape(-1) / (2 * records)
         cells = prod(sizes[place] for place in own_axes)
         updates.append(Update(_codes(sizes, own_axes), cells, target, coefficients))
-    return Block(axes, tuple(updates))
+    return QueryBlock(axes, tuple(updates))
 
 
 @lru_cache(maxsize=256)

@@ -16,8 +16,8 @@ from dpduck.mechanisms.synthetic.distribution import (
     LARGEST_TABLE,
     Component,
     Distribution,
+    attribute_groups,
     cliques_of,
-    connected,
     singles,
     uniform,
     zero_tables,
@@ -27,13 +27,13 @@ from dpduck.mechanisms.synthetic.fit import (
     Observation,
     Parameters,
     fit,
-    observed_marginal,
-    observed_query,
+    marginal_observation,
+    query_observation,
     total_of,
 )
 from dpduck.mechanisms.synthetic.junction import junction_tree
-from dpduck.mechanisms.synthetic.multiplicative import replayed
-from dpduck.mechanisms.synthetic.pool import Estimates, Pool, allowed, estimated
+from dpduck.mechanisms.synthetic.multiplicative import replay
+from dpduck.mechanisms.synthetic.pool import Estimates, Pool, askable_families, estimate_queries
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
 from dpduck.values.arrays import FloatArray
 
@@ -145,21 +145,21 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
         observations = (*state.observations, newest)
         reusable = estimates if method.anneals else None  # other methods do not reuse them, and they may be large
         state = replace(state, observations=observations, estimates=reusable, records=total_of(observations, *total))
-        state = _updated(state, newest, method, ROUND_STEPS)
+        state = _update_state(state, newest, method, ROUND_STEPS)
         noise = mean_absolute(schedule.pure, newest.variance)
-        if schedule.adaptive and (_moved(before, state, newest) if method.anneals else gap) <= noise:
+        if schedule.adaptive and (_mean_move(before, state, newest) if method.anneals else gap) <= noise:
             share *= GROWTH
         if method.averages:
             table = state.distribution.components[0].table
             mean = table.copy() if mean is None else mean + table
     if mean is not None:
-        return Synthesis(state.distribution.replaced(0, mean / len(chosen)), state.records, tuple(chosen))
+        return Synthesis(state.distribution.with_table(0, mean / len(chosen)), state.records, tuple(chosen))
     if method.fits and state.observations:
-        state = _updated(state, None, method, LAST_QUICK_STEPS if method.anneals else LAST_STEPS)
+        state = _update_state(state, None, method, LAST_QUICK_STEPS if method.anneals else LAST_STEPS)
     return Synthesis(state.distribution, state.records, tuple(chosen))
 
 
-def _moved(before: State, after: State, newest: Observation) -> float:
+def _mean_move(before: State, after: State, newest: Observation) -> float:
     """Returns the mean distance by which the last fit moved a cell of the newest marginal, in records."""
     old, new = (state.distribution.marginals([newest.attributes])[newest.attributes] for state in (before, after))
     return float(np.abs(new - old).mean()) * after.records
@@ -172,16 +172,16 @@ def _begin(run: Run, state: State) -> State:
         return state
     parameter = schedule.parameter(schedule.first_price)
     for number, family in enumerate(pool.first, start=len(pool.workload)):
-        noisy = observed_marginal(family, run.oracle.marginal(number, parameter), schedule.variance(parameter))
+        noisy = marginal_observation(family, run.oracle.marginal(number, parameter), schedule.variance(parameter))
         if len(family.attributes) == len(pool.sizes) > 1:
             joined, place = state.distribution.join(family.attributes)
             table = from_histogram(noisy, state.records, schedule.pure)
             return replace(
-                state, distribution=joined.replaced(place, table), parameters={family.attributes: np.log(table)}
+                state, distribution=joined.with_table(place, table), parameters={family.attributes: np.log(table)}
             )
         observations.append(noisy)
     state = replace(state, observations=tuple(observations))
-    return _updated(state, None, replace(run.method, fits=True), ROUND_STEPS)
+    return _update_state(state, None, replace(run.method, fits=True), ROUND_STEPS)
 
 
 def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray:
@@ -206,7 +206,7 @@ def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, flo
     rate, parameter = schedule.of_round(price)
     used = 1 - float((left - price) / schedule.amount) if method.anneals else 1.0
     sets = [observation.attributes for observation in state.observations]
-    asked = allowed(pool, sets, method.largest, used, anneals=method.anneals)
+    asked = askable_families(pool, sets, method.largest, used, anneals=method.anneals)
     estimates = _estimates(run, state, asked)
     variance, penalties = schedule.variance(parameter), np.zeros(len(owners))
     if pool.whole:
@@ -216,9 +216,9 @@ def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, flo
     number = int(owners[candidate])
     family, start = pool.families[number], int(pool.starts[number])
     if pool.whole:
-        newest, expected = observed_marginal(family, noisy, variance), estimates.values[start : start + family.rows]
+        newest, expected = marginal_observation(family, noisy, variance), estimates.values[start : start + family.rows]
     else:
-        newest = observed_query(family, candidate - start, float(noisy[0]), variance)
+        newest = query_observation(family, candidate - start, float(noisy[0]), variance)
         expected = estimates.values[candidate : candidate + 1]
     return candidate, newest, float(np.abs(noisy - expected).mean()), price < left, estimates
 
@@ -231,30 +231,30 @@ def _estimates(run: Run, state: State, asked: NDArray[np.bool_]) -> Estimates:
     """
     pool, last = run.pool, state.estimates
     if last is None or not run.method.anneals or len(state.observations) % REFRESHED == 0:
-        return Estimates(estimated(pool, state.distribution, state.records, asked), asked)
+        return Estimates(estimate_queries(pool, state.distribution, state.records, asked), asked)
     due = asked & (pool.sharing(state.observations[-1].attributes) | ~last.known)
-    values = estimated(pool, state.distribution, state.records, due)
+    values = estimate_queries(pool, state.distribution, state.records, due)
     return Estimates(np.where(np.repeat(due, np.diff(pool.starts)), values, last.values), asked)
 
 
-def _updated(state: State, newest: Observation | None, method: Method, steps: int) -> State:
+def _update_state(state: State, newest: Observation | None, method: Method, steps: int) -> State:
     """Returns the state after the newest observation.
 
     The paper's update replays all observations, over one table for each part that they connect. A fit changes only the
     part of the newest observation. newest: None if all parts are to be fitted once more.
     """
     if method.fits or newest is None:
-        return _fitted(state, newest, method, steps)
+        return _fit_parts(state, newest, method, steps)
     distribution, _ = state.distribution.join(newest.attributes)
     for place, component in enumerate(distribution.components):
         inside = [answer for answer in state.observations if set(answer.attributes) <= set(component.members)]
         if inside:
-            table = replayed(component.members, component.table, inside, state.records, method.passes)
-            distribution = distribution.replaced(place, table)
+            table = replay(component.members, component.table, inside, state.records, method.passes)
+            distribution = distribution.with_table(place, table)
     return replace(state, distribution=distribution)
 
 
-def _fitted(state: State, newest: Observation | None, method: Method, steps: int) -> State:
+def _fit_parts(state: State, newest: Observation | None, method: Method, steps: int) -> State:
     """Chooses cliques for all observations, and fits each connected part."""
     sizes, observations, records = state.distribution.sizes, state.observations, state.records
     changed = set(range(len(sizes)) if newest is None else newest.attributes)
@@ -265,8 +265,8 @@ def _fitted(state: State, newest: Observation | None, method: Method, steps: int
     margins = singles(sizes, observations, records) if method.anneals else []
     components: list[Component] = []
     quick = method.anneals and newest is not None
-    parameters = {**state.parameters, **(_moved_to(newest, state) if method.anneals and newest else {})}
-    for group in connected(len(sizes), cliques):
+    parameters = {**state.parameters, **(_step_towards(newest, state) if method.anneals and newest else {})}
+    for group in attribute_groups(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
         inside = [item for item in observations if group.issuperset(item.attributes)]
         same = all(clique in old for clique in tree.cliques)
@@ -287,7 +287,7 @@ def _fitted(state: State, newest: Observation | None, method: Method, steps: int
     return replace(state, distribution=Distribution(sizes, tuple(components)), parameters=parameters)
 
 
-def _moved_to(newest: Observation, state: State) -> Parameters:
+def _step_towards(newest: Observation, state: State) -> Parameters:
     """Returns the newest marginal's parameters after a step of proportional fitting, damped by its noise.
 
     A cell far below its answer rises to the answer, not beyond. Newton's step in the logarithm would overshoot.

@@ -13,10 +13,10 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.families import WEIGHT
 from dpduck.kernel.queries.operators import Family
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.synthetic import SyntheticOptions
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, kept_zeros, needed_cells
-from dpduck.mechanisms.synthetic.fit import planned_records
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, kept_zeros
+from dpduck.mechanisms.synthetic.fit import records_for_plan
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, Pool, candidates, pool_of
 from dpduck.mechanisms.synthetic.prior import TRIED
@@ -25,21 +25,21 @@ from dpduck.mechanisms.synthetic.schedule import (
     RECORDS,
     TOTAL_SHARE,
     Schedule,
+    aim_error,
     all_drowned,
-    annealed_error,
     apart_error,
     drawn_error,
+    error_after_rounds,
     largest_error,
     mean_absolute,
-    predicted_error,
     queries_rounds,
     remaining,
     rounds_of,
     surviving,
-    updated_error,
+    update_error,
     updates_of,
 )
-from dpduck.mechanisms.synthetic.seconds import annealed_seconds, drawing_seconds, plan_seconds, rounds_seconds
+from dpduck.mechanisms.synthetic.seconds import aim_seconds, drawing_seconds, plan_seconds, rounds_seconds
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.choose import plan_workload
@@ -100,7 +100,7 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
     if asked in ("auto", "mwem") or request.kind not in ("marginals", "sets", "parities"):
         fits.append(_mwem(request))
     if asked == "aim" or (asked == "auto" and not _of_mwem(request.options)):
-        fits += _annealed(request)
+        fits += _plan_annealing(request)
     if asked not in ("mwem", "aim") and request.kind in ("marginals", "sets", "parities"):
         fits += _tables(request, asked)
     if asked not in ("auto", "mwem"):
@@ -156,7 +156,7 @@ def _records(request: SyntheticRequest) -> int:
 def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
     """Returns the fits of the cube and of Barak et al., if the marginals' tables have at most LARGEST_TABLE cells."""
     base = request.base
-    cells = needed_cells(base.question.sizes, base.question.grouping_sets)
+    cells = cells_for_fit(base.question.sizes, base.question.grouping_sets)
     if cells > LARGEST_TABLE:
         if asked == "auto":
             return []
@@ -242,7 +242,7 @@ def _mwem(request: SyntheticRequest) -> Fit:
     if options.update == "paper" and not options.adaptive:
         note += _worst(pool, schedule, universe, records)
     method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
-    predicted = updated_error if pool.whole and options.update == "paper" else predicted_error
+    predicted = update_error if pool.whole and options.update == "paper" else error_after_rounds
     error = predicted(schedule, shapes, len(base.question.sizes), records)
     took = rounds_seconds(pool, schedule, method)
     return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method, seconds=took)
@@ -259,13 +259,13 @@ def _worst(pool: Pool, schedule: Schedule, universe: int, records: int) -> str:
     return f"; {said} (a theorem of the worst case)"
 
 
-def _annealed(request: SyntheticRequest) -> list[Fit]:
+def _plan_annealing(request: SyntheticRequest) -> list[Fit]:
     base, sizes = request.base, request.base.question.sizes
     if request.kind not in ("marginals", "sets") or max(sizes) > LARGEST_MODEL or len(sizes) < 2:
         return []
     noise, amount = kind_and_amount(base.price.charge)
     pure = noise is NoiseKind.LAPLACE
-    fit = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
+    fit = plan_aim(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
     if fit.pool is None:
         return []
     zeros = kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)
@@ -288,15 +288,15 @@ def _always_drawable(fit: Fit) -> bool:
     return True
 
 
-def planned_by_total(request: SyntheticRequest, total: float, variance: float) -> Fit:
+def plan_by_total(request: SyntheticRequest, total: float, variance: float) -> Fit:
     """Plans annealed rounds again for a noisy number of records: post-processing of an answer that was paid for."""
-    fit = _annealed(replace(request, expect_rows=planned_records(total, variance, request.expect_rows)))[0]
+    fit = _plan_annealing(replace(request, expect_rows=records_for_plan(total, variance, request.expect_rows)))[0]
     if fit.method is None:
         raise InternalError("annealed rounds without a method")
     return replace(fit, method=replace(fit.method, expected=request.expect_rows))
 
 
-def annealed(
+def plan_aim(
     sizes: Sequence[int],
     workload: Sequence[tuple[int, ...]],
     pure: bool,
@@ -328,14 +328,14 @@ def annealed(
     method = Method(expected=expected, anneals=not drowned, largest=LARGEST_MODEL)
     return Fit(
         "aim",
-        annealed_error(schedule, shapes, sizes, records),
+        aim_error(schedule, shapes, sizes, records),
         "1-way marginals alone"
         if drowned
         else f"1-way marginals, then annealed rounds among {len(families)} marginals",
         pool=pool,
         schedule=schedule,
         method=method,
-        seconds=annealed_seconds(pool, schedule, method, records),
+        seconds=aim_seconds(pool, schedule, method, records),
     )
 
 
@@ -354,7 +354,7 @@ def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:
     Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(parameters))
 
 
-def explained_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
+def explain_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
     """Renders dp_explain: every mechanism, the chosen first. predicted_error: mean total variation over the marginals.
 
     The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
@@ -375,7 +375,7 @@ def explained_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> str
     return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
 
 
-def _note(base: Request, request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
+def _note(base: SelectRequest, request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
     unit = base.rows.unit_text
     rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
     better = ""

@@ -15,7 +15,7 @@ from dpduck.kernel.queries.operators import Family
 from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.language.select.request import Key
 from dpduck.mechanisms.synthetic.distribution import Distribution, kept_zeros
-from dpduck.mechanisms.synthetic.junction import Members, eliminated
+from dpduck.mechanisms.synthetic.junction import Members, eliminate
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
@@ -195,7 +195,9 @@ def candidates(
 # Questions that a round may ask, and their estimates.
 
 
-def allowed(pool: Pool, asked: Sequence[Members], largest: int, used: float, *, anneals: bool) -> NDArray[np.bool_]:
+def askable_families(
+    pool: Pool, asked: Sequence[Members], largest: int, used: float, *, anneals: bool
+) -> NDArray[np.bool_]:
     """Returns a mask of the families with questions that leave the tables within bounds: by sizes and past choices.
 
     used: the used part of the price, so that one large table does not keep out all others. If rounds anneal, pairs are
@@ -206,7 +208,7 @@ def allowed(pool: Pool, asked: Sequence[Members], largest: int, used: float, *, 
         mask[: len(pool.workload)] = True
         return mask
     asked = [*asked, *(item.members for item in pool.zeros)]
-    elimination = eliminated(pool.sizes, frozenset(asked))
+    elimination = eliminate(pool.sizes, frozenset(asked))
     near = [1 << attribute for attribute in range(len(pool.sizes))]
     for attributes in asked:
         for attribute in attributes:
@@ -231,7 +233,7 @@ def _hangs(attributes: Members, near: Sequence[int]) -> bool:
     return reached == wanted
 
 
-def estimated(pool: Pool, distribution: Distribution, records: float, asked: NDArray[np.bool_]) -> FloatArray:
+def estimate_queries(pool: Pool, distribution: Distribution, records: float, asked: NDArray[np.bool_]) -> FloatArray:
     """Returns the estimate of every query that may be asked, by the distribution. Other estimates are 0."""
     numbers = np.flatnonzero(asked).tolist()
     values = np.zeros(int(pool.starts[-1]))

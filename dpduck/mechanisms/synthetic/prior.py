@@ -63,14 +63,14 @@ def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers]
     """
     misses: dict[int, float] = {}
 
-    def missed(power: int) -> float:
+    def miss_at(power: int) -> float:
         if power not in misses:
-            misses[power] = sum(_missed(observations, noise, fit, weight_of(power)) for noise in noises)
+            misses[power] = sum(_miss(observations, noise, fit, weight_of(power)) for noise in noises)
         return misses[power]
 
     best = 0
-    step = -1 if missed(-1) < missed(0) else 1
-    while LOWEST <= best + step <= HIGHEST and missed(best + step) < missed(best):
+    step = -1 if miss_at(-1) < miss_at(0) else 1
+    while LOWEST <= best + step <= HIGHEST and miss_at(best + step) < miss_at(best):
         best += step
     return weight_of(best)
 
@@ -84,7 +84,7 @@ def weight_of(power: int) -> float:
     return PRIOR * FACTOR**power
 
 
-def _missed(observations: Sequence[Observation], noise: Answers, fit: Fit, weight: float) -> float:
+def _miss(observations: Sequence[Observation], noise: Answers, fit: Fit, weight: float) -> float:
     """Returns the squared distance of the fit of y + z from y - z, divided by the variance."""
     pairs = list(zip(observations, noise, strict=True))
     more = [replace(answer, value=answer.value + moved, variance=2 * answer.variance) for answer, moved in pairs]

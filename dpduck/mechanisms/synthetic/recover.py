@@ -15,20 +15,20 @@ import pyarrow.compute as pc
 
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy, words64
-from dpduck.language.select.request import Key, Request
+from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
-from dpduck.mechanisms.prices import priced_entry
+from dpduck.mechanisms.prices import describe_entry
 from dpduck.mechanisms.release import Steps
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, fit_tables, needed_cells, sampled_codes
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, fit_tables, sample_codes
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
-from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observed_seconds
+from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observation_seconds
 from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import sandbox
@@ -63,7 +63,7 @@ class Fitting:
         """Guesses how long the fit and the drawing take."""
         cliques = cliques_of(self.sizes, [observation.attributes for observation in self.observations])
         drawing = drawing_seconds(rows, len(self.sizes), len(cliques))
-        return observed_seconds(self.sizes, self.observations) + drawing
+        return observation_seconds(self.sizes, self.observations) + drawing
 
 
 class SyntheticTables:
@@ -100,11 +100,11 @@ class SyntheticTables:
         if self._stand(names, statement, text, caller, request):
             return True
         parents = self._parents(statement, request)
-        digest = _named(request, parents)
+        digest = _table_digest(request, parents)
         ready = [self._views.is_made(name, statement.replace, text, caller, digest) for name in names]
         wanted = request.options.rows if parents is None else parents.children
         if wanted is not None and not all(ready):
-            _require_room(caller, wanted, _labelled(request.base.question.keys))
+            _require_room(caller, wanted, _key_labels(request.base.question.keys))
         return all(ready)
 
     def _stand(
@@ -133,7 +133,7 @@ class SyntheticTables:
         if description is None:
             raise InternalError("a distribution without its description")
         model = model_of(description, self._releases.rows(release.name))
-        columns, parents = _labelled(request.base.question.keys), self._parents(statement, request)
+        columns, parents = _key_labels(request.base.question.keys), self._parents(statement, request)
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
         wanted = wanted if parents is None else parents.children
         _require_room(caller, wanted, columns)
@@ -142,17 +142,17 @@ class SyntheticTables:
             drawn = self._rows(columns, model, wanted, request)
         else:
             drawn = self._children(statement.for_each.column, parents, columns, model, request)
-        tables = {statement.name: _numbered(drawn, request.options.key, wanted)}
+        tables = {statement.name: _number_rows(drawn, request.options.key, wanted)}
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
-        digest = _named(request, parents)
+        digest = _table_digest(request, parents)
         with self._views.naming():
             for name, drawn in tables.items():
                 if not self._views.is_made(name, statement.replace, text, caller, digest):
                     named = replace(
                         release, name=name, digest=digest, statement=text, principal=caller.name, kind="view"
                     )
-                    self._put(named, drawn, statement.replace)
+                    self._store_table(named, drawn, statement.replace)
         return self._views.ready(statement.name)
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
@@ -169,7 +169,7 @@ class SyntheticTables:
         with self._views.naming():
             if not self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
                 named = replace(base, name=statement.name, statement=text, principal=caller.name, kind="view")
-                self._put(named, rows, statement.replace)
+                self._store_table(named, rows, statement.replace)
         return self._views.ready(statement.name)
 
     def explained(self, statement: SampleRelease, caller: Caller) -> str:
@@ -203,14 +203,14 @@ class SyntheticTables:
 
         return base, cube
 
-    def _put(self, view: StoredRelease, columns: Columns, replaces: bool) -> None:
+    def _store_table(self, view: StoredRelease, columns: Columns, replaces: bool) -> None:
         table = pa.table({name: values for name, _, values in columns})
         self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in columns], table, replaces)
 
     def _rows(self, columns: Columns, model: Model, rows: int, request: SyntheticRequest | None = None) -> Columns:
         self._steps("drawing rows")
-        codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
-        taken = _taken(columns, codes)
+        codes = sample_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
+        taken = _decode(columns, codes)
         return taken if request is None or not request.options.inside else self._inside(taken, codes, request.base)
 
     def _children(
@@ -223,7 +223,7 @@ class SyntheticTables:
             model.distribution, parents.times, parents.given, lambda count: words64(self._entropy, count), request.zeros
         )
         codes = [all_codes[place] for place in own]
-        taken = _taken([columns[place] for place in own], codes)
+        taken = _decode([columns[place] for place in own], codes)
         if request.options.inside:
             keys = tuple(request.base.question.keys[place] for place in own)
             question = replace(request.base.question, keys=keys)
@@ -231,7 +231,7 @@ class SyntheticTables:
         owners = parents.keys.take(pa.array(np.repeat(np.arange(len(parents.times)), parents.times)))
         return [(column, "BIGINT", owners), *taken]
 
-    def _inside(self, taken: Columns, codes: Sequence[np.ndarray], base: Request) -> Columns:
+    def _inside(self, taken: Columns, codes: Sequence[np.ndarray], base: SelectRequest) -> Columns:
         """Replaces the lower edges of bins by values inside the bins."""
         columns = []
         with sandbox() as connection:
@@ -253,22 +253,22 @@ def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
     except (KeyboardInterrupt, RuntimeError) as error:
         if not is_ctrl_c(error):
             raise
-    paid = priced_entry(ledger.entry(release.ledger_id))  # outside the handler: the error could quote data
+    paid = describe_entry(ledger.entry(release.ledger_id))  # outside the handler: the error could quote data
     raise Interrupted(f"interrupted; {paid} stays charged; what it paid for is stored: asking again is free")
 
 
-def _named(request: SyntheticRequest, parents: Parents | None) -> str:
+def _table_digest(request: SyntheticRequest, parents: Parents | None) -> str:
     """Returns the digest of a drawn table: of its distribution, and of its parents."""
     digest = request.digest()
     return digest if parents is None else hashlib.sha256(f"{digest} {parents.identity}".encode()).hexdigest()
 
 
-def _numbered(columns: Columns, key: str, rows: int) -> Columns:
+def _number_rows(columns: Columns, key: str, rows: int) -> Columns:
     """Adds a first column `key` that numbers the rows, if `key` is not empty."""
     return [(key, "BIGINT", pa.array(np.arange(1, rows + 1))), *columns] if key else columns
 
 
-def _labelled(keys: Sequence[Key]) -> Columns:
+def _key_labels(keys: Sequence[Key]) -> Columns:
     """Returns the labels of each key in its type."""
     with sandbox() as connection:
         return [(key.name, key.type_name, label_array(connection, key.labels, key.type_name)) for key in keys]
@@ -277,13 +277,13 @@ def _labelled(keys: Sequence[Key]) -> Columns:
 def _of_margins(margins: KnownMargins) -> Fitting:
     """Returns known margins as the input of a sample. Refuses margins that need too large tables."""
     sizes = [len(key.labels) for key in margins.keys]
-    needed = needed_cells(sizes, [observation.attributes for observation in margins.observations])
+    needed = cells_for_fit(sizes, [observation.attributes for observation in margins.observations])
     if needed > LARGEST_TABLE:
         raise Refusal(
             f"what is known connects these columns in {needed} cells",
             accepted=f"fewer columns: at most {LARGEST_TABLE} cells",
         )
-    return Fitting(_labelled(margins.keys), tuple(sizes), margins.observations)
+    return Fitting(_key_labels(margins.keys), tuple(sizes), margins.observations)
 
 
 def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
@@ -296,7 +296,7 @@ def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
     caller.require_texts(rows, sum(pc.max(pc.utf8_length(labels)).as_py() or 0 for labels in texts))
 
 
-def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
+def _decode(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
     """Replaces codes by labels."""
     return [
         (name, type_name, labels.take(pa.array(of)))
@@ -308,7 +308,7 @@ def _weights(columns: Columns, model: Model) -> Columns:
     """Returns one row for each cell of the whole table, with its probability."""
     joined, place = model.distribution.join(range(len(columns)))
     table = joined.components[place].table
-    cells = _taken(columns, np.unravel_index(np.arange(table.size), table.shape))
+    cells = _decode(columns, np.unravel_index(np.arange(table.size), table.shape))
     probability = _free_name("probability", [name for name, _, _ in columns])
     return [*cells, (probability, "DOUBLE", pa.array(table.reshape(-1)))]
 
@@ -344,7 +344,7 @@ def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> Fitting:
         places = tuple(codes[member][chosen] for member in members)
         table.reshape(-1)[np.ravel_multi_index(places, shape) if members else [0]] = answers[chosen]
         observations.append(Observation(members, table, max(release.laws[0][int(number)].variance, 1e-9)))
-    if needed_cells(sizes, [observation.attributes for observation in observations]) > LARGEST_TABLE:
+    if cells_for_fit(sizes, [observation.attributes for observation in observations]) > LARGEST_TABLE:
         raise Refusal(f"{name!r} connects more cells than one table holds", accepted=f"at most {LARGEST_TABLE} cells")
     columns = [(key, _type_of(rows, key), distinct) for key, distinct in zip(keys, labels, strict=True)]
     return Fitting(columns, sizes, tuple(observations))

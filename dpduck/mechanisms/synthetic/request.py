@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.relation import table_name
-from dpduck.language.select.analyse import counted
+from dpduck.language.select.analyse import row_count_request
 from dpduck.language.select.impossible_cells import ImpossibleCells, impossible_cells
-from dpduck.language.select.request import Key, Request
+from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import (
     CreateSynthetic,
     ForEach,
@@ -39,7 +39,7 @@ class SyntheticRequest:
     pure_budget: tells whether the budget adds up epsilons, so that rho has no price.
     """
 
-    base: Request
+    base: SelectRequest
     kind: str
     predicates: tuple[Key, ...]
     options: SyntheticOptions
@@ -75,7 +75,7 @@ def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> Synthet
     if options.bins and statement.workload.kind == "predicates":
         raise Refusal("conditions are about the bins of the policy", accepted="a workload of marginals, or no bins")
     try:
-        request, source = counted(select, shared, facts, _group(statement.workload, columns), options.bins)
+        request, source = row_count_request(select, shared, facts, _group(statement.workload, columns), options.bins)
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
     base, predicates = _split(request, statement.workload, columns)
@@ -155,7 +155,9 @@ def _key_of(condition: exp.Expr) -> exp.Expr:
     return exp.Paren(this=condition.copy())
 
 
-def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]) -> tuple[Request, tuple[Key, ...]]:
+def _split(
+    request: SelectRequest, workload: WorkloadClause, columns: list[exp.Column]
+) -> tuple[SelectRequest, tuple[Key, ...]]:
     """Returns the request over its columns alone, in the order of the SELECT, and the keys of conditions."""
     places_by_name = {fold(key.name): place for place, key in enumerate(request.question.keys)}
     order = [places_by_name.get(fold(column.name), -1) for column in columns]

@@ -111,18 +111,18 @@ def mean_absolute(pure: bool, variance: float) -> float:
     return sqrt(variance / 2) if pure else sqrt(2 * variance / pi)
 
 
-def predicted_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
+def error_after_rounds(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """Guesses the mean total variation over marginals after the rounds, from public facts alone.
 
     The part that no round asks stays UNSEEN * wanted / rounds off. The part that rounds ask keeps `remaining` noise.
     """
     _, parameter = schedule.of_round(schedule.round_price)
     noise = mean_absolute(schedule.pure, schedule.variance(parameter))
-    unseen = UNSEEN * wanted_rounds(shapes, attributes) / schedule.rounds
+    unseen = UNSEEN * target_rounds(shapes, attributes) / schedule.rounds
     return min(1.0, unseen + float(remaining([noise] * len(shapes), shapes, records).mean()))
 
 
-def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
+def aim_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
     """Returns the predicted mean total variation over marginals for rounds that anneal.
 
     It is a power of the noise that remains in pairs of columns, if each column has three pairs at the whole price.
@@ -200,7 +200,7 @@ def remaining(noises: Sequence[float], shapes: Sequence[tuple[int, ...]], record
     return np.asarray(remainder * cells[:, 0] / (2 * records))
 
 
-def wanted_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:
+def target_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:
     """Returns one round for each attribute, or three for pairs: a round of three columns tells about three pairs."""
     pairs = max(len(shape) for shape in shapes) == 2
     return max(1, min(3 * attributes, len(shapes)) if pairs else attributes)
@@ -212,7 +212,7 @@ def rounds_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes:
     The noise of an average marginal stays below LOUDEST in total variation.
     """
     cells = mean_cells(shapes)
-    for rounds in range(wanted_rounds(shapes, attributes), 1, -1):
+    for rounds in range(target_rounds(shapes, attributes), 1, -1):
         tried = replace(schedule, rounds=rounds)
         _, parameter = tried.of_round(tried.round_price)
         if mean_absolute(tried.pure, tried.variance(parameter)) * cells / (2 * records) <= LOUDEST:
@@ -226,7 +226,7 @@ def uniform_error(shapes: Sequence[tuple[int, ...]]) -> float:
     return sum(erf(spread / (2 * sqrt(2))) for spread in spreads) / len(shapes)
 
 
-def updated_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
+def update_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """Returns the predicted mean total variation after the rounds of the paper's update over whole marginals.
 
     The distance from the uniform table falls by a factor e for each attributes / 2 rounds. The noise of an answer
@@ -248,10 +248,10 @@ def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes
 
     The first minimum counts. No round is added if noise drowns its answer: such a round neither loses nor learns.
     """
-    last = updated_error(replace(schedule, rounds=1), shapes, attributes, records)
+    last = update_error(replace(schedule, rounds=1), shapes, attributes, records)
     for rounds in range(2, most + 1):
         tried = replace(schedule, rounds=rounds)
-        error = updated_error(tried, shapes, attributes, records)
+        error = update_error(tried, shapes, attributes, records)
         if error >= last or answer_noise(tried, shapes, records) > DROWNED_ANSWER:
             return rounds - 1
         last = error

@@ -14,7 +14,7 @@ import numpy as np
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.synthetic.distribution import GOLDEN, STEPS, cliques_of
 from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES, Observation
-from dpduck.mechanisms.synthetic.junction import Members, eliminated
+from dpduck.mechanisms.synthetic.junction import Members, eliminate
 from dpduck.mechanisms.synthetic.mwem import LAST_STEPS, ROUND_STEPS, Method
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute, pair_noise
@@ -77,7 +77,7 @@ def plan_seconds(plan: Plan, records: int) -> float:
     return fit_seconds(sizes, marginals, noise)
 
 
-def observed_seconds(sizes: Sequence[int], observations: Sequence[Observation]) -> float:
+def observation_seconds(sizes: Sequence[int], observations: Sequence[Observation]) -> float:
     """Guesses the seconds of the fit of known marginals."""
     records = max(1.0, max((float(marginal.value.sum()) for marginal in observations), default=1.0))
     noise = [mean_absolute(False, marginal.variance) * marginal.value.size / (2 * records) for marginal in observations]
@@ -113,7 +113,7 @@ def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -
     for number in range(rounds):
         asked.append(sets[int((number + 1) * GOLDEN % 1 * len(sets))])
         if number * MOMENTS // rounds < (number + 1) * MOMENTS // rounds:
-            elimination = eliminated(pool.sizes, frozenset(asked))
+            elimination = eliminate(pool.sizes, frozenset(asked))
             cells = min(prod(pool.sizes), elimination.cells)
             if cells > method.largest:
                 return [*totals, *[float(method.largest)] * (MOMENTS - len(totals))]
@@ -121,7 +121,7 @@ def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -
     return totals or [float(max(pool.sizes))]
 
 
-def annealed_seconds(pool: Pool, schedule: Schedule, method: Method, records: int) -> float:
+def aim_seconds(pool: Pool, schedule: Schedule, method: Method, records: int) -> float:
     """Guesses the seconds of annealed rounds: points of their fits, and other costs of each round. Large noise means
     fewer rounds.
 

@@ -105,7 +105,7 @@ def _flight_errors(method: Method) -> Method:
     """Turns errors into Flight errors of one line: pyarrow would send any other error with its traceback."""
 
     @functools.wraps(method)
-    def wrapped(*arguments: Any) -> Any:
+    def wrapper(*arguments: Any) -> Any:
         try:
             return method(*arguments)
         except DpduckError as error:
@@ -113,7 +113,7 @@ def _flight_errors(method: Method) -> Method:
         except Exception:  # its text could quote data that is not the caller's
             raise flight.FlightInternalError(UNEXPECTED) from None
 
-    return wrapped  # type: ignore[return-value]
+    return wrapper  # type: ignore[return-value]
 
 
 def as_flight_error(error: DpduckError) -> Exception:
@@ -123,7 +123,7 @@ def as_flight_error(error: DpduckError) -> Exception:
     return flight_error
 
 
-class _Server(flight.FlightServerBase):  # type: ignore[misc]
+class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """Server with the methods of the protocol."""
 
     def __init__(self, service: Service, statements: Statements, location: str, tls: Tls | None) -> None:
@@ -250,7 +250,7 @@ class FlightListener:
         if is_taken(parts["host"], int(parts["port"])):
             raise StoreError(f"{address} is listened on already; accepted: a free port")
         try:
-            self._server = _Server(
+            self._server = _FlightServer(
                 service, Statements(service, limits), f"{scheme}://{parts['host']}:{parts['port']}", tls
             )
         except (OSError, pa.ArrowException):

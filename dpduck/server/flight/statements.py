@@ -46,7 +46,7 @@ class Message:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise _malformed() from None
+            raise _format_refusal() from None
 
     def raw(self, number: int) -> bytes | None:
         """Returns the last bytes of a field, None if it is absent."""
@@ -54,7 +54,7 @@ class Message:
         if not values:
             return None
         if not isinstance(values[-1], bytes):
-            raise _malformed()
+            raise _format_refusal()
         return values[-1]
 
     def texts(self, number: int) -> tuple[str, ...]:
@@ -104,9 +104,9 @@ def write(fields: Mapping[int, Value]) -> bytes:
         if not value:
             continue
         if isinstance(value, int):
-            written += _written(number << 3 | _VARINT) + _written(value)
+            written += _write_varint(number << 3 | _VARINT) + _write_varint(value)
         else:
-            written += _written(number << 3 | _BYTES) + _written(len(value)) + value
+            written += _write_varint(number << 3 | _BYTES) + _write_varint(len(value)) + value
     return bytes(written)
 
 
@@ -117,7 +117,7 @@ def _fields(body: bytes) -> dict[int, list[Value]]:
         tag, position = _varint(body, position)
         number, kind, count = tag >> 3, tag & 7, count + 1
         if not number or count > MOST_FIELDS:
-            raise _malformed()
+            raise _format_refusal()
         value: Value
         if kind == _VARINT:
             value, position = _varint(body, position)
@@ -127,9 +127,9 @@ def _fields(body: bytes) -> dict[int, list[Value]]:
             elif kind in _FIXED:
                 length = _FIXED[kind]
             else:
-                raise _malformed()
+                raise _format_refusal()
             if length > len(body) - position:
-                raise _malformed()
+                raise _format_refusal()
             value, position = body[position : position + length], position + length
         fields.setdefault(number, []).append(value)
     return fields
@@ -147,10 +147,10 @@ def _varint(body: bytes, position: int) -> tuple[int, int]:
             if value >> 64:
                 break
             return value, position + place + 1
-    raise _malformed()
+    raise _format_refusal()
 
 
-def _written(value: int) -> bytes:
+def _write_varint(value: int) -> bytes:
     written = bytearray()
     while value >= 0x80:
         written.append(value & 0x7F | 0x80)
@@ -159,7 +159,7 @@ def _written(value: int) -> bytes:
     return bytes(written)
 
 
-def _malformed() -> Refusal:
+def _format_refusal() -> Refusal:
     return Refusal("this message of Arrow Flight SQL is malformed", accepted="messages as in FlightSql.proto")
 
 
@@ -248,9 +248,9 @@ class Statements:
                 cursor.close()
                 raise
         except BaseException:
-            self.ended(principal.name)
+            self.end_reader(principal.name)
             raise
-        return reader.schema, _Rows(self, principal.name, cursor, reader)
+        return reader.schema, _ResultBatches(self, principal.name, cursor, reader)
 
     def _schema(self, sql: str) -> pa.Schema:
         with self._service.public.cursor() as cursor:
@@ -268,7 +268,7 @@ class Statements:
                 raise Refusal("too many results are read at once", accepted=f"{most} at a time")
             self._reading[name] += 1
 
-    def ended(self, name: str) -> None:
+    def end_reader(self, name: str) -> None:
         """Counts one reader less."""
         with self._lock:
             self._reading[name] -= 1
@@ -300,7 +300,7 @@ def _as_text(shown: pa.DataType) -> pa.DataType:
     return shown
 
 
-class _Rows:
+class _ResultBatches:
     """Batches of a result. Its place among the readers is free again when it ends or is given up."""
 
     def __init__(
@@ -327,4 +327,4 @@ class _Rows:
         if self._cursor is not None:
             cursor, self._cursor = self._cursor, None
             cursor.close()
-            self._statements.ended(self._name)
+            self._statements.end_reader(self._name)

@@ -21,8 +21,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, shape_of
-from dpduck.server.gate import Service, Terms
+from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, shape_of
+from dpduck.server.gate import ClientTerms, Service
 from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import shown_sql
@@ -53,7 +53,7 @@ _CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Answer:
+class PageAnswer:
     """Rows of a statement, as many as a page can use. types: DuckDB's names. more: whether there are further rows."""
 
     columns: tuple[str, ...]
@@ -68,7 +68,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PageStatement:
     """Statement in the form that the gate takes. charging: its calls that may charge, as action and argument."""
 
     text: str
@@ -83,7 +83,7 @@ class Priced:
 
     statement: str
     plan: Mapping[str, Any] | None = None
-    errors: Answer | None = None
+    errors: PageAnswer | None = None
     note: str = ""
 
 
@@ -134,12 +134,12 @@ class Desk:
 
     def ask(
         self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False
-    ) -> Answer:
+    ) -> PageAnswer:
         """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 without an entry.
 
         typed: whether somebody typed the statement, or the text that it quotes. Otherwise the page asks by itself.
         """
-        terms = Terms(ceilings or {}, MOST_LETTERS, page=not typed)
+        terms = ClientTerms(ceilings or {}, MOST_LETTERS, page=not typed)
         sql = self._service.gate.admit(self.principal, text, self._gone, terms)
         with self._service.public.cursor() as cursor:
             try:
@@ -152,30 +152,30 @@ class Desk:
             letters = min(MOST_LETTERS, _LETTERS_OF_A_ROW // max(1, texts))
             shown = f"{shown_sql(sql, names, types, letters, _is_number)} LIMIT {most + 1}"
             try:
-                rows, more = _read(cursor, shown, types, most)
+                rows, more = _read_rows(cursor, shown, types, most)
             except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError):
                 raise Refusal(
                     "the statement fails over the released tables",
                     accepted="expressions that every number can go through",
                 ) from None
-        return Answer(tuple(names[: len(types)]), tuple(types), tuple(rows), more, len(names) - len(types))
+        return PageAnswer(tuple(names[: len(types)]), tuple(types), tuple(rows), more, len(names) - len(types))
 
-    def read(self, text: str) -> Answer | None:
+    def read(self, text: str) -> PageAnswer | None:
         """Returns the rows for a part of a page, None if the statement is refused or fails."""
         try:
             return self.ask(text)
         except DpduckError:
             return None
 
-    def asked(self, text: str) -> Asked:
+    def asked(self, text: str) -> PageStatement:
         """Reads a statement of dp(), or any other that the gate takes. Asks the vault nothing, and charges nothing."""
         if is_ours(text):
             statement = text.strip().rstrip(";")
-            return Asked(f"FROM dp({quote_text(statement)})", (("run", statement),))
+            return PageStatement(f"FROM dp({quote_text(statement)})", (("run", statement),))
         calls = self._service.gate.charging(self.principal, text)
-        return Asked(text, tuple((call.action, call.argument or "") for call in calls))
+        return PageStatement(text, tuple((call.action, call.argument or "") for call in calls))
 
-    def prices(self, asked: Asked) -> Prices:
+    def prices(self, asked: PageStatement) -> Prices:
         """Returns the prices of all calls that may charge, in one plan. A Refusal is about the statement."""
         run = [statement for action, statement in asked.charging if action == "run"]
         paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
@@ -220,7 +220,7 @@ class Desk:
 
     def admitted(self, sql: str) -> str:
         """Returns a SELECT over private views in the form that the public database runs. It may wait for a place."""
-        return self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
+        return self._service.gate.admit(self.principal, sql, self._gone, ClientTerms({}))
 
     def table(self, admitted: str, most_bytes: int) -> pa.Table:
         """Returns all rows of admitted SQL, and refuses more bytes than `most_bytes`."""
@@ -259,7 +259,7 @@ def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return sorted(listed.items())
 
 
-def _read(
+def _read_rows(
     cursor: duckdb.DuckDBPyConnection, sql: str, types: Sequence[str], most: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
     """Reads numbers and short texts in pieces, up to a count of rows and a size. Also tells whether more rows exist."""
@@ -310,7 +310,7 @@ def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
     return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in there])
 
 
-def answer_shape(answer: Answer, text: str = "") -> Shape:
+def answer_shape(answer: PageAnswer, text: str = "") -> Shape:
     """Guesses the keys of an answer: the columns before its first number that has errors, or before its last number.
 
     text: the statement. Without several grouping sets in it, a NULL is no total.
@@ -324,7 +324,9 @@ def answer_shape(answer: Answer, text: str = "") -> Shape:
     if "stderr" in names and len(pairs) == 1:  # as in answers of dp_known
         answers = ((pairs[0][0], "stderr"),)
     first = answer.columns.index(answers[0][0]) if answers else 0
-    return Shape(tuple(KeyColumn(name, None, nulls) for name in answer.columns[:first] if name not in _ERRORS), answers)
+    return Shape(
+        tuple(PictureKey(name, None, nulls) for name in answer.columns[:first] if name not in _ERRORS), answers
+    )
 
 
 def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
@@ -341,7 +343,7 @@ def seal(key: bytes, session: str) -> str:
     return hmac.new(key, session.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-def sealed(key: bytes, session: str, given: str) -> bool:
+def has_seal(key: bytes, session: str, given: str) -> bool:
     """Checks the proof that a form belongs to this session, in constant time."""
     return hmac.compare_digest(seal(key, session).encode(), given.encode("utf-8", "surrogatepass"))
 
@@ -382,7 +384,7 @@ def _digest(session: str, text: str, prices: Prices) -> bytes:
     return hashlib.sha256(repr((session, text, prices.facts())).encode("utf-8", "surrogatepass")).digest()
 
 
-def is_paid(asked: Asked, prices: Prices) -> bool:
+def is_paid(asked: PageStatement, prices: Prices) -> bool:
     """Tells whether a statement only reads answers that are paid for, and changes nothing, as a reloaded page does."""
     selects = all(priced.plan is not None and _SELECTS.match(priced.statement) for priced in prices.statements)
     return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dpduck.server.web.markup import Made, element, hidden
+from dpduck.server.web.markup import Html, element, hidden
 
 REMEMBERED, LONGEST_REMEMBERED = 15, 2_000
 """The number of earlier statements of one principal, and their largest length. They are lost when the server ends."""
@@ -50,7 +50,7 @@ class History:
 
 def beside(
     columns: Sequence[Mapping[str, Any]], views: Sequence[str], asked: Sequence[str], form_token: str, written: Written
-) -> Made:
+) -> Html:
     """Renders the sidebar of a statement.
 
     columns: rows of dp_columns. views: names of private views. asked: older statements. written: writes names in SQL.
@@ -62,7 +62,7 @@ def beside(
     return element("aside", parts, class_="beside", aria_label="Tables, examples and earlier statements")
 
 
-def _statements(statements: Sequence[tuple[str, str]], form_token: str) -> Made:
+def _statements(statements: Sequence[tuple[str, str]], form_token: str) -> Html:
     listed = [
         element("li", element(
             "form", hidden("form_token", form_token), hidden("statement", text), element("button", _brief(said)),
@@ -99,7 +99,7 @@ def _examples(columns: Sequence[Mapping[str, Any]], views: Sequence[str], writte
     return [*examples, ("See what is left to you: free", "FROM dp_budget()")]
 
 
-def _tables(columns: Sequence[Mapping[str, Any]], views: set[str], written: Written) -> Made:
+def _tables(columns: Sequence[Mapping[str, Any]], views: set[str], written: Written) -> Html:
     tables: dict[str, list[Mapping[str, Any]]] = {}
     for row in columns:
         tables.setdefault(str(row["table_name"]), []).append(row)
@@ -113,7 +113,7 @@ def _tables(columns: Sequence[Mapping[str, Any]], views: set[str], written: Writ
     return element("div", listed, class_="tables") if listed else element("p", "There are none.")
 
 
-def _column(row: Mapping[str, Any], written: Written) -> Made:
+def _column(row: Mapping[str, Any], written: Written) -> Html:
     name = element("code", written(str(row["column_name"])), class_="name")
     about = row["domain"] or (f"CLAMP {row['clamp']}" if row["clamp"] else row["data_type"])
     unit = element("span", "the privacy unit", class_="help") if row["privacy_unit"] else None

@@ -15,9 +15,9 @@ from urllib.parse import quote
 from dpduck.publish.pictures import Shape
 from dpduck.publish.report import TableCaption, caption_of, single_numbers
 from dpduck.server.gate import owner_of
-from dpduck.server.web.asking import Answer, Desk, view_shape
+from dpduck.server.web.asking import Desk, PageAnswer, view_shape
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
-from dpduck.server.web.markup import Made, cut, element, in_order, pictures_of
+from dpduck.server.web.markup import Html, cut_labels, element, in_order, pictures_of
 from dpduck.values.errors import DpduckError
 from dpduck.values.quoting import fold, quote_identifier
 
@@ -52,12 +52,12 @@ class View:
         """Returns a sentence about the view."""
         if self.caption.description:
             return self.caption.description
-        answers, keys = (_listed(names) for names in ([name for name, _ in self.shape.answers], self.shape.names))
+        answers, keys = (_join_names(names) for names in ([name for name, _ in self.shape.answers], self.shape.names))
         said = f"One row: {answers}" if answers else f"Rows of {keys or self.name}"
         return f"{answers} by {keys}." if answers and keys else f"{said}."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Joins names for a sentence.
 
     >>> _listed(["sex", "ward", "age"]), _listed(["sex"])
@@ -96,7 +96,7 @@ def _day(mark: str, reader: str) -> str:
     return parts[2][:10] if len(parts) == 4 and owner_of(mark) in (OWNER, reader) else ""
 
 
-def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Made:
+def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Html:
     """Renders the cards of views. The first cards have pictures."""
     until = time.monotonic() + OF_A_PAGE
     items = []
@@ -109,7 +109,7 @@ def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Made:
     return element("ul", items, class_="views")
 
 
-def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | None:
+def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Html | None:
     """Renders a small picture of the first answer of a view, or its single number."""
     if desk.rows_of(view.name) > ROWS_OF_A_THUMBNAIL:  # reading it could take long, and counts as the reader's work
         return None
@@ -122,11 +122,11 @@ def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | N
     for pair in view.shape.answers:
         for spec, _ in pictures_of(view.shape, pair, in_order(answer, view.shape))[:1]:
             svg = artist.picture(desk.principal.name, small(spec), until)
-            return None if svg is None else element("div", Made(svg), class_="thumbnail", aria_hidden="true")
+            return None if svg is None else element("div", Html(svg), class_="thumbnail", aria_hidden="true")
     return None
 
 
-def _single(shape: Shape, answer: Answer) -> list[str]:
+def _single(shape: Shape, answer: PageAnswer) -> list[str]:
     return single_numbers(shape, answer.dicts()) if not answer.more else []
 
 
@@ -137,7 +137,7 @@ def small(spec: Mapping[str, Any]) -> dict[str, Any]:
         bare = {channel: _bare(channel, encoding) for channel, encoding in layer["encoding"].items()}
         mark = {**layer["mark"], "point": False} if isinstance(layer["mark"], Mapping) else layer["mark"]
         layers.append({**layer, "encoding": bare, "mark": mark})
-    return dict(cut({**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}))
+    return dict(cut_labels({**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}))
 
 
 def _bare(channel: str, encoding: Mapping[str, Any]) -> dict[str, Any]:

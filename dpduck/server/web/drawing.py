@@ -77,7 +77,7 @@ class Artist:
             return None
         try:
             with self._places.place(name, left):
-                drawn = self._drawn(line)
+                drawn = self._draw(line)
         except Refusal:  # no place was free: not the fault of the picture
             return None
         if drawn is None or len(drawn) <= REMEMBERED_LENGTH:
@@ -93,11 +93,11 @@ class Artist:
         if self._process is not None:
             self._end(self._process)
 
-    def _drawn(self, line: str) -> str | None:
+    def _draw(self, line: str) -> str | None:
         if self._process is None or self._process.poll() is not None:
             if self._process is not None:
                 self._end(self._process)
-            self._process = _started()
+            self._process = _start_process()
         process = self._process
         assert process.stdin is not None and process.stdout is not None  # noqa: S101
         clock = threading.Timer(SECONDS, process.kill)
@@ -122,7 +122,7 @@ class Artist:
                     pipe.close()
 
 
-def _started() -> subprocess.Popen[str]:
+def _start_process() -> subprocess.Popen[str]:
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-I", "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         cwd="/", env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, encoding="utf-8",

@@ -51,7 +51,7 @@ _OPEN = (
 _EVERYWHERE = ("0.0.0.0", "[::]")  # noqa: S104 - to refuse it
 
 
-class Connections:
+class PageConnections:
     """Open connections, the longest waiting one first. Many threads may use it."""
 
     def __init__(self, most: int) -> None:
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Handler of one request."""
 
     protocol_version, timeout = "HTTP/1.1", READ_SECONDS
-    server: _Server
+    server: _PageServer
 
     def setup(self) -> None:
         StreamRequestHandler.setup(self)
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Writes nothing: the audit log says who did what."""
 
 
-class _Server(ThreadingHTTPServer):
+class _PageServer(ThreadingHTTPServer):
     """Server with a thread for each connection, and a bounded number of connections."""
 
     daemon_threads, block_on_close, request_queue_size = True, False, 128
@@ -176,7 +176,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, pages: Pages, characters: int, tls: ssl.SSLContext | None) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.pages, self.characters, self._tls = pages, characters, tls
-        self.connections = Connections(MOST_CONNECTIONS)
+        self.connections = PageConnections(MOST_CONNECTIONS)
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
@@ -244,7 +244,7 @@ class WebListener:
         host, port = page_address(address, tls, origin)
         pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}", title)
         try:
-            self._server = _Server(host.strip("[]"), port, pages, limits.characters, _context(tls))
+            self._server = _PageServer(host.strip("[]"), port, pages, limits.characters, _context(tls))
         except OSError:
             raise StoreError(
                 f"{address} cannot be listened on; accepted: a free port, and files in PEM for TLS"

@@ -13,7 +13,7 @@ from typing import Any
 from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
 from dpduck.publish.report import MOST_ROWS, NullWord, in_key_order, table_html, with_null_words
 from dpduck.publish.words import Cost, number_text, percent, promise_sentences
-from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
+from dpduck.server.web.asking import MOST_LETTERS, PageAnswer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
 MOST_PICTURES = 6
@@ -24,11 +24,11 @@ _WIDTH, _LETTERS, _BAR = 340, 13, 26
 """Sizes of a picture: its width, its letters and its bars. Letters stay legible at a phone's width."""
 
 
-class Made(str):
+class Html(str):
     """HTML that was made here, or by the page of reports."""
 
 
-def element(tag: str, *inside: object, **attributes: object) -> Made:
+def element(tag: str, *inside: object, **attributes: object) -> Html:
     """Renders an element. Its content is escaped unless it is an element. Attributes are always escaped.
 
     >>> element("p", "<b>", element("br"), class_="x", aria_label='"')
@@ -41,21 +41,21 @@ def element(tag: str, *inside: object, **attributes: object) -> Made:
         if value is not None and value is not False
     )
     if tag in ("input", "meta", "link", "br"):
-        return Made(f"<{tag}{given}>")
-    return Made(f"<{tag}{given}>{joined(inside)}</{tag}>")
+        return Html(f"<{tag}{given}>")
+    return Html(f"<{tag}{given}>{join_parts(inside)}</{tag}>")
 
 
-def joined(parts: Sequence[object]) -> Made:
+def join_parts(parts: Sequence[object]) -> Html:
     """Joins parts. None stands for nothing, and a list for its parts."""
-    return Made("".join(_text(part) for part in parts))
+    return Html("".join(_text(part) for part in parts))
 
 
 def _text(part: object) -> str:
     if part is None:
         return ""
     if isinstance(part, (list, tuple)):
-        return joined(part)
-    return part if isinstance(part, Made) else escape(str(part))
+        return join_parts(part)
+    return part if isinstance(part, Html) else escape(str(part))
 
 
 def page(title: str, nonce: str, header: object, *body: object) -> bytes:
@@ -76,7 +76,7 @@ def page(title: str, nonce: str, header: object, *body: object) -> bytes:
     return f"<!doctype html>\n{whole}\n".encode("utf-8", "replace")
 
 
-def header(principal: str, here: str, form_token: str) -> Made:
+def header(principal: str, here: str, form_token: str) -> Html:
     """Renders the header of every page, for a principal who has logged in."""
     links = [
         element("a", said, href=path, aria_current="page" if path == here else None)
@@ -93,21 +93,21 @@ def header(principal: str, here: str, form_token: str) -> Made:
     )
 
 
-def hidden(name: str, value: str) -> Made:
+def hidden(name: str, value: str) -> Html:
     """Renders a hidden field of a form."""
     return element("input", type="hidden", name=name, value=value)
 
 
-def refusal(said: str) -> Made:
+def refusal(said: str) -> Html:
     """Renders a refusal, with its remedy on a line of its own."""
     what, _, accepted = said.partition("; accepted: ")
     remedy = element("p", element("strong", "Accepted: "), accepted) if accepted else None
     return element("div", element("p", what[:1].upper() + what[1:], "."), remedy, class_="refusal", role="alert")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Sequence[str] = ()) -> Made:
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Sequence[str] = ()) -> Html:
     """Renders rows as a table that scrolls by itself. about: its name for screen readers. names: see table_html."""
-    return Made(table_html(columns, [[_short(value) for value in row] for row in rows], about, names))
+    return Html(table_html(columns, [[_short(value) for value in row] for row in rows], about, names))
 
 
 def _short(value: Any) -> Any:
@@ -115,7 +115,7 @@ def _short(value: Any) -> Any:
     return value if plain else str(value)[:MOST_LETTERS]
 
 
-def pictures(answer: Answer, shape: Shape, artist: Artist, name: str) -> list[Made]:
+def pictures(answer: PageAnswer, shape: Shape, artist: Artist, name: str) -> list[Html]:
     """Draws the pictures of an answer. name: the principal, who waits for the pictures."""
     until = time.monotonic() + OF_A_PAGE
     drawn = [picture for pair in shape.answers[:MOST_PICTURES] for picture in pictures_of(shape, pair, answer)]
@@ -123,14 +123,14 @@ def pictures(answer: Answer, shape: Shape, artist: Artist, name: str) -> list[Ma
     return [picture for picture in figures if picture is not None]
 
 
-def in_order(answer: Answer, shape: Shape) -> Answer:
+def in_order(answer: PageAnswer, shape: Shape) -> PageAnswer:
     """Sorts the rows by their keys, unless rows are missing."""
     if answer.more:
         return answer
     return replace(answer, rows=tuple(map(tuple, in_key_order(shape, answer.columns, answer.rows))))
 
 
-def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
+def render_answer(answer: PageAnswer, shape: Shape, about: str, artist: Artist, name: str) -> list[Html]:
     """Renders an answer as pictures and as a table. name: the principal, who waits for the pictures."""
     ordered = in_order(answer, shape)
     figures = pictures(ordered, shape, artist, name)
@@ -147,7 +147,7 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
     return [*figures, *said, rows]
 
 
-def pictures_of(shape: Shape, pair: tuple[str, str | None], answer: Answer) -> list[Drawn]:
+def pictures_of(shape: Shape, pair: tuple[str, str | None], answer: PageAnswer) -> list[Drawn]:
     """Returns the pictures of an answer, none if some of its rows are missing."""
     try:
         return [] if answer.more else charts(shape, pair, answer.dicts())
@@ -155,26 +155,26 @@ def pictures_of(shape: Shape, pair: tuple[str, str | None], answer: Answer) -> l
         return []
 
 
-def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Made | None:
+def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Html | None:
     spec, said = drawn
     said = said.partition(";")[0]
-    svg = artist.picture(name, cut(_for_phones(spec)), until)
+    svg = artist.picture(name, cut_labels(_for_phones(spec)), until)
     if svg is None:
         return None
     return element(
-        "figure", element("div", Made(svg), role="img", aria_label=said, class_="picture"), element("figcaption", said)
+        "figure", element("div", Html(svg), role="img", aria_label=said, class_="picture"), element("figcaption", said)
     )
 
 
-def cut(spec: Any, data: bool = False) -> Any:
+def cut_labels(spec: Any, data: bool = False) -> Any:
     """Cuts every label and title of a picture before it is drawn: none has room for more.
 
     data: whether `spec` is a part of the rows. Their labels stay different even if they begin alike.
     """
     if isinstance(spec, Mapping):
-        return {name: cut(value, data or name in ("values", "domain")) for name, value in spec.items()}
+        return {name: cut_labels(value, data or name in ("values", "domain")) for name, value in spec.items()}
     if isinstance(spec, (list, tuple)):
-        return [cut(value, data) for value in spec]
+        return [cut_labels(value, data) for value in spec]
     if not isinstance(spec, str) or len(spec) <= MOST_LABEL:
         return spec
     last = sha256(spec.encode("utf-8", "surrogatepass")).hexdigest()[:16] if data else ""
@@ -189,7 +189,7 @@ def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**spec, "width": _WIDTH, **height, "config": {**spec["config"], "axis": axis}}
 
 
-def priced(quote: Priced, several: bool) -> list[Made]:
+def render_price(quote: Priced, several: bool) -> list[Html]:
     """Renders the price and the errors of a statement, in words and as a table. several: whether there are others."""
     parts = []
     if quote.plan is not None:
@@ -212,7 +212,7 @@ def priced(quote: Priced, several: bool) -> list[Made]:
     return parts
 
 
-def total(row: Mapping[str, Any]) -> Made:
+def total(row: Mapping[str, Any]) -> Html:
     """Renders the price of all statements together. row: the row of dp_plan with the total of one budget."""
     return element("p", "In all ", element("strong", price(row)), _remains(row), class_="price")
 
@@ -238,7 +238,7 @@ _DIGITS = 6
 
 def at_least(number: float) -> str:
     """Returns a number in six digits, rounded up."""
-    return _rounded(number, ROUND_CEILING)
+    return _round_digits(number, ROUND_CEILING)
 
 
 def at_most(number: float) -> str:
@@ -247,10 +247,10 @@ def at_most(number: float) -> str:
     >>> at_most(4.87655199), at_least(4.87655111)
     ('4.87655', '4.87656')
     """
-    return _rounded(number, ROUND_FLOOR)
+    return _round_digits(number, ROUND_FLOOR)
 
 
-def _rounded(number: float, how: str) -> str:
+def _round_digits(number: float, how: str) -> str:
     return f"{float(Context(_DIGITS, how).plus(Decimal(repr(float(number))))):.{_DIGITS}g}"
 
 
@@ -262,7 +262,7 @@ def _remains(row: Mapping[str, Any]) -> str:
     return f", and {row['measure']} = {at_most(row['remaining'])} is left to you after it."
 
 
-def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
+def budgets(rows: Sequence[Mapping[str, Any]]) -> Html:
     """Renders the spent part of each budget, in words, as a bar, and in numbers."""
     listed = []
     for row in rows:
@@ -280,12 +280,12 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
     return element("ul", listed, class_="budgets") if listed else element("p", "No table has a budget for you.")
 
 
-def promises(costs: Sequence[Cost]) -> list[Made]:
+def promises(costs: Sequence[Cost]) -> list[Html]:
     """Renders the promises of budgets to one person, in words."""
     return [element("p", " ".join(promise_sentences(cost))) for cost in costs]
 
 
-def ledger(rows: Sequence[Mapping[str, Any]]) -> Made:
+def ledger(rows: Sequence[Mapping[str, Any]]) -> Html:
     """Renders charges as a list, which fits a phone as well as a desk."""
     listed = [
         element(
@@ -298,7 +298,7 @@ def ledger(rows: Sequence[Mapping[str, Any]]) -> Made:
     return element("ul", listed, class_="ledger")
 
 
-def welcome(title: str) -> list[Made]:
+def welcome(title: str) -> list[Html]:
     """Renders words about the page for a reader who has not logged in. title: the title that the owner chose."""
     return [
         element("h1", title or "Private statistics"),
@@ -308,7 +308,7 @@ def welcome(title: str) -> list[Made]:
     ]  # fmt: skip
 
 
-def login_form() -> Made:
+def login_form() -> Html:
     """Renders the form that takes a token."""
     return element(
         "form", element("h2", "Log in"), element("label", "Your token", for_="token"),
@@ -320,6 +320,6 @@ def login_form() -> Made:
     )  # fmt: skip
 
 
-def more(summary: str, inside: Made) -> Made:
+def more(summary: str, inside: Html) -> Html:
     """Renders content that a click on its summary opens."""
     return element("details", element("summary", summary), inside)

@@ -22,28 +22,28 @@ from dpduck.publish.report import caption_of, single_numbers
 from dpduck.publish.words import ABOUT, BLIND, HOW_TO_READ, at_most, costs, guesses
 from dpduck.server.gate import UNEXPECTED, Service, owner_of
 from dpduck.server.limits import Limits, Places
-from dpduck.server.principals import Principal, hashed
+from dpduck.server.principals import Principal, hash_token
 from dpduck.server.sessions import Sessions
 from dpduck.server.web.asking import (
-    Answer,
-    Asked,
     Desk,
     Offers,
+    PageAnswer,
+    PageStatement,
     Prices,
     answer_shape,
+    has_seal,
     is_charged,
     is_offer,
     is_paid,
     names_of,
     seal,
-    sealed,
     view_shape,
 )
 from dpduck.server.web.beside import History, beside
 from dpduck.server.web.cards import BY_ANALYST, OWNER, cards, views_of
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.markup import (
-    Made,
+    Html,
     budgets,
     element,
     header,
@@ -55,16 +55,16 @@ from dpduck.server.web.markup import (
     page,
     pictures,
     price,
-    priced,
     promises,
     refusal,
-    shown,
+    render_answer,
+    render_price,
     table,
     total,
     welcome,
 )
-from dpduck.server.web.requests import REFUSED, Place, Request, Response, new_nonce, set_cookie
-from dpduck.server.web.rows import FILE_BYTES, FILES, file_of, file_sql, listed, wish_of
+from dpduck.server.web.requests import REFUSED, PageHosts, PageRequest, Response, new_nonce, set_cookie
+from dpduck.server.web.rows import FILE_BYTES, FILES, file_of, file_sql, render_rows, wish_of
 from dpduck.store.cursors import DEARER, NamedLocks
 from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier, quote_text
@@ -92,7 +92,7 @@ _VIEW_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)\.(?P<kind>csv|parquet
 class _Visit:
     """Request of a principal who has logged in."""
 
-    request: Request
+    request: PageRequest
     principal: Principal
     desk: Desk
     form_token: str
@@ -101,7 +101,7 @@ class _Visit:
 class Pages:
     """Pages of one server. Many threads may use it."""
 
-    def __init__(self, service: Service, limits: Limits, place: Place, cookie: str, title: str = "") -> None:
+    def __init__(self, service: Service, limits: Limits, place: PageHosts, cookie: str, title: str = "") -> None:
         """place: the names of the page. cookie: the name of the session's cookie. title: the owner's title."""
         self._title = title
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
@@ -126,11 +126,11 @@ class Pages:
         self._artist.close()
         self._filing.close()
 
-    def knows(self, request: Request) -> bool:
+    def knows(self, request: PageRequest) -> bool:
         """Tells whether a request comes from a logged-in principal. Forms of others are read up to a token's length."""
         return self._principal(request) is not None
 
-    def answer(self, request: Request, pause: Callable[[float], None]) -> Response:
+    def answer(self, request: PageRequest, pause: Callable[[float], None]) -> Response:
         """Returns the page for a request. pause: makes a client with a wrong token wait for some seconds."""
         try:
             if request.method == "GET" and request.path in self._files:
@@ -163,7 +163,7 @@ class Pages:
             with self._lock:
                 self._at_work[name] -= 1
 
-    def _route(self, request: Request) -> Callable[[_Visit], Response] | None:
+    def _route(self, request: PageRequest) -> Callable[[_Visit], Response] | None:
         pages = {
             ("GET", "/"): self._home, ("GET", "/ask"): self._ask, ("POST", "/ask"): self._ask,
             ("POST", "/run"): self._run, ("POST", "/logout"): self._logout,
@@ -172,22 +172,22 @@ class Pages:
             return self._view
         return pages.get((request.method, request.path))
 
-    def _principal(self, request: Request) -> Principal | None:
+    def _principal(self, request: PageRequest) -> Principal | None:
         try:
-            return self._sessions.principal(hashed(request.session)) if request.session else None
+            return self._sessions.principal(hash_token(request.session)) if request.session else None
         except PermissionRefusal:
             return None
 
-    def _visit(self, request: Request, principal: Principal) -> _Visit:
+    def _visit(self, request: PageRequest, principal: Principal) -> _Visit:
         form_token, given = seal(self._key, request.session), request.form.get("form_token", "")
-        if request.method == "POST" and not sealed(self._key, request.session, given):
+        if request.method == "POST" and not has_seal(self._key, request.session, given):
             raise PermissionRefusal("this form is of another session", accepted="the page again, and the form on it")
         return _Visit(request, principal, Desk(self._service, principal, request.gone), form_token)
 
-    def _login(self, request: Request, pause: Callable[[float], None]) -> Response:
+    def _login(self, request: PageRequest, pause: Callable[[float], None]) -> Response:
         session, token = secrets.token_urlsafe(32), request.form.get("token", "").strip()
         try:
-            principal = self._sessions.begin(hashed(session), token) if token else None
+            principal = self._sessions.begin(hash_token(session), token) if token else None
         except Refusal as error:
             self._service.audit.note(None, "turned away", why=str(error))
             return self._login_page(str(error), _status(error, HTTPStatus.FORBIDDEN))
@@ -205,10 +205,10 @@ class Pages:
         self._end(visit.request)
         return _to("/", set_cookie(self.cookie, "", self.place))
 
-    def _end(self, request: Request) -> None:
+    def _end(self, request: PageRequest) -> None:
         """Ends a session, if there is one, and logs this. The session ends even if logging fails."""
         principal = self._principal(request)
-        self._sessions.end(hashed(request.session))
+        self._sessions.end(hash_token(request.session))
         if principal is not None:
             with suppress(StoreError):
                 self._service.audit.note(principal.name, "disconnected")
@@ -257,7 +257,7 @@ class Pages:
             None if owner_of(self._service.public.marks().get(fold(name), "")) == OWNER else BY_ANALYST,
             [element("p", number, class_="one") for number in single_numbers(shape, answer.dicts())],
             pictures(answer, shape, self._artist, visit.principal.name),
-            element("h2", "The rows"), listed(answer, shape, wish, name),
+            element("h2", "The rows"), render_rows(answer, shape, wish, name),
             element("h2", "What it cost"), [_cost(row) for row in _dicts(released)[:1]],
             element("p", caption.guarantee[:1].upper() + caption.guarantee[1:], ".", class_="note"),
             more("The columns", table(("column", "type", "what it is"), about, "Columns")),
@@ -277,15 +277,17 @@ class Pages:
     def _ask(self, visit: _Visit) -> Response:
         text = visit.request.form.get("statement", "")
         if not text.strip():
-            return self._asked(visit, text, "Ask", [])
+            return self._ask_page(visit, text, "Ask", [])
         self._history.note(visit.principal.name, text)
         try:
             asked = visit.desk.asked(text)
             if not asked.charging:
-                return self._asked(visit, text, "Answer", self._answered(visit, asked))
-            return self._asked(visit, text, "Price", self._offered(visit, asked, text, visit.desk.prices(asked)))
+                return self._ask_page(visit, text, "Answer", self._ask_and_render(visit, asked))
+            return self._ask_page(
+                visit, text, "Price", self._render_offer(visit, asked, text, visit.desk.prices(asked))
+            )
         except DpduckError as error:
-            return self._refused(visit, text, error)
+            return self._refusal_page(visit, text, error)
 
     def _run(self, visit: _Visit) -> Response:
         """Pays and answers once, if this session was shown the price and it still holds. Shows the price otherwise."""
@@ -298,42 +300,48 @@ class Pages:
                 offered = offer is not None and is_offer(offer, visit.request.session, text, prices)
                 if offered or (offer is None and is_paid(asked, prices)):
                     return self._pays(visit, text, asked, prices)
-                return self._asked(visit, text, "Price", self._offered(visit, asked, text, prices, offer is not None))
+                return self._ask_page(
+                    visit, text, "Price", self._render_offer(visit, asked, text, prices, offer is not None)
+                )
             except DpduckError as error:
-                return self._refused(visit, text, error)
+                return self._refusal_page(visit, text, error)
 
-    def _refused(self, visit: _Visit, text: str, error: DpduckError) -> Response:
-        response = self._asked(visit, text, "Refused", [refusal(str(error))])
+    def _refusal_page(self, visit: _Visit, text: str, error: DpduckError) -> Response:
+        response = self._ask_page(visit, text, "Refused", [refusal(str(error))])
         return replace(response, status=_status(error, response.status))
 
-    def _pays(self, visit: _Visit, text: str, asked: Asked, prices: Prices) -> Response:
+    def _pays(self, visit: _Visit, text: str, asked: PageStatement, prices: Prices) -> Response:
         """Pays the price that was shown, and answers."""
         before = visit.desk.charges()
         try:
-            return self._asked(visit, text, "Answer", self._answered(visit, asked, prices))
+            return self._ask_page(visit, text, "Answer", self._ask_and_render(visit, asked, prices))
         except DpduckError as error:
             said = str(error)
         except Exception:  # its text could quote data that is not the caller's
             said = UNEXPECTED
         if said.startswith(DEARER):  # the price changed meanwhile, and nothing was charged
-            return self._asked(visit, text, "Price", self._offered(visit, asked, text, visit.desk.prices(asked), True))
+            return self._ask_page(
+                visit, text, "Price", self._render_offer(visit, asked, text, visit.desk.prices(asked), True)
+            )
         paid = element("p", CHARGED) if visit.desk.charges() != before else None
         budget = [element("h2", "Your budgets"), self._budgets(visit)]
-        return self._asked(visit, text, "Refused", [refusal(said), *([paid] if paid else []), *budget])
+        return self._ask_page(visit, text, "Refused", [refusal(said), *([paid] if paid else []), *budget])
 
-    def _answered(self, visit: _Visit, asked: Asked, prices: Prices | None = None) -> list[Made]:
+    def _ask_and_render(self, visit: _Visit, asked: PageStatement, prices: Prices | None = None) -> list[Html]:
         answer = visit.desk.ask(asked.text, ceilings=prices.ceilings() if prices else None, typed=True)
         shape = answer_shape(answer, asked.text)
         bare = [name for name, errors in shape.answers if errors is None] if asked.charging and shape.keys else []
         how = f"Write dp_stderr({bare[0]}) beside it in the SELECT for its error bars: no further cost." if bare else ""
         return [
             element("h2", "The answer"),
-            *shown(answer, shape, "the answer", self._artist, visit.principal.name),
+            *render_answer(answer, shape, "the answer", self._artist, visit.principal.name),
             element("p", how, class_="help"),
             element("h2", "Your budgets"), self._budgets(visit),
         ]  # fmt: skip
 
-    def _offered(self, visit: _Visit, asked: Asked, text: str, prices: Prices, changed: bool = False) -> list[Made]:
+    def _render_offer(
+        self, visit: _Visit, asked: PageStatement, text: str, prices: Prices, changed: bool = False
+    ) -> list[Html]:
         """Renders the price, the errors, and the button that pays, if the budget has room. changed: whether the
         session was shown a different offer before.
         """
@@ -350,14 +358,14 @@ class Pages:
         nothing = element("p", "Nothing is charged before you press the button.")
         offer = [nothing, form] if prices.fits else [element("p", "It cannot be asked at this price.")]
         several = len(prices.statements) > 1
-        listed = [part for quote in prices.statements for part in priced(visit.desk.with_errors(quote), several)]
+        listed = [part for quote in prices.statements for part in render_price(visit.desk.with_errors(quote), several)]
         totals = [total(row) for row in prices.totals] if several else []
         alert = [element("p", NOT_AS_SHOWN, class_="refusal", role="alert")] if changed else []
         return [element("h2", "What it costs, and what it misses"), *alert, *listed, *totals, *offer]
 
-    def _asked(self, visit: _Visit, text: str, title: str, result: Sequence[Made]) -> Response:
+    def _ask_page(self, visit: _Visit, text: str, title: str, result: Sequence[Html]) -> Response:
         columns = visit.desk.columns()
-        names = [element("option", kind, value=self._written(name)) for name, kind in names_of(columns)[:MOST_NAMES]]
+        names = [element("option", kind, value=self._quote_name(name)) for name, kind in names_of(columns)[:MOST_NAMES]]
         form = element(
             "form", hidden("form_token", visit.form_token),
             element("label", "Your statement", for_="statement"),
@@ -376,15 +384,15 @@ class Pages:
         about = [] if result else [element("h2", "Your budgets"), self._budgets(visit)]
         views = sorted(self._service.public.sizes())
         before = self._history.of(visit.principal.name)
-        side = beside(columns, views, before, visit.form_token, self._written)
+        side = beside(columns, views, before, visit.form_token, self._quote_name)
         main = element("div", element("h1", "Ask"), form, section, about)
         return self._page(title, visit, "/ask", [element("div", main, side, class_="desk")])
 
-    def _written(self, name: str) -> str:
+    def _quote_name(self, name: str) -> str:
         """Writes a name for a statement, quoted if necessary."""
         return name if _PLAIN.fullmatch(name) and name.lower() not in self._reserved else quote_identifier(name)
 
-    def _budgets(self, visit: _Visit) -> Made:
+    def _budgets(self, visit: _Visit) -> Html:
         policies = _dicts(visit.desk.read("SELECT table_name FROM dp_policies()"))
         return budgets(_budgets_of(visit.desk, policies))
 
@@ -399,7 +407,7 @@ class Pages:
         return Response(HTTPStatus.OK, page(title, nonce, top, *body), nonce=nonce)
 
 
-def _dicts(answer: Answer | None) -> list[dict[str, object]]:
+def _dicts(answer: PageAnswer | None) -> list[dict[str, object]]:
     return [] if answer is None else answer.dicts()
 
 
@@ -410,14 +418,14 @@ def _budgets_of(desk: Desk, policies: Sequence[Mapping[str, object]]) -> list[di
     return [row for row in rows if fold(str(row["table_name"]).rpartition(".")[2].strip('"')) in theirs]
 
 
-def _policies(policies: Sequence[Mapping[str, object]]) -> Made:
+def _policies(policies: Sequence[Mapping[str, object]]) -> Html:
     if not policies:
         return element("p", "No table has a policy.")
     heads = ("table", "what is promised", "rows counted at most")
     return table(heads, [tuple(row.values()) for row in policies], "What is protected")
 
 
-def _paid(desk: Desk) -> Made:
+def _paid(desk: Desk) -> Html:
     charges = desk.read(
         "SELECT strftime(charged_at, '%Y-%m-%d %H:%M') AS moment, table_name, epsilon, rho, delta, statement "
         f"FROM dp_ledger() ORDER BY id DESC LIMIT {MOST_PAID}"
@@ -425,7 +433,7 @@ def _paid(desk: Desk) -> Made:
     return ledger(charges.dicts()) if charges and charges.rows else element("p", "Nothing yet.")
 
 
-def _cost(row: Mapping[str, object]) -> Made:
+def _cost(row: Mapping[str, object]) -> Html:
     """Renders the price of a view: its parameters, and their meaning in words."""
     said = f" Suppose somebody guesses whether one person is in the data. A blind guess is right {BLIND} of 100 times. "
     said += f"With this view alone, a guess is right {at_most(guesses(row))}."

@@ -42,7 +42,7 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 @dataclass(frozen=True)
-class Place:
+class PageHosts:
     """Names under which browsers may see the page. secure: whether it reaches browsers over TLS.
 
     strict: whether browsers must use TLS alone, on every port of a name. False for the names of this machine itself.
@@ -61,7 +61,7 @@ class Place:
         return f"{'https' if self.secure else 'http'}://{host}"
 
 
-def place_of(host: str, port: int, tls: bool, origin: str | None) -> Place:
+def place_of(host: str, port: int, tls: bool, origin: str | None) -> PageHosts:
     """Returns the names for a listener's address. origin: the origin of a proxy before it, if there is one.
 
     >>> sorted(place_of("localhost", 8080, False, None).hosts)
@@ -76,11 +76,11 @@ def place_of(host: str, port: int, tls: bool, origin: str | None) -> Place:
             or not (secure or parts.hostname in ("localhost", "127.0.0.1", "::1"))
         ):
             raise Refusal(f"{origin[:200]!r} is no origin", accepted="https://clinic.example.org")
-        return Place(frozenset((parts.netloc.lower().removesuffix(":443" if secure else ":80"),)), secure)
+        return PageHosts(frozenset((parts.netloc.lower().removesuffix(":443" if secure else ":80"),)), secure)
     usual = 443 if tls else 80
     names = LOOPBACK if host in LOOPBACK else (host,)
     written = [f"{name}:{port}" for name in names] + ([*names] if port == usual else [])
-    return Place(frozenset(written), tls)
+    return PageHosts(frozenset(written), tls)
 
 
 class Patient(io.RawIOBase):
@@ -108,7 +108,7 @@ class Patient(io.RawIOBase):
 
 
 @dataclass(frozen=True)
-class Request:
+class PageRequest:
     """Request of a browser. host: the name of the page. session: its cookie. gone: whether the browser has gone.
 
     query: the query of the address, for rows of a view.
@@ -146,7 +146,7 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(18)
 
 
-def headers_of(response: Response, place: Place) -> list[tuple[str, str]]:
+def headers_of(response: Response, place: PageHosts) -> list[tuple[str, str]]:
     """Lists every header of a response: browsers must not store, frame or sniff it, or load anything from elsewhere."""
     strict = [("Strict-Transport-Security", STRICT)] if place.strict else []
     loaded = f"'nonce-{response.nonce}'" if response.nonce else "'none'"
@@ -170,7 +170,9 @@ def headers_of(response: Response, place: Place) -> list[tuple[str, str]]:
     ]
 
 
-def request_of(method: str, target: str, headers: Message, place: Place, cookie: str, gone: GivenUp) -> Request | None:
+def request_of(
+    method: str, target: str, headers: Message, place: PageHosts, cookie: str, gone: GivenUp
+) -> PageRequest | None:
     """Reads a request without its form. None if the page does not make such requests under its own name."""
     hosts = headers.get_all("Host") or []
     host = hosts[0].lower() if len(hosts) == 1 else ""
@@ -184,7 +186,7 @@ def request_of(method: str, target: str, headers: Message, place: Place, cookie:
         return None
     if method == "POST" and not _from_here(headers, place.origin(host)):
         return None
-    return Request(method, path, host, _cookie(headers, cookie), gone=gone, query=query)
+    return PageRequest(method, path, host, _cookie(headers, cookie), gone=gone, query=query)
 
 
 def _query(text: str) -> dict[str, str] | None:
@@ -240,7 +242,7 @@ def form_of(body: bytes) -> dict[str, str] | None:
     return dict(given) if len(dict(given)) == len(given) else None
 
 
-def set_cookie(name: str, value: str, place: Place) -> tuple[str, str]:
+def set_cookie(name: str, value: str, place: PageHosts) -> tuple[str, str]:
     """Returns the header that gives a session to a browser, or removes it if the value is empty.
 
     Without a date the session ends with the browser at the latest. The server ends it sooner.

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from dpduck.publish.pictures import Shape
 from dpduck.publish.report import cell_html, is_number_value, with_null_words
-from dpduck.server.web.asking import MOST_LETTERS, Answer
-from dpduck.server.web.markup import Made, element, hidden
+from dpduck.server.web.asking import MOST_LETTERS, PageAnswer
+from dpduck.server.web.markup import Html, element, hidden
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
@@ -69,10 +69,10 @@ def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
     return Wish(given.get("sort", ""), "down" in given, given.get("filter", ""), max(1, page), row)
 
 
-def listed(answer: Answer, shape: Shape, wish: Wish, name: str) -> list[Made]:
+def render_rows(answer: PageAnswer, shape: Shape, wish: Wish, name: str) -> list[Html]:
     """Renders the rows of a wish, with a form and links for other rows. answer: sorted by its keys."""
     worded = with_null_words(shape, answer.columns, answer.rows)
-    rows = _sorted([row for row in worded if _contains(row, wish.filter)], answer.columns, wish)
+    rows = _sort_rows([row for row in worded if _contains(row, wish.filter)], answer.columns, wish)
     pages = max(1, -(-len(rows) // OF_A_PIECE))
     page = min(pages, (wish.row - 1) // OF_A_PIECE + 1 if wish.row else wish.page)
     first = (page - 1) * OF_A_PIECE
@@ -87,7 +87,7 @@ def listed(answer: Answer, shape: Shape, wish: Wish, name: str) -> list[Made]:
     return [_form(wish, said), *notes, _table(answer, shape, shown, first, wish, name), *turns, _files(name)]
 
 
-def _form(wish: Wish, said: str) -> Made:
+def _form(wish: Wish, said: str) -> Html:
     keep = [hidden("sort", wish.sort) if wish.sort else None, hidden("down", "1") if wish.down else None]
     return element(
         "form", keep, element("label", "Rows that contain", for_="filter"),
@@ -99,7 +99,7 @@ def _form(wish: Wish, said: str) -> Made:
     )  # fmt: skip
 
 
-def _table(answer: Answer, shape: Shape, rows: Sequence[Sequence[Any]], first: int, wish: Wish, name: str) -> Made:
+def _table(answer: PageAnswer, shape: Shape, rows: Sequence[Sequence[Any]], first: int, wish: Wish, name: str) -> Html:
     heads = [element("th", "row", scope="col", class_="number")]
     for place, column in enumerate(answer.columns):
         down = wish.sort == column and not wish.down
@@ -113,7 +113,7 @@ def _table(answer: Answer, shape: Shape, rows: Sequence[Sequence[Any]], first: i
         to = f"{replace(wish, page=1, row=number).address()}#row-{number}"
         link = element("td", element("a", f"{number:,}", href=to, aria_label=f"link to row {number}"), class_="number")
         cells = [
-            Made(cell_html(_short(cell), title in shape.names)) for title, cell in zip(answer.columns, row, strict=True)
+            Html(cell_html(_short(cell), title in shape.names)) for title, cell in zip(answer.columns, row, strict=True)
         ]
         body.append(element("tr", link, cells, id=f"row-{number}"))
     head = element("thead", element("tr", heads))
@@ -125,7 +125,7 @@ def _short(value: Any) -> Any:
     return value[:MOST_LETTERS] if type(value) is str else value
 
 
-def _turns(wish: Wish, page: int, pages: int) -> Made:
+def _turns(wish: Wish, page: int, pages: int) -> Html:
     """Renders links to the pages beside this one."""
     turns = [("Earlier rows", page - 1), ("Later rows", page + 1)]
     links = [
@@ -136,7 +136,7 @@ def _turns(wish: Wish, page: int, pages: int) -> Made:
     return element("nav", element("span", f"Page {page:,} of {pages:,}"), links, class_="turns", aria_label="Rows")
 
 
-def _files(name: str) -> Made:
+def _files(name: str) -> Html:
     links = [element("a", said, href=f"/view/{name}.{kind}", download=True) for kind, said in
              (("csv", "CSV"), ("parquet", "Parquet"))]  # fmt: skip
     return element("p", "All rows as a file: ", links[0], " ", links[1], class_="files")
@@ -147,7 +147,7 @@ def _contains(row: Sequence[Any], text: str) -> bool:
     return not wanted or any(wanted in str(value).casefold() for value in row if value is not None)
 
 
-def _sorted(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> list[list[Any]]:
+def _sort_rows(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> list[list[Any]]:
     """Sorts the rows by a column, numbers before texts, and rows without a value last."""
     if not wish.sort:
         return rows

@@ -59,7 +59,7 @@ class Gap:
 
     def variances(self, precisions: FloatArray) -> FloatArray:
         """Returns the variance of each asked row, with these precisions of marginals beside the known ones."""
-        parts = self._asked / self._total(precisions)
+        parts = self._row_parts / self._total(precisions)
         variances: FloatArray = parts.sum(axis=1)
         return variances
 
@@ -71,7 +71,7 @@ class Gap:
         return contains
 
     @property
-    def lifted(self) -> FloatArray:
+    def lift(self) -> FloatArray:
         """Returns the precision that each marginal of precision 1 adds to a component: the product of other sizes."""
         whole = range(len(self.sizes))
         return np.array(
@@ -79,12 +79,12 @@ class Gap:
         )
 
     @property
-    def _asked(self) -> FloatArray:
+    def _row_parts(self) -> FloatArray:
         whole = self.asked.sum(axis=1, keepdims=True)
         return np.where(self.asked > NEVER * whole, self.asked, 0.0)
 
     def _total(self, precisions: FloatArray) -> FloatArray:
-        total: FloatArray = self.known + (precisions * self.lifted) @ self.inside
+        total: FloatArray = self.known + (precisions * self.lift) @ self.inside
         return np.maximum(total, 1e-300)
 
 
@@ -94,8 +94,8 @@ def best_precisions(gap: Gap, noise: NoiseKind, amount: float) -> FloatArray:
     amount: rho for one row (precisions add up to 2 rho), or epsilon (roots of twice the precisions add up to it).
     """
     gaussian = noise is NoiseKind.GAUSSIAN
-    inside, lifted = gap.inside.astype(np.float64), gap.lifted
-    asked = (gap._asked * np.reshape(gap.weights, (-1, 1))).sum(axis=0)
+    inside, lifted = gap.inside.astype(np.float64), gap.lift
+    asked = (gap._row_parts * np.reshape(gap.weights, (-1, 1))).sum(axis=0)
     shares = np.full(len(lifted), 1 / len(lifted))
     for _ in range(STEPS):
         total = gap._total(_precisions(shares, gaussian, amount))
@@ -125,19 +125,19 @@ def shares_of(precisions: FloatArray, noise: NoiseKind) -> FloatArray:
 def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> float | None:
     """Returns the least price at which all asked rows reach this standard error. None if it is above `most`."""
 
-    def reached(amount: float) -> bool:
+    def reaches_target(amount: float) -> bool:
         return bool(gap.variances(best_precisions(gap, noise, amount)).max() <= target**2)
 
-    if not reached(most):
+    if not reaches_target(most):
         return None
     low, high = 0.0, most
     while high - low > CLOSE * high and high > NEVER * most:
         middle = (low + high) / 2 if low else high / 4
-        low, high = (low, middle) if reached(middle) else (middle, high)
+        low, high = (low, middle) if reaches_target(middle) else (middle, high)
     return high
 
 
-def evened(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
+def even_out(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
     """Returns the gap with weights of its rows under which they all reach a target for the least price found.
 
     Rows with larger errors get more weight, a few times over: at the dual's optimum all weighted rows err alike.

@@ -29,10 +29,10 @@ from dpduck.strategies.plan import (
     Plan,
     PlanningProblem,
     base_attributes,
+    code_count,
     coefficient_weights,
+    distinct_marginals,
     marginal_query,
-    measured_marginals,
-    padded,
     residual_weights,
 )
 from dpduck.strategies.variance import (
@@ -67,9 +67,9 @@ def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
 
 def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
     """Plans Q (uniform), Q+ (optimal budgets) or Q shared (weights as shares), with the problem's consistency."""
-    sets, weights = measured_marginals(problem.workload)
+    sets, weights = distinct_marginals(problem.workload)
     if budgets == SHARES:
-        parameters = shared_parameters(problem, sets)
+        parameters = parameters_by_share(problem, sets)
     else:
         parameters = parameters_of(problem, weights if budgets == "optimal" else None, len(sets))
     measurements = problem.tables(sets, parameters)
@@ -91,7 +91,7 @@ def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: 
     return safe_parameters(problem.noise, wanted, norms, problem.amount, problem.unit_bound)
 
 
-def shared_parameters(problem: PlanningProblem, sets: Sequence[tuple[int, ...]]) -> Parameters:
+def parameters_by_share(problem: PlanningProblem, sets: Sequence[tuple[int, ...]]) -> Parameters:
     """Returns noise at which each table costs its weight's share of the price."""
     weights = dict(zip(problem.workload.marginals, problem.workload.weights, strict=True))
     given = np.array([weights[marginal] for marginal in sets], np.float64)
@@ -161,7 +161,7 @@ def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
     once the padded cells are left out. For powers of two both are the same.
     """
     closed = problem.lattice
-    codes = np.array([padded(size) for size in closed.sizes], dtype=np.float64)
+    codes = np.array([code_count(size) for size in closed.sizes], dtype=np.float64)
     if budgets == "optimal":
         weights = coefficient_weights(closed, cell_weights(closed, problem.workload))
     else:  # weights equal to the numbers of rows: the same noise on every coefficient
@@ -179,7 +179,7 @@ def _plain_variances(lattice: Lattice, measurements: FamilyMeasurements, noise: 
     That is the ANOVA formula over the padded sizes m_i, with component variance v_T.
     """
     by_set = coefficient_variances(lattice, measurements, noise)
-    return tuple(marginal_variances(padded_lattice(lattice), by_set)[lattice.family].tolist())
+    return tuple(marginal_variances(code_lattice(lattice), by_set)[lattice.family].tolist())
 
 
 def coefficient_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
@@ -190,9 +190,9 @@ def coefficient_variances(lattice: Lattice, measurements: Sequence[Measurement],
     return by_set
 
 
-def padded_lattice(lattice: Lattice) -> Lattice:
+def code_lattice(lattice: Lattice) -> Lattice:
     """Returns the same sets over the padded sizes m_i."""
-    return replace(lattice, sizes=tuple(padded(size) for size in lattice.sizes))
+    return replace(lattice, sizes=tuple(code_count(size) for size in lattice.sizes))
 
 
 # Plans for numbers of distinct values. They do not add up over cells, so every grouping set is measured by itself.
@@ -227,7 +227,7 @@ def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
     The closed form is optimal before least squares. If equal budgets are better after least squares, C+ takes them.
     """
     workload, noise = problem.workload, problem.noise
-    marginals, weights = measured_marginals(workload)
+    marginals, weights = distinct_marginals(workload)
     cells = np.array([np.prod([float(workload.sizes[i]) for i in marginal]) for marginal in marginals])
     power = 2 if noise is NoiseKind.LAPLACE else 1
     weight_of: dict[tuple[int, ...], float] = {}

@@ -14,7 +14,7 @@ from dpduck.algebra.ranges import RangeWorkload
 from dpduck.strategies.ranges.hierarchy import (
     LARGEST_DENSE,
     Hierarchy,
-    balanced_hierarchy,
+    build_hierarchy,
     haar_shares,
     haar_wavelet,
     level_shares,
@@ -106,7 +106,7 @@ class RangeProblem:
 
     @cached_property
     def reduction(self) -> tuple[RangeWorkload, IndexArray]:
-        return self.workload.reduced()
+        return self.workload.merge_values()
 
     @property
     def search_seconds(self) -> float:
@@ -145,7 +145,7 @@ def haar_strategy(problem: RangeProblem) -> RangeStrategy:
 def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRANCHINGS) -> RangeStrategy:
     """Returns the best tree of these branchings, with optimal or uniform budgets per level. Levels may be dropped."""
     buckets, boundaries = problem.reduction
-    trees = [balanced_hierarchy(buckets.size, branching) for branching in branchings]
+    trees = [build_hierarchy(buckets.size, branching) for branching in branchings]
     shares_of = uniform_shares if problem.uniform else level_shares
     plans = [shares_of(tree, buckets, problem.norm) for tree in trees]
     best = int(np.argmin([total for _, total in plans]))
@@ -305,11 +305,11 @@ def _iterate(
             break
         logs = [*logs[-MEMORY:], np.log(multipliers)]
         steps = [*steps[-MEMORY:], np.log(diagonal / diagonal.sum()) - np.log(multipliers / multipliers.sum())]
-        multipliers = np.exp(_accelerated(logs, steps, diagonal))
+        multipliers = np.exp(_mix_iterates(logs, steps, diagonal))
     return multipliers, inner, best_total, best_bound
 
 
-def _accelerated(logs: list[FloatArray], steps: list[FloatArray], weights: FloatArray) -> FloatArray:
+def _mix_iterates(logs: list[FloatArray], steps: list[FloatArray], weights: FloatArray) -> FloatArray:
     """Returns the next log m, scaled to a mean of 0, by Anderson's mixing for the iteration log m -> log m + step."""
     move = MIXING * steps[-1]
     if len(logs) > 1:

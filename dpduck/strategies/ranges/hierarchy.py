@@ -55,7 +55,7 @@ class Hierarchy:
         return scipy.sparse.csr_array((ones, np.arange(self.size), bounds), shape=(len(bounds) - 1, self.size))
 
 
-def balanced_hierarchy(size: int, branching: int) -> Hierarchy:
+def build_hierarchy(size: int, branching: int) -> Hierarchy:
     """Cuts the n values at level l into branching^l intervals. Their lengths differ by at most 1.
 
     >>> [b.tolist() for b in balanced_hierarchy(5, 2).boundaries]
@@ -211,7 +211,7 @@ def haar_wavelet(size: int) -> Haar:
     >>> haar_wavelet(3).group_entries(2).toarray().tolist()
     [[0, 1, -1]]
     """
-    return Haar(balanced_hierarchy(size, 2))
+    return Haar(build_hierarchy(size, 2))
 
 
 def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:

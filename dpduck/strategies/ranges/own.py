@@ -88,7 +88,7 @@ class OwnPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class StrategyRows:
     """Nonzero rows of a strategy, in coordinates with full column rank.
 
     entries: shape (rows, cells). basis: of the row space, shape (cells, rank). inside: entries times basis. gram: the
@@ -167,16 +167,16 @@ def plan_own(
         basis = _row_space(workload, nonzero)
         gram = basis.T @ workload.gram @ basis
 
-        def of(matrix: IntegerArray) -> Rows:
-            return Rows(matrix, basis, matrix @ basis, gram, norm_of(noise))
+        def of(matrix: IntegerArray) -> StrategyRows:
+            return StrategyRows(matrix, basis, matrix @ basis, gram, norm_of(noise))
 
-        equal = _planned(workload, of(nonzero), [nonzero], np.ones(1), noise, amount, unit_bound)
+        equal = _build_plan(workload, of(nonzero), [nonzero], np.ones(1), noise, amount, unit_bound)
         if budgets == "uniform":
             return equal
         reduced = nonzero // np.gcd.reduce(nonzero, axis=1)[:, None]
         plans = [equal]
         for blocks, parameters in _candidates(of(reduced), min(bits, MOST_BITS), deadline):
-            plans.append(_planned(workload, of(np.vstack(blocks)), blocks, parameters, noise, amount, unit_bound))
+            plans.append(_build_plan(workload, of(np.vstack(blocks)), blocks, parameters, noise, amount, unit_bound))
     least = min(plan.total_variance for plan in plans)
     chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
     part = chosen.total_variance / equal.total_variance
@@ -196,7 +196,7 @@ def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
     for marginal, outside in zip(workload.sets, workload.answers(rows[rank:].T), strict=True):
         places = np.argwhere((outside**2).sum(axis=-1) > MISSED**2)
         missed += len(places)
-        names += [_named(workload, marginal, place) for place in places[: 3 - len(names)].tolist()]
+        names += [_answer_name(workload, marginal, place) for place in places[: 3 - len(names)].tolist()]
     if missed:
         raise Refusal(
             f"the strategy's rows do not determine {missed} of the {workload.queries} intervals: "
@@ -206,7 +206,7 @@ def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
     return rows[:rank].T
 
 
-def _named(workload: CellWorkload, marginal: Sequence[int], place: Sequence[int]) -> str:
+def _answer_name(workload: CellWorkload, marginal: Sequence[int], place: Sequence[int]) -> str:
     """Names an answer by its intervals. A summed attribute has the interval of all its values."""
     spans = [(0, size) for size in workload.sizes]
     for attribute, query in zip(marginal, place, strict=True):
@@ -215,7 +215,7 @@ def _named(workload: CellWorkload, marginal: Sequence[int], place: Sequence[int]
     return " x ".join(f"[{low}, {high})" for low, high in spans)
 
 
-def _candidates(rows: Rows, bits: int, deadline: float) -> Iterator[tuple[list[IntegerArray], FloatArray]]:
+def _candidates(rows: StrategyRows, bits: int, deadline: float) -> Iterator[tuple[list[IntegerArray], FloatArray]]:
     """Yields blocks of rows with the unit parameters of their noise: first by groups, then with each row by itself."""
     groups = greedy_groups(rows.entries)
     if 1 < len(groups) <= MOST_GROUPS:
@@ -228,13 +228,13 @@ def _candidates(rows: Rows, bits: int, deadline: float) -> Iterator[tuple[list[I
     if len(groups) == 1:
         return  # no row shares a column with another
     total, budgets = joint_budgets(rows, rows.costs, np.arange(len(rows.entries)), deadline)
-    scaled = scaled_rows(rows, budgets, total, bits)
+    scaled = scale_rows(rows, budgets, total, bits)
     if scaled is not None:
         yield [scaled], np.ones(1)
 
 
 def joint_budgets(
-    rows: Rows, costs: FloatArray, members: NDArray[np.intp], deadline: float
+    rows: StrategyRows, costs: FloatArray, members: NDArray[np.intp], deadline: float
 ) -> tuple[float, FloatArray]:
     """Searches for the least total variance at a budget of 1. Returns it and the budget of each group of rows.
 
@@ -245,7 +245,7 @@ def joint_budgets(
     power = 3 - rows.norm
     unweighted = rows.weights(np.ones(len(members)))
     start = np.ones(len(members)) if unweighted is None else unweighted[1]
-    best = _in_turns(rows, costs, members, _program(costs, _summed(start, members), power), deadline)
+    best = _in_turns(rows, costs, members, _program(costs, _sum_by_group(start, members), power), deadline)
     steps = np.sqrt(np.arange(STARTS) + 2.5)[:, None] * np.arange(1.0, len(costs) + 1)
     uneven = np.exp(SPREAD * scipy.special.ndtri(np.clip(steps % 1, LEAST_PLACE, 1 - LEAST_PLACE)))
     for begin in [np.ones(len(costs)), *uneven] if rows.norm == 1 else ():
@@ -256,7 +256,7 @@ def joint_budgets(
     return best
 
 
-def _summed(weights: FloatArray, members: NDArray[np.intp]) -> FloatArray:
+def _sum_by_group(weights: FloatArray, members: NDArray[np.intp]) -> FloatArray:
     """Adds up the weights of rows by group."""
     return np.bincount(members, weights).astype(np.float64)
 
@@ -266,7 +266,7 @@ def _program(costs: FloatArray, weights: FloatArray, power: int) -> FloatArray:
 
 
 def _in_turns(
-    rows: Rows, costs: FloatArray, members: NDArray[np.intp], begin: FloatArray, deadline: float
+    rows: StrategyRows, costs: FloatArray, members: NDArray[np.intp], begin: FloatArray, deadline: float
 ) -> tuple[float, FloatArray]:
     """Alternates least squares and the program until a turn gains little or time is over. Returns the best turn."""
     best: tuple[float, FloatArray] = (np.inf, begin)
@@ -280,11 +280,11 @@ def _in_turns(
         best = min(best, (total, budgets), key=lambda pair: pair[0])
         if not gained or (monotonic() > deadline):
             break
-        budgets = _program(costs, _summed(weights, members), 3 - rows.norm)
+        budgets = _program(costs, _sum_by_group(weights, members), 3 - rows.norm)
     return best
 
 
-def scaled_rows(rows: Rows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
+def scale_rows(rows: StrategyRows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
     """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the budget's root.
 
     total: the variance at the exact budgets. Rows with the factor 0 are left out. bits: of the largest column norm.
@@ -308,9 +308,9 @@ def scaled_rows(rows: Rows, budgets: FloatArray, total: float, bits: int) -> Int
     return best[1]
 
 
-def _planned(
+def _build_plan(
     workload: CellWorkload,
-    rows: Rows,
+    rows: StrategyRows,
     blocks: Sequence[IntegerArray],
     units: FloatArray,
     noise: NoiseKind,

@@ -42,7 +42,7 @@ from dpduck.strategies.ranges.together import (
     Centred,
     JointProduct,
     Residuals,
-    centred,
+    centre_rows,
     fits,
     plain,
     plan_product,
@@ -125,7 +125,7 @@ def _variances(part: RangePart) -> tuple[FloatArray, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RangeSetsProblem:
     """Planning problem of grouping sets with ranges.
 
     attributes: workloads of the attributes that some set uses, by domain position. seconds: for each strategy that is
@@ -161,7 +161,7 @@ class Asked:
         return RangeProblem(workload, self.norm, self.seconds, self.bits, self.budgets == "uniform")
 
 
-def _asked(
+def _build_problem(
     attributes: Sequence[RangeWorkload],
     workload: MarginalWorkload,
     noise: NoiseKind,
@@ -171,7 +171,7 @@ def _asked(
     budgets: str,
     planning_seconds: float,
     row_bound: int,
-) -> Asked:
+) -> RangeSetsProblem:
     used = sorted({attribute for marginal in workload.marginals for attribute in marginal})
     own = {attribute: attributes[attribute].on(attribute) for attribute in used}
     ranged = [attribute for attribute in used if own[attribute].shape is not RangeShape.IDENTITY]
@@ -179,7 +179,7 @@ def _asked(
     largest = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
     builds = len(ranged) + (ROUNDS * len(used) + len(ranged) if len(workload.marginals) > 1 else 0)
     seconds, bits = planning_seconds / max(1, builds), min(BITS, largest // max(1, together))
-    return Asked(own, workload, noise, amount, unit_bound, strategy, budgets, seconds, bits, largest)
+    return RangeSetsProblem(own, workload, noise, amount, unit_bound, strategy, budgets, seconds, bits, largest)
 
 
 def plan_range_sets(
@@ -206,9 +206,11 @@ def plan_range_sets(
         raise Refusal(
             f"{len(workload.marginals)} grouping sets with PREFIXES or RANGES", accepted=f"at most {MOST_SETS}"
         )
-    asked = _asked(attributes, workload, noise, amount, unit_bound, strategy, budgets, planning_seconds, row_bound)
+    asked = _build_problem(
+        attributes, workload, noise, amount, unit_bound, strategy, budgets, planning_seconds, row_bound
+    )
     with one_thread():
-        candidates = {attribute: _built(asked.problem(attribute), strategy) for attribute in asked.ranged}
+        candidates = {attribute: _build_by_name(asked.problem(attribute), strategy) for attribute in asked.ranged}
         plans = [_plan(asked, choice, seconds) for choice, seconds in _choices(candidates, asked.norm)]
         if len(workload.marginals) > 1 and not apart:
             plans += _joint_plans(asked, candidates)
@@ -244,7 +246,7 @@ def plan_own_matrix(
     return (RangeSetsPlan(measured, (part,)),)
 
 
-def _built(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
+def _build_by_name(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
     """Returns the strategies by name, each with its building time."""
     built, begin = {}, perf_counter()
     for candidate in build_strategies(problem, strategy):
@@ -275,7 +277,7 @@ def _choices(candidates: Found, norm: int) -> list[tuple[dict[int, RangeStrategy
     return choices
 
 
-def _plan(asked: Asked, choice: Choice, seconds: float) -> RangeSetsPlan:
+def _plan(asked: RangeSetsProblem, choice: Choice, seconds: float) -> RangeSetsPlan:
     """Returns the plan that measures each set by itself."""
     begin, workload, noise = perf_counter(), asked.workload, asked.noise
     plain = {key: own for key, own in asked.attributes.items() if key not in choice}
@@ -295,7 +297,7 @@ def _plan(asked: Asked, choice: Choice, seconds: float) -> RangeSetsPlan:
 
 
 def _of_parts(
-    asked: Asked, name: str, parts: Sequence[RangePart], notes: Sequence[str], seconds: float
+    asked: RangeSetsProblem, name: str, parts: Sequence[RangePart], notes: Sequence[str], seconds: float
 ) -> RangeSetsPlan:
     measurements = tuple(measurement for part in parts for measurement in part.measurements)
     note = "; ".join(notes)
@@ -303,7 +305,7 @@ def _of_parts(
     return RangeSetsPlan(measured, tuple(parts))
 
 
-def _joint_plans(asked: Asked, candidates: Found) -> Iterator[RangeSetsPlan]:
+def _joint_plans(asked: RangeSetsProblem, candidates: Found) -> Iterator[RangeSetsPlan]:
     """Yields plans with joint measurements for all sets. Under L1, residuals have twice the norm and always lose."""
     begin = perf_counter()
     builds = {key: partial(_best, asked, _names(asked, candidates.get(key))) for key in asked.attributes}
@@ -314,12 +316,12 @@ def _joint_plans(asked: Asked, candidates: Found) -> Iterator[RangeSetsPlan]:
     begin = perf_counter()
     if asked.norm == 1:
         return
-    residuals = plan_residuals(partial(_centred, asked, candidates), *problem, asked.budgets, asked.largest_bits)
+    residuals = plan_residuals(partial(_best_residuals, asked, candidates), *problem, asked.budgets, asked.largest_bits)
     if residuals is not None and fits(residuals.measurements, asked.largest_bits):
         yield _of_parts(asked, residuals.name, [residuals], [residuals.note], perf_counter() - begin)
 
 
-def _names(asked: Asked, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
+def _names(asked: RangeSetsProblem, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
     """Returns the names that a product tries for an attribute: the identity, and the best built strategy."""
     if built is None:
         return ("auto",)
@@ -328,15 +330,15 @@ def _names(asked: Asked, built: Mapping[str, tuple[RangeStrategy, float]] | None
     return list(dict.fromkeys(["identity", min(built, key=lambda name: built[name][0].unit_total(asked.norm))]))
 
 
-def _best(asked: Asked, names: Sequence[str], workload: RangeWorkload) -> RangeStrategy:
+def _best(asked: RangeSetsProblem, names: Sequence[str], workload: RangeWorkload) -> RangeStrategy:
     """Returns the strategy that answers the queries of an attribute best."""
     bits = min(BITS, asked.largest_bits // len(asked.attributes))
     problem = replace(asked.of(workload), bits=bits, least_bits=FEWEST_BITS)
-    built = chain.from_iterable(_named(problem, name) for name in names)
+    built = chain.from_iterable(_strategies_of(problem, name) for name in names)
     return min(filter(_tells_all, built), key=lambda option: option.unit_total(asked.norm), default=_singles(problem))
 
 
-def _named(problem: RangeProblem, name: str) -> Iterator[RangeStrategy]:
+def _strategies_of(problem: RangeProblem, name: str) -> Iterator[RangeStrategy]:
     """Yields the strategies of a name, or none if the name needs more bits than the problem has."""
     if name in ("auto", "identity", "hierarchy", "haar") or name.startswith("hierarchy_") or problem.dense:
         yield from build_strategies(problem, name)
@@ -354,7 +356,7 @@ def _tells_all(strategy: RangeStrategy) -> bool:
     return cholesky_factor(sum((matrix.T @ matrix for matrix in dense[1:]), dense[0].T @ dense[0])) is not None
 
 
-def _centred(asked: Asked, candidates: Found, attribute: int, bits: int) -> Centred | None:
+def _best_residuals(asked: RangeSetsProblem, candidates: Found, attribute: int, bits: int) -> Centred | None:
     """Returns an attribute's best residuals, from its strategies and from the optimum for the residuals' workload."""
     workload = asked.attributes[attribute]
     if workload.size == 1:
@@ -364,7 +366,9 @@ def _centred(asked: Asked, candidates: Found, attribute: int, bits: int) -> Cent
         centring = np.eye(workload.size) - 1 / workload.size
         gram = centring @ workload.gram @ centring
         rows.append(optimise_gaussian(gram + np.trace(gram) / workload.size**2, asked.seconds).matrix)
-    choices = [residuals for residuals in (centred(workload, matrix, bits) for matrix in rows) if residuals is not None]
+    choices = [
+        residuals for residuals in (centre_rows(workload, matrix, bits) for matrix in rows) if residuals is not None
+    ]
     return min(choices, key=lambda residuals: residuals.total, default=None)
 
 

@@ -231,7 +231,7 @@ def descend(theta: FloatArray, workload: GramWorkload, deadline: float, steps: i
 
     Each row may spread to half again the width of its support. Fewer variables give faster and better optima.
     """
-    free = np.flatnonzero(_widened(theta))
+    free = np.flatnonzero(_widen_support(theta))
     moving = np.zeros(theta.size)
     unit = p_identity_total(theta, workload)
     best: tuple[float, FloatArray] = (unit, theta)
@@ -258,7 +258,7 @@ def descend(theta: FloatArray, workload: GramWorkload, deadline: float, steps: i
     return best
 
 
-def _widened(theta: FloatArray) -> NDArray[np.bool_]:
+def _widen_support(theta: FloatArray) -> NDArray[np.bool_]:
     """Returns the entries that may be positive: each row's support, wider by a quarter of its width on either side."""
     values = np.arange(theta.shape[1])
     first = (theta > 0).argmax(axis=1)

@@ -219,12 +219,12 @@ class Residuals:
     def answers(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
         """Returns the answers of every set, with an axis for each attribute of the set."""
         estimates = {
-            subset: self._estimated(subset, np.asarray(rows, dtype=np.float64))
+            subset: self._estimate_residuals(subset, np.asarray(rows, dtype=np.float64))
             for subset, rows in zip(self.subsets, noisy, strict=True)
         }
         return tuple(self._answers(marginal, estimates) for marginal in self.workload.marginals)
 
-    def _estimated(self, subset: Sequence[int], rows: FloatArray) -> FloatArray:
+    def _estimate_residuals(self, subset: Sequence[int], rows: FloatArray) -> FloatArray:
         """Returns the residuals of the cells of a subset."""
         for axis, attribute in enumerate(subset):
             matrix = self.attributes[attribute]
@@ -325,7 +325,7 @@ def plain(workload: RangeWorkload) -> Centred:
     return Centred(workload, CentredFactor(size), None, variances)
 
 
-def centred(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | None:
+def centre_rows(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | None:
     """Returns integer residuals from the rows of a strategy, or None if the rows do not determine all values."""
     size = workload.size
     wanted = rows - rows.mean(axis=1, keepdims=True)

@@ -63,7 +63,7 @@ def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class LeastSquaresBlock:
     """Block with a generalised inverse G, so that M G M = M.
 
     - solvers: for each level, the matrix from its part of S'V^-1 z to its part of the estimate.
@@ -82,7 +82,7 @@ class Block:
     span: FloatArray | None = None
 
     @classmethod
-    def of(cls, matrices: Sequence[FloatArray]) -> Block:
+    def of(cls, matrices: Sequence[FloatArray]) -> LeastSquaresBlock:
         """Returns the block for the sum of the matrices, one per level, the most precise level first."""
         held = [number for number, matrix in enumerate(matrices) if np.diag(matrix).any()]
         if len(held) > 1:
@@ -118,19 +118,19 @@ class Block:
         return variances, missed <= MISSED**2 * lengths
 
 
-def _of_one(matrix: FloatArray) -> Block:
+def _of_one(matrix: FloatArray) -> LeastSquaresBlock:
     low = _low_rank(matrix)
     if low is not None:
         scale, rows = low
         span, triangle = scipy.linalg.qr(rows.T, mode="economic", check_finite=False)
         root = scipy.linalg.solve_triangular(triangle, span.T, check_finite=False) * scale
-        return Block((root.T @ root,), None, root, scale, None, np.ascontiguousarray(span.T))
+        return LeastSquaresBlock((root.T @ root,), None, root, scale, None, np.ascontiguousarray(span.T))
     scale, values, vectors, held = _eigen(matrix)
     scaled = vectors[:, held] * scale[:, None]
     inverse = (scaled / values[held]) @ scaled.T
     missed = vectors[:, ~held] * scale[:, None]
     null = None if held.all() else missed @ missed.T
-    return Block((inverse,), inverse, np.zeros((0, len(matrix))), scale, null)
+    return LeastSquaresBlock((inverse,), inverse, np.zeros((0, len(matrix))), scale, null)
 
 
 def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
@@ -191,7 +191,7 @@ def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDAr
     return scale, values, vectors, values > NULL * max(values[-1], 1.0)
 
 
-def _of_several(matrices: Sequence[FloatArray]) -> Block:
+def _of_several(matrices: Sequence[FloatArray]) -> LeastSquaresBlock:
     size = len(matrices[0])
     columns, rank = np.arange(size), 0
     triangle = np.zeros((0, size))  # columns in this order; the first `rank` are upper triangular
@@ -205,20 +205,20 @@ def _of_several(matrices: Sequence[FloatArray]) -> Block:
         right[:rank] = np.hstack(solvers)
         right[rank:, level * size : (level + 1) * size] = backwards
         if rank:
-            stack, right = _reflected(stack[:, :rank], stack), _reflected(stack[:, :rank], right)
+            stack, right = _reflect(stack[:, :rank], stack), _reflect(stack[:, :rank], right)
             stack[:, :rank] = np.triu(stack[:, :rank])
         added, order = _new_rows(stack[rank:, rank:], longest)
         if added:
             below, rest = np.ascontiguousarray(stack[rank:, rank:][:, order]), right[rank:]
             stack[:, rank:] = stack[:, rank:][:, order]
-            stack[rank:, rank:] = _reflected(below[:, :added], below)
-            right[rank:] = _reflected(below[:, :added], rest)
+            stack[rank:, rank:] = _reflect(below[:, :added], below)
+            right[rank:] = _reflect(below[:, :added], rest)
             stack[rank:, rank : rank + added] = np.triu(stack[rank:, rank : rank + added])
             columns = np.concatenate([columns[:rank], columns[rank:][order]])
             rank += added
         triangle = stack[:rank]
         solvers = np.split(right[:rank], len(matrices), axis=1)
-    return _solved(triangle, solvers, columns)
+    return _solve_triangle(triangle, solvers, columns)
 
 
 def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]:
@@ -229,7 +229,7 @@ def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]
     return int(np.count_nonzero(np.abs(np.diag(triangle)) > CUT * longest)), order
 
 
-def _reflected(columns: FloatArray, table: FloatArray) -> FloatArray:
+def _reflect(columns: FloatArray, table: FloatArray) -> FloatArray:
     """Returns Q' times a table for QR = `columns`, by one reflection after the other, never by Q itself."""
     if not len(columns) or not table.shape[1]:
         return table.copy()
@@ -240,7 +240,9 @@ def _reflected(columns: FloatArray, table: FloatArray) -> FloatArray:
     return np.asarray(product)
 
 
-def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]) -> Block:
+def _solve_triangle(
+    triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]
+) -> LeastSquaresBlock:
     """Returns the generalised inverse from the R of all rows. The first columns of R are triangular."""
     rank, size = triangle.shape
     square, rest = triangle[:, :rank], triangle[:, rank:]
@@ -254,14 +256,14 @@ def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArra
     if size > LARGE and rank <= size // 2:
         span = np.zeros((size, rank))
         span[columns] = scipy.linalg.qr((triangle / np.linalg.norm(triangle, axis=1)[:, None]).T, mode="economic")[0]
-        return Block(tuple(estimates), None, root, np.ones(size), None, np.ascontiguousarray(span.T))
+        return LeastSquaresBlock(tuple(estimates), None, root, np.ones(size), None, np.ascontiguousarray(span.T))
     null = None
     if rank < size:
         basis = np.zeros((size, size - rank))
         basis[columns[:rank]] = -scipy.linalg.solve_triangular(square, rest)
         basis[columns[rank:]] = np.eye(size - rank)
         null = np.ascontiguousarray(scipy.linalg.qr(basis, mode="economic")[0].T)
-    return Block(tuple(estimates), None, root, np.ones(size), null)
+    return LeastSquaresBlock(tuple(estimates), None, root, np.ones(size), null)
 
 
 def _squares(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
@@ -330,7 +332,7 @@ class Along:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class NoisyTable:
     """One noisy table. along: the queries along its axes. variance: of the noise of each number.
 
     values: an axis for each of `along`, in increasing order.
@@ -342,7 +344,7 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class AtomAxis:
     """Atoms of one axis. atom: of each code. sizes: the number of codes of each atom."""
 
     atom: NDArray[np.intp]
@@ -358,13 +360,13 @@ class Axis:
         """Returns the codes of an atom."""
         return np.flatnonzero(self.atom == atom)
 
-    def lumped(self, table: FloatArray, axis: int) -> FloatArray:
+    def lump(self, table: FloatArray, axis: int) -> FloatArray:
         """Returns U' times a table along one of its axes."""
         moved = np.moveaxis(table, axis, 0)
-        lumped = self._summed(moved) / self.ones.reshape(-1, *[1] * (moved.ndim - 1))
+        lumped = self._sum_codes(moved) / self.ones.reshape(-1, *[1] * (moved.ndim - 1))
         return np.moveaxis(lumped, 0, axis)
 
-    def _summed(self, table: FloatArray) -> FloatArray:
+    def _sum_codes(self, table: FloatArray) -> FloatArray:
         """Sums a table over the codes of each atom, along the first axis."""
         if len(self.sizes) == 1:
             return np.asarray(table.sum(axis=0, keepdims=True))
@@ -375,7 +377,7 @@ class Axis:
     def contrasts(self, table: FloatArray, axis: int) -> FloatArray:
         """Subtracts from a table its mean over each atom, along one of its axes."""
         moved = np.moveaxis(table, axis, 0)
-        means = self._summed(moved) / self.sizes.reshape(-1, *[1] * (moved.ndim - 1))
+        means = self._sum_codes(moved) / self.sizes.reshape(-1, *[1] * (moved.ndim - 1))
         return np.moveaxis(moved - means[self.atom], 0, axis)
 
     @cached_property
@@ -400,10 +402,10 @@ class Axis:
         if along is None:
             return np.outer(ones, ones)
         if along.plain is None:
-            lumped = self.lumped(np.asarray(cast(scipy.sparse.csr_array, along.rows).todense(), np.float64), 1)
+            lumped = self.lump(np.asarray(cast(scipy.sparse.csr_array, along.rows).todense(), np.float64), 1)
             return lumped.T @ lumped
         alpha, beta = cast(tuple[int, int], gram(along.plain))
-        block = np.diag(alpha * self._kept(along)) + beta * np.outer(ones, ones)
+        block = np.diag(alpha * self._atom_mask(along)) + beta * np.outer(ones, ones)
         block[np.abs(block) <= NOTHING * alpha] = 0.0  # cancellation: residuals and Fourier rows see no constant
         return block
 
@@ -412,9 +414,9 @@ class Axis:
         if along is None or along.plain is None:
             return np.zeros(len(self.sizes))
         alpha, _ = cast(tuple[int, int], gram(along.plain))
-        return alpha * self._kept(along)
+        return alpha * self._atom_mask(along)
 
-    def _kept(self, along: Along) -> FloatArray:
+    def _atom_mask(self, along: Along) -> FloatArray:
         """Returns 1 for each atom that a factor counts, 0 for the others."""
         counted = np.ones(len(self.sizes))
         if along.kept is not None:
@@ -431,7 +433,7 @@ class Kinds:
     contrasts: FloatArray
 
     @classmethod
-    def of(cls, axis: Axis, along: Sequence[Along | None]) -> Kinds:
+    def of(cls, axis: AtomAxis, along: Sequence[Along | None]) -> Kinds:
         """Returns the kinds of all measurements. None stands for a sum over the axis."""
         numbers: dict[object, int] = {}
         distinct: list[Along | None] = []
@@ -447,7 +449,7 @@ class Kinds:
         )
 
 
-def refined(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
+def refine_atoms(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
     """Returns the atom of each code after one more factor has told codes apart. Atoms have numbers from 0 on."""
     columns = None if along.kept is None else along.kept.tolist()
     if along.plain is None:
@@ -460,9 +462,9 @@ def refined(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
     return np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], np.intp)
 
 
-def atoms_of_axis(size: int, along: Sequence[Along]) -> Axis:
+def atoms_of_axis(size: int, along: Sequence[Along]) -> AtomAxis:
     """Returns the atoms of an axis: codes that no factor but the identity and its kin tells apart."""
     atom = np.zeros(size, np.intp)
     for factor in {factor.signature: factor for factor in along}.values():
-        atom = refined(atom, factor)
-    return Axis(atom, np.bincount(atom).astype(np.float64))
+        atom = refine_atoms(atom, factor)
+    return AtomAxis(atom, np.bincount(atom).astype(np.float64))

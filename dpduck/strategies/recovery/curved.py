@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import Lattice, close_downward
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import HadamardFactor, IdentityFactor
-from dpduck.strategies.marginals.planners import coefficient_variances, padded_lattice
-from dpduck.strategies.plan import Plan, measured_kinds
+from dpduck.strategies.marginals.planners import code_lattice, coefficient_variances
+from dpduck.strategies.plan import Plan, factor_kinds
 from dpduck.strategies.recovery.intervals import JUMPY, SumMargin, sum_margin
 from dpduck.strategies.variance import component_precisions, component_variances, direct_sources
 from dpduck.values.arrays import FloatArray
@@ -82,7 +82,7 @@ def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
     With consistency 'l1' or 'linf' there is no closed form: the covariances hold before the linear program, and are not
     kept with a release.
     """
-    kinds = measured_kinds(plan)
+    kinds = factor_kinds(plan)
     tables = kinds <= {IdentityFactor}
     if tables and (plan.consistency != "l2" or len(plan.measurements) == 1):
         sources, _ = direct_sources(plan.workload, plan.measurements, plan.noise)
@@ -92,7 +92,7 @@ def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     if kinds <= {HadamardFactor} and plan.consistency == "none":
         return ComponentCovariances(
-            padded_lattice(lattice), coefficient_variances(lattice, plan.measurements, plan.noise)
+            code_lattice(lattice), coefficient_variances(lattice, plan.measurements, plan.noise)
         )
     precisions = component_precisions(lattice, plan.measurements, plan.noise)
     return ComponentCovariances(lattice, component_variances(lattice, precisions))
@@ -101,7 +101,7 @@ def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
 Covariances = ComponentCovariances | TableCovariances
 
 
-def scaled_to(covariances: Covariances, members: Members, variance: float) -> Covariances:
+def scale_to_variance(covariances: Covariances, members: Members, variance: float) -> Covariances:
     """Returns covariances scaled by one factor, so that a cell of a grouping set has this variance."""
     own = float(covariances.between(members, members)[(1,) * len(members)])
     times = variance / own
@@ -196,7 +196,7 @@ def _from_components(covariances: ComponentCovariances, weights: Mapping[Members
     sizes = dict(zip(lattice.attributes, lattice.sizes, strict=True))
     total = 0.0
     for number, members in enumerate(lattice.sets):
-        summed = _summed(members, weights, sizes)
+        summed = _sum_outside(members, weights, sizes)
         if summed is None:
             continue
         centred = summed
@@ -206,7 +206,9 @@ def _from_components(covariances: ComponentCovariances, weights: Mapping[Members
     return max(total, 0.0)
 
 
-def _summed(members: Members, weights: Mapping[Members, FloatArray], sizes: Mapping[int, int]) -> FloatArray | None:
+def _sum_outside(
+    members: Members, weights: Mapping[Members, FloatArray], sizes: Mapping[int, int]
+) -> FloatArray | None:
     total: FloatArray | None = None
     for marginal, table in weights.items():
         if not set(members) <= set(marginal):
@@ -470,7 +472,7 @@ def _with_nulls(curved: Curved, answered: NDArray[np.bool_], most: float) -> Cur
     )
 
 
-def rescaled(unit: Curved, low: float, width: float, power: int = 1) -> Curved:
+def rescale(unit: Curved, low: float, width: float, power: int = 1) -> Curved:
     """Maps t in [0, 1] to values: low + width t, or width^2 t for a variance."""
     scale, shift = width**power, low if power == 1 else 0.0
     return Curved(

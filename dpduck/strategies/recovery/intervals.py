@@ -78,12 +78,12 @@ def margin(law: ErrorLaw, confidence: Fraction) -> float:
     return sum_margin(law.noise, confidence).of(law.stderr, law.step)
 
 
-def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
+def margin_after_rounding(law: ErrorLaw, confidence: Fraction) -> float:
     """Returns the margin of an answer that is rounded to a whole number."""
     return float(ceil(margin(law, confidence) + 0.5))
 
 
-def selected_lows(
+def lows_after_selection(
     noise: Noise, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
 ) -> FloatArray:
     """Returns lower ends for counts that are visible because their noisy values pass a threshold.
@@ -121,7 +121,7 @@ def survivals(noise: Noise, starts: IntegerArray) -> FloatArray:
     if noise.kind is NoiseKind.LAPLACE:
         tails = np.exp(-above * _rate(noise.parameter)) / (1 + exp(-_rate(noise.parameter)))
     elif noise.parameter < SUMMED_VARIANCE:
-        table = _summed_tails(noise.parameter) / 2
+        table = _tail_bounds(noise.parameter) / 2
         tails = table[np.minimum(above - 1, len(table) - 1)]
     else:
         tails = scipy.special.ndtr((0.5 - above) / sqrt(noise.parameter))
@@ -151,7 +151,7 @@ def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
     The norm is at least sigma sqrt(2 pi) (Poisson summation has positive terms only).
     """
     if variance < SUMMED_VARIANCE:
-        tails = _summed_tails(variance)
+        tails = _tail_bounds(variance)
         return float(tails[min(bound, len(tails) - 1)])
     sigma = sqrt(variance)
     start = bound + 0.5 if bound + 0.5 >= sigma * SAFETY else float(bound)
@@ -174,8 +174,8 @@ def discrete_gaussian_quantile(variance: Fraction, confidence: float) -> int:
     20
     """
     if variance < SUMMED_VARIANCE:
-        tails = _summed_tails(variance)
-        return int(np.argmax(tails <= _allowed(confidence)))
+        tails = _tail_bounds(variance)
+        return int(np.argmax(tails <= _error_probability(confidence)))
     return _smallest(lambda bound: discrete_gaussian_tail(variance, bound), confidence)
 
 
@@ -192,7 +192,7 @@ def _rate(scale: Fraction) -> float:
     return float(min(1 / scale, Fraction(700)))
 
 
-def _summed_tails(variance: Fraction) -> NDArray[np.float64]:
+def _tail_bounds(variance: Fraction) -> NDArray[np.float64]:
     """Returns upper bounds on P(|noise| > t) for t = 0 .. 40 sigma. The tail beyond is below 1e-300."""
     sigma_squared = _positive(variance)
     magnitudes = np.arange(0.0, 40 * sqrt(sigma_squared) + 3)
@@ -202,7 +202,7 @@ def _summed_tails(variance: Fraction) -> NDArray[np.float64]:
     return tails
 
 
-def _allowed(confidence: float) -> float:
+def _error_probability(confidence: float) -> float:
     """Returns 1 - confidence, exact in floats from 1/2 on, rounded down below 1/2."""
     if not 0 < confidence < 1:
         raise ValueError("a confidence must be above 0 and below 1")
@@ -211,7 +211,7 @@ def _allowed(confidence: float) -> float:
 
 def _smallest(tail: Callable[[int], float], confidence: float) -> int:
     """Returns the smallest t >= 0 with tail(t) <= 1 - confidence, by doubling and bisection."""
-    allowed = _allowed(confidence)
+    allowed = _error_probability(confidence)
     if tail(0) <= allowed:
         return 0
     low, high = 0, 1

@@ -27,7 +27,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dpduck.strategies.recovery.atoms import NOTHING, Block, Kinds, Seen, atoms_of_axis, levels_of
+from dpduck.strategies.recovery.atoms import NOTHING, Kinds, LeastSquaresBlock, NoisyTable, atoms_of_axis, levels_of
 from dpduck.values.arrays import FloatArray
 
 LARGEST_BLOCK = 2048
@@ -40,7 +40,7 @@ Scalar = TypeVar("Scalar", np.float64, np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class LeastSquaresAnswers:
     """Answers, with an axis for each asked axis: estimates, their variances, and whether they are determined at all."""
 
     estimates: FloatArray
@@ -49,7 +49,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _WeightRows:
     """Rows of weights over the atoms of an axis. distinct: each different row. which: the place of each row there."""
 
     all: FloatArray
@@ -57,7 +57,7 @@ class _Rows:
     which: NDArray[np.intp]
 
     @classmethod
-    def of(cls, rows: FloatArray) -> _Rows:
+    def of(cls, rows: FloatArray) -> _WeightRows:
         """Finds the distinct rows."""
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.intp)
@@ -68,7 +68,7 @@ class _Rows:
 class Knowledge:
     """All measurements of the same rows. Blocks are solved at their first use, and cached."""
 
-    def __init__(self, sizes: Sequence[int], seen: Sequence[Seen]) -> None:
+    def __init__(self, sizes: Sequence[int], seen: Sequence[NoisyTable]) -> None:
         self._seen = tuple(seen)
         self._axes = [
             atoms_of_axis(size, [table.along[i] for table in seen if i in table.along]) for i, size in enumerate(sizes)
@@ -76,16 +76,16 @@ class Knowledge:
         self._precisions = np.array([1 / max(table.variance, LEAST_VARIANCE) for table in seen])
         self._levels = levels_of(self._precisions)
         self._kinds = [Kinds.of(axis, [table.along.get(i) for table in seen]) for i, axis in enumerate(self._axes)]
-        self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], Block] = {}
+        self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], LeastSquaresBlock] = {}
 
-    def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> Found:
+    def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> LeastSquaresAnswers:
         """Returns the best estimates of weighted sums: rows of weights along each asked axis, ones along the others.
 
         errors_alone: estimates are 0, as for a plan. Errors do not depend on the measured values.
         """
         members = tuple(sorted(asked))
         rows = {
-            i: _Rows.of(axis.atoms_of(asked[i]) if i in asked else axis.ones[None, :])
+            i: _WeightRows.of(axis.atoms_of(asked[i]) if i in asked else axis.ones[None, :])
             for i, axis in enumerate(self._axes)
         }
         parts = {i: self._axes[i].contrast_norms(asked[i]) for i in members}
@@ -101,16 +101,18 @@ class Knowledge:
                 outside = [rows[i] for i in range(len(self._axes)) if i not in inside]
                 variance, in_range = _every(outside, *block.errors([part.distinct for part in outside]))
                 size_of_all = _outer(size)
-                variances += self._placed(np.multiply.outer(size_of_all, variance), inside, members)
-                determined &= self._placed(np.logical_or.outer(size_of_all <= NOTHING, in_range), inside, members)
+                variances += self._place_on_axes(np.multiply.outer(size_of_all, variance), inside, members)
+                determined &= self._place_on_axes(
+                    np.logical_or.outer(size_of_all <= NOTHING, in_range), inside, members
+                )
                 if data:
                     solved = block.solve([part[np.ix_(*codes)] if codes else part for part in data], len(inside))
                     for place, i in enumerate(inside):
-                        solved = _contracted(asked[i][:, codes[place]], solved, place)
+                        solved = _contract_axis(asked[i][:, codes[place]], solved, place)
                     for place, row in enumerate(outside, len(inside)):
-                        solved = _contracted(row.all, solved, place)
-                    estimates += self._placed(solved, inside, members)
-        return Found(estimates, variances, determined)
+                        solved = _contract_axis(row.all, solved, place)
+                    estimates += self._place_on_axes(solved, inside, members)
+        return LeastSquaresAnswers(estimates, variances, determined)
 
     def component_variance(self, inside: tuple[int, ...]) -> float:
         """Returns the variance of a set's component, for axes of one atom each. It is infinite without measurement."""
@@ -135,7 +137,7 @@ class Knowledge:
                     summed.append(place)
                     scale /= len(self._axes[i].atom)
                 elif i not in members:
-                    values = self._axes[i].lumped(values, place)
+                    values = self._axes[i].lump(values, place)
             values = np.multiply(values.sum(axis=tuple(summed)) if summed else values, scale)
             left = [i for i in names if i not in alone]
             present = tuple(i for i in left if i in members)
@@ -162,7 +164,7 @@ class Knowledge:
             values = table
             for place, i in enumerate(present):
                 axis = self._axes[i]
-                values = axis.contrasts(values, place) if i in inside else axis.lumped(values, place)
+                values = axis.contrasts(values, place) if i in inside else axis.lump(values, place)
             missing = [i for i in members if i not in present]
             for i in missing:
                 values = np.multiply.outer(values, self._axes[i].ones)
@@ -172,7 +174,7 @@ class Knowledge:
             total += values.transpose([names.index(i) for i in order]).reshape(shape)
         return total
 
-    def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> Block:
+    def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> LeastSquaresBlock:
         """Returns M for one set of axes and an atom along each axis of the set."""
         if (inside, chosen) not in self._solved:
             weights = self._precisions.copy()
@@ -184,10 +186,12 @@ class Knowledge:
                 if kinds.blocks.shape[1] == 1:
                     weights *= kinds.blocks[kinds.which, 0, 0]
             matrices = [_matrix(several, weights, level[weights[level] != 0]) for level in self._levels]
-            self._solved[inside, chosen] = Block.of(matrices)
+            self._solved[inside, chosen] = LeastSquaresBlock.of(matrices)
         return self._solved[inside, chosen]
 
-    def _placed(self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]) -> NDArray[Scalar]:
+    def _place_on_axes(
+        self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]
+    ) -> NDArray[Scalar]:
         """Returns a table over the axes inside, then over all others, as a table over the asked axes alone."""
         names = [*inside, *(i for i in range(len(self._axes)) if i not in inside)]
         asked_names = [i for i in names if i in members]
@@ -221,7 +225,7 @@ def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: Flo
 
 
 def _every(
-    rows: Sequence[_Rows], variances: FloatArray, determined: NDArray[np.bool_]
+    rows: Sequence[_WeightRows], variances: FloatArray, determined: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Repeats the results of the distinct rows for all rows."""
     if not rows:
@@ -238,7 +242,7 @@ def _outer(parts: Sequence[FloatArray]) -> FloatArray:
     return products
 
 
-def _contracted(rows: FloatArray | scipy.sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
+def _contract_axis(rows: FloatArray | scipy.sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
     """Returns rows times a table along one of its axes."""
     moved = np.moveaxis(table, axis, 0)
     summed = np.asarray(rows @ moved.reshape(len(moved), -1))

@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 """A precision below this part of its component's precision is rounding."""
 
 
-def closed(families: Iterable[Members], most: int) -> set[Members] | None:
+def close_under_intersection(families: Iterable[Members], most: int) -> set[Members] | None:
     """Returns sets with all their intersections, or None if there are more than `most`."""
     family = set(families)
     pending = list(family)

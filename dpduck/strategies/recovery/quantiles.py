@@ -71,7 +71,7 @@ def _spread(excess: FloatArray, deviation: FloatArray, estimates: FloatArray, bu
     return spread
 
 
-def chosen(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
+def read_choices(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
     """Returns chosen quantiles and the ends of their intervals, from bucket numbers. Larger numbers stand for none.
 
     Ends are chosen for 95 %. For a higher confidence, or without ends, the interval has the public bounds. The usual

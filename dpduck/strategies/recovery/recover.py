@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import close_downward
 from dpduck.kernel.queries.operators import Factor, HadamardFactor, IdentityFactor
-from dpduck.strategies.plan import Measurement, Plan, measured_kinds, padded
+from dpduck.strategies.plan import Measurement, Plan, code_count, factor_kinds
 from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE, Haar, Hierarchy, subtree_variances
 from dpduck.strategies.ranges.own import OwnPlan
 from dpduck.strategies.ranges.plan import ProductPlan, RangePlan
@@ -34,7 +34,7 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
     """Returns marginals as sums of one noisy table, by the plain inverse transform (Fourier), or from residuals."""
-    factors = measured_kinds(plan)
+    factors = factor_kinds(plan)
     if factors <= {IdentityFactor}:
         return _from_tables(plan, noisy)
     if factors <= {HadamardFactor}:
@@ -66,7 +66,7 @@ def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[Float
         number = lattice.numbers[measurement.query.attributes]
         sums[number] = _back(measurement, answers)
     spread_evenly(lattice, sums, averaged=False)
-    codes = lattice.products([padded(size) for size in lattice.sizes])
+    codes = lattice.products([code_count(size) for size in lattice.sizes])
     return tuple(sums[number] / codes[number] for number in lattice.family.tolist())
 
 
@@ -95,20 +95,20 @@ def recover_linearly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatAr
     return _least_squares(plan, noisy) if solves_program(plan) else recover(plan, noisy)
 
 
-def _balanced(plan: Plan) -> bool:
+def _is_balanced(plan: Plan) -> bool:
     """Tells whether every factor's Gram matrix is alpha I + beta J."""
-    return measured_kinds(plan) <= BALANCED
+    return factor_kinds(plan) <= BALANCED
 
 
 def _direct(plan: Plan) -> bool:
     """Tells whether each answer comes from its own measurements, without least squares."""
-    return plan.consistency == "none" and _balanced(plan)
+    return plan.consistency == "none" and _is_balanced(plan)
 
 
 def solves_program(plan: Plan) -> bool:
     """Tells whether a linear program makes answers of separate tables consistent."""
     several = len(plan.measurements) > 1
-    return plan.consistency in {"l1", "linf"} and several and measured_kinds(plan) <= {IdentityFactor}
+    return plan.consistency in {"l1", "linf"} and several and factor_kinds(plan) <= {IdentityFactor}
 
 
 def _least_squares(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
@@ -124,7 +124,7 @@ def _nearest(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...
 RECOVERIES: tuple[tuple[Callable[[Plan], bool], Recovery], ...] = (
     (_direct, recover_directly),
     (solves_program, _nearest),
-    (_balanced, _least_squares),
+    (_is_balanced, _least_squares),
 )
 """Condition and recovery of each rule. The first rule that accepts a plan recovers it."""
 
@@ -132,7 +132,9 @@ RECOVERIES: tuple[tuple[Callable[[Plan], bool], Recovery], ...] = (
 # The options nonnegative and integer, applied after recovery. Both bias sums of many cells, and are never silent.
 
 
-def treated(plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool) -> tuple[FloatArray, ...]:
+def apply_options(
+    plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool
+) -> tuple[FloatArray, ...]:
     """Applies the options. Tables stay consistent if they were, rounded tables if one table has all attributes.
 
     Totals are kept: a table's sum stays the same (0 if it was negative), rounded under `integer`.
@@ -291,7 +293,7 @@ def _solve_by_cholesky(
 ) -> FloatArray | None:
     """Solves the normal equations with one step of refinement. Returns None if they are singular."""
     size = matrices[0].shape[1]
-    whitened = scipy.sparse.vstack(_whitened(matrices, variances), format="csr")
+    whitened = scipy.sparse.vstack(_whiten(matrices, variances), format="csr")
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
     factor = cholesky_factor((whitened.T @ whitened).toarray())
     if factor is None:
@@ -306,7 +308,7 @@ def solve_sparse(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
     """Solves the same by LSMR (Fong, Saunders 2011) on the whitened matrix, for rank-deficient strategies, too."""
-    whitened = scipy.sparse.vstack(_whitened(matrices, variances), format="csr")
+    whitened = scipy.sparse.vstack(_whiten(matrices, variances), format="csr")
     rows, size = whitened.shape
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
     columns = []
@@ -319,7 +321,7 @@ def solve_sparse(
     return solved
 
 
-def _whitened(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[scipy.sparse.csr_array]:
+def _whiten(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[scipy.sparse.csr_array]:
     """Returns each matrix divided by its noise's standard deviation."""
     return [
         scipy.sparse.csr_array(matrix).astype(np.float64) / variance**0.5

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload
 from dpduck.strategies.marginals.planners import cluster
-from dpduck.strategies.plan import measured_marginals
+from dpduck.strategies.plan import distinct_marginals
 from dpduck.strategies.views.objective import NOTHING, HashCounter, ViewObjective, WorkLimit
 from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
 
@@ -71,7 +71,7 @@ def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFa
     [(1, 1), (2, 2), (2, 3), (3, 3), (4, 4)]
     """
     most_points = min(4 * attributes + 3, MOST_POINTS)
-    stored = (family for family in _stored() if family.points <= most_points)
+    stored = (family for family in _load_families() if family.points <= most_points)
     every = {*_subset_families(strength, attributes + 1), *stored}
     candidates = (family for family in every if family.strength >= min(strength, family.points))
     return tuple(sorted(family for family in candidates if family.blocks <= most_blocks))
@@ -85,7 +85,7 @@ def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
 
 
 @lru_cache(maxsize=1)
-def _stored() -> dict[DesignFamily, NDArray[np.uint8]]:
+def _load_families() -> dict[DesignFamily, NDArray[np.uint8]]:
     """Returns the families of FILE, packed as eight points in a byte."""
     with np.load(FILE) as arrays:
         named = [
@@ -104,7 +104,7 @@ def _build(family: DesignFamily) -> BoolArray:
         for row, block in enumerate(combinations(range(family.points), family.block_size)):
             blocks[row, list(block)] = True
     else:
-        blocks = np.unpackbits(_stored()[family], count=family.blocks * family.points).reshape(shape) != 0
+        blocks = np.unpackbits(_load_families()[family], count=family.blocks * family.points).reshape(shape) != 0
     blocks.setflags(write=False)
     return blocks
 
@@ -137,7 +137,7 @@ def sets_of(lattice: Lattice, views: BoolArray) -> tuple[tuple[int, ...], ...]:
 
 def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tuple[str, BoolArray, FloatArray]]:
     """Yields the starts of every workload: a name, views, and the budgets that suit each view's own marginals."""
-    asked, weights = measured_marginals(workload)
+    asked, weights = distinct_marginals(workload)
     weights = np.maximum(weights, 1e-9 * weights.max(initial=1e-300))
     views = views_of(lattice, asked)
     yield "the asked marginals", views, np.cbrt(weights)
@@ -156,7 +156,7 @@ def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tu
     yield name, unions, np.ones(len(unions))
 
 
-def balanced_assignment(log_sizes: FloatArray, points: int) -> IndexArray:
+def assign_points(log_sizes: FloatArray, points: int) -> IndexArray:
     """Assigns a point to each attribute: the largest attributes first, each to the emptiest point so far.
 
     >>> balanced_assignment(np.log([4.0, 2.0, 9.0]), 2).tolist()
@@ -203,15 +203,15 @@ class _State:
     def refresh(self, rounds: int) -> None:
         """Improves the budgets, and updates everything that depends on them."""
         objective = self.objective
-        self.incidence = objective.coded_incidence(self.codes)
+        self.incidence = objective.incidence_of_codes(self.codes)
         self.cells = np.exp(((self.codes[:, None] & objective.bits) != 0) @ objective.log_sizes)
         self.budgets, _ = objective.improve(self.incidence, self.cells, self.budgets, rounds)
         self.budgets = np.maximum(self.budgets, LEAST_SHARE / len(self.codes))
         self.budgets /= self.budgets.sum()
         self.precisions = objective.precisions(self.incidence, self.cells, self.budgets)
-        self.logarithm = log(float((objective.kept_coefficients / self.floored(self.precisions)).sum()))
+        self.logarithm = log(float((objective.kept_coefficients / self.floor_precisions(self.precisions)).sum()))
 
-    def floored(self, precisions: FloatArray) -> FloatArray:
+    def floor_precisions(self, precisions: FloatArray) -> FloatArray:
         """Returns the precisions, each raised above 0."""
         raised: FloatArray = np.maximum(precisions, NOTHING * precisions[0])
         return raised
@@ -239,7 +239,7 @@ def anneal_views(
     hot, cold = temperatures
     most, coefficients = log(largest_view), objective.kept_coefficients
     for start in range(0, steps, ROUND):
-        if limit.passed:
+        if limit.is_over:
             break
         limit.work(ROUND * annealing_seconds(objective, len(codes)))
         temperature = hot * (cold / hot) ** (start / steps)
@@ -250,12 +250,12 @@ def anneal_views(
             if code == 0 or log_cells > most:
                 continue
             row, cells, half = (
-                objective.coded_incidence(np.array([code]))[0],
+                objective.incidence_of_codes(np.array([code]))[0],
                 exp(log_cells),
                 state.budgets[view] ** 2 / 2,
             )
             moved = state.precisions + half * (row / cells - state.incidence[view] / state.cells[view])
-            logarithm = log(float((coefficients / state.floored(moved)).sum()))
+            logarithm = log(float((coefficients / state.floor_precisions(moved)).sum()))
             if logarithm < state.logarithm or chance < exp((state.logarithm - logarithm) / temperature):
                 state.codes[view], state.incidence[view], state.cells[view] = code, row, cells
                 state.precisions, state.logarithm = moved, logarithm
@@ -308,17 +308,17 @@ def evaluate(
     views = blocks[:, assignment]
     codes, cells = views @ objective.bits, np.exp(views @ objective.log_sizes)
     if len(set(codes.tolist())) == len(codes):
-        return objective.improve(objective.coded_incidence(codes), cells, budgets, rounds)
+        return objective.improve(objective.incidence_of_codes(codes), cells, budgets, rounds)
     distinct, first, block_of, copies = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
     start = np.bincount(block_of, budgets).astype(np.float64)
-    shares, error = objective.improve(objective.coded_incidence(distinct), cells[first], start, rounds)
+    shares, error = objective.improve(objective.incidence_of_codes(distinct), cells[first], start, rounds)
     return (shares / copies)[block_of], error
 
 
 def start_design(objective: ViewObjective, family: DesignFamily, largest_view: float) -> DesignStart | None:
     """Returns the design with its attributes spread evenly, or None if a view would be too large."""
     blocks = with_common_point(family.build())
-    assignment = balanced_assignment(objective.log_sizes, family.points)
+    assignment = assign_points(objective.log_sizes, family.points)
     if (blocks[:, assignment] @ objective.log_sizes).max() > log(largest_view):
         return None
     budgets, error = evaluate(objective, blocks, assignment, np.ones(len(blocks)), 10)
@@ -346,7 +346,7 @@ def anneal_assignment(
     attributes, points = len(start.assignment), start.blocks.shape[1]
     most = log(largest_view)
     for step in range(steps):
-        if limit.passed:
+        if limit.is_over:
             break
         limit.work(assigning_seconds(objective, start, LARGE_PAIR))
         moved = _assignment_move(current.assignment, attributes, points, source)

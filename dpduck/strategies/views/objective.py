@@ -96,7 +96,7 @@ class ViewObjective:
         counts: FloatArray = np.exp(views @ self.log_sizes)
         return counts
 
-    def coded_incidence(self, codes: NDArray[np.int64]) -> FloatArray:
+    def incidence_of_codes(self, codes: NDArray[np.int64]) -> FloatArray:
         """Returns 1 if view V (by its bits) contains component B, shape (views, kept components)."""
         contained: BoolArray = (self.component_codes & ~codes[:, None]) == 0
         return contained.astype(np.float64)
@@ -104,7 +104,7 @@ class ViewObjective:
     def incidence(self, views: BoolArray) -> Any:
         """Returns the incidence of Boolean views: dense, or by transforms, or sparse."""
         if self.fits_a_word and len(views) * len(self.kept) <= DENSE:
-            return self.coded_incidence(views @ self.bits)
+            return self.incidence_of_codes(views @ self.bits)
         return lattice_incidence(self.lattice, self.kept, views) or sparse_incidence(self.lattice, self.kept, views)
 
     def precisions(self, incidence: Any, cells: FloatArray, budgets: FloatArray) -> FloatArray:
@@ -163,7 +163,7 @@ class ViewObjective:
                 1 + 1e-9
             ):
                 views, budgets, cells, incidence = views[useful], budgets[useful], cells[useful], incidence[useful]
-            if improved > error * (1 - tolerance) or limit.passed:
+            if improved > error * (1 - tolerance) or limit.is_over:
                 break
             error = improved
         return views, budgets / budgets.sum(), self.value(incidence, cells, budgets)
@@ -276,7 +276,7 @@ class WorkLimit:
         self.left = max(0.0, self.left - seconds)
 
     @property
-    def passed(self) -> bool:
+    def is_over(self) -> bool:
         """Tells whether no time is left."""
         return self.left <= 0
 

@@ -31,8 +31,8 @@ from dpduck.strategies.views.designs import (
     anneal_assignment,
     anneal_views,
     annealing_seconds,
+    assign_points,
     assigning_seconds,
-    balanced_assignment,
     design_views,
     families,
     sets_of,
@@ -108,7 +108,7 @@ class ViewSearch:
             options += starts
             options.sort(key=FoundViews.rank)
             few = [start for start in _distinct(options) if len(start.views) <= self.most_blocks]
-            options += self._annealed(few[:3])
+            options += self._anneal_starts(few[:3])
         else:
             options += starts
         if len(self.objective.lattice.attributes) > 1:
@@ -119,7 +119,7 @@ class ViewSearch:
         views, budgets, error = self.objective.converge(best.views, best.budgets, tolerance, limit)
         return FoundViews(views, budgets, error, best.origin) if error <= best.error else best
 
-    def _settled(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
+    def _settle_budgets(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
         """Returns these views with better budgets, or None if one is too large or they miss a component."""
         if (views @ self.objective.log_sizes).max() > log(self.largest_view) + 1e-9:
             return None
@@ -133,9 +133,9 @@ class ViewSearch:
         origin, views, budgets = next(starts)
         yield FoundViews(*self.objective.converge(views, budgets, 0.1, WorkLimit(0)), origin)
         for origin, views, budgets in starts:
-            if self.limit.passed:
+            if self.limit.is_over:
                 return
-            start = self._settled(views, budgets, origin) if self._entries(views) <= MOST_ENTRIES else None
+            start = self._settle_budgets(views, budgets, origin) if self._entries(views) <= MOST_ENTRIES else None
             if start is not None:
                 yield start
         yield from self._subset_starts()
@@ -147,7 +147,7 @@ class ViewSearch:
         for number in range(8 if entries <= 20_000 else 1 if entries <= MOST_ENTRIES // 8 and self.small else 0):
             source = HashCounter(f"subsets of the asked marginals/{number}")
             noise = np.array([source.uniform() for _ in range(len(subsets))])
-            start = self._settled(subsets, np.exp(3 * noise), "subsets of the asked marginals")
+            start = self._settle_budgets(subsets, np.exp(3 * noise), "subsets of the asked marginals")
             if start is not None:
                 yield start
 
@@ -169,7 +169,7 @@ class ViewSearch:
         """Returns the designs that fit, with points assigned evenly."""
         designs: list[DesignStart] = []
         for family in self._families(self.most_blocks):
-            if self.limit.passed:
+            if self.limit.is_over:
                 break
             design = start_design(self.objective, family, self.largest_view)
             if design is not None:
@@ -204,7 +204,7 @@ class ViewSearch:
         budgets: FloatArray = np.bincount(block_of.reshape(-1), design.budgets).astype(np.float64)
         return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), str(design.family))
 
-    def _annealed(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
+    def _anneal_starts(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
         """Yields each start after a gentle annealing of its views."""
         objective = self.objective
         for start in starts:
@@ -225,7 +225,7 @@ class ViewSearch:
             distinct, which = np.unique(codes, return_inverse=True)
             views = (distinct[:, None] & objective.bits) != 0
             summed: FloatArray = np.bincount(which, budgets).astype(np.float64)
-            settled = self._settled(views, summed, f"{start.origin}, annealed")
+            settled = self._settle_budgets(views, summed, f"{start.origin}, annealed")
             if settled is not None:
                 yield settled
 
@@ -243,14 +243,14 @@ class ViewSearch:
         tried = 0
         large = [family for family in self._families(MOST_LARGE_BLOCKS) if family.blocks > self.most_blocks]
         for family in sorted(large, key=estimate):
-            if self.limit.passed or tried == MOST_LARGE_DESIGNS:
+            if self.limit.is_over or tried == MOST_LARGE_DESIGNS:
                 return
-            views = design_views(family.build(), balanced_assignment(self.objective.log_sizes, family.points))
+            views = design_views(family.build(), assign_points(self.objective.log_sizes, family.points))
             views = np.unique(views, axis=0)
             if self._entries(views) > MOST_ENTRIES or (views @ self.objective.log_sizes).max() > log(self.largest_view):
                 continue
             tried += 1
-            start = self._settled(views, np.ones(len(views)), str(family))
+            start = self._settle_budgets(views, np.ones(len(views)), str(family))
             if start is not None:
                 yield start
 
@@ -286,14 +286,14 @@ REMEMBERED_MARGINALS = 64
 """Most marginals of a workload with a cached search. The views depend on the workload and the seconds alone."""
 
 
-def _searched(workload: MarginalWorkload, closed: Lattice, seconds: float) -> FoundViews:
+def _find_views(workload: MarginalWorkload, closed: Lattice, seconds: float) -> FoundViews:
     if len(workload.marginals) > REMEMBERED_MARGINALS:
         return search_views(ViewObjective.of(workload, closed), workload, seconds)
-    return _remembered_search(workload, seconds)
+    return _search_with_cache(workload, seconds)
 
 
 @lru_cache(maxsize=128)
-def _remembered_search(workload: MarginalWorkload, seconds: float) -> FoundViews:
+def _search_with_cache(workload: MarginalWorkload, seconds: float) -> FoundViews:
     closed = close_downward(workload.marginals, workload.sizes)
     return search_views(ViewObjective.of(workload, closed), workload, seconds)
 
@@ -307,7 +307,7 @@ def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:
     workload, noise, amount, closed = problem.workload, problem.noise, problem.amount, problem.lattice
     if noise is not NoiseKind.LAPLACE:
         raise Refusal("strategy = 'O' is for pure epsilon budgets", accepted="strategy = 'R' or 'auto'")
-    best = _searched(workload, closed, problem.planning_seconds)
+    best = _find_views(workload, closed, problem.planning_seconds)
     sets = sets_of(closed, best.views)
     parameters = safe_parameters(noise, 1 / (best.budgets * float(amount)), [1] * len(sets), amount, problem.unit_bound)
     measurements = problem.tables(sets, parameters)

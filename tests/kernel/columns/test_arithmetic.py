@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpduck.kernel.columns.arithmetic import (
-    Choice,
+    CaseNumber,
     Clamped,
     Computed,
     Cut,
@@ -28,7 +28,7 @@ from dpduck.kernel.columns.arithmetic import (
     StoredNumber,
     Sum,
 )
-from dpduck.kernel.columns.expressions import Column, Comparison, Expression, Literal, NotPlain, Program
+from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Literal, NotPlain, RelationColumn
 from dpduck.kernel.columns.stored import text_sql
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.language.rows.compiled import Columns, number_of, value_of
@@ -111,7 +111,7 @@ def number_sql(text: str, columns: Columns) -> str | None:
 def computed(text: str, columns: Columns, cuts: Sequence[Cut]) -> Computed | None:
     """A number as it is computed over prepared rows; None where it is left to a worker."""
     found = number_of(text, columns)
-    return found.computed(cuts) if isinstance(found, Double) else None
+    return found.computation(cuts) if isinstance(found, Double) else None
 
 
 def differences(extremes: duckdb.DuckDBPyConnection, text: str, sql: str) -> tuple[int, int]:
@@ -193,7 +193,9 @@ def test_a_column_within_bounds_is_narrow() -> None:
     assert loose is not None and "TRY_CAST" not in loose, "bounds that are not those of the values"
 
 
-NUMBER = {name: StoredNumber(Column("r", name, TYPES[f'"r"."{name}"'])) for name in ("tiny", "big", "price", "wide")}
+NUMBER = {
+    name: StoredNumber(RelationColumn("r", name, TYPES[f'"r"."{name}"'])) for name in ("tiny", "big", "price", "wide")
+}
 ONE = LiteralNumber(Literal("number", "1.25"))
 AT_LEAST = Comparison(NUMBER["price"].column, ">=", Literal("number", "1"))
 LOW, HIGH = Literal("number", "5", "-"), Literal("number", "105000")
@@ -207,8 +209,8 @@ MADE: dict[str, tuple[Callable[[], Number], tuple[int, int]]] = {
     "a product": (partial(Product, NUMBER["tiny"], NUMBER["price"]), (18, 2)),
     "a product of 128 bits": (partial(Product, NUMBER["price"], NUMBER["price"]), (34, 4)),
     "a long product": (partial(Product, NUMBER["wide"], NUMBER["tiny"]), (33, 5)),
-    "a case": (partial(Choice, (AT_LEAST,), (NUMBER["tiny"], ONE)), (5, 2)),
-    "a case without ELSE": (partial(Choice, (AT_LEAST,), (NUMBER["tiny"],)), (3, 0)),
+    "a case": (partial(CaseNumber, (AT_LEAST,), (NUMBER["tiny"], ONE)), (5, 2)),
+    "a case without ELSE": (partial(CaseNumber, (AT_LEAST,), (NUMBER["tiny"],)), (3, 0)),
     "a short clamp": (partial(Clamped, NUMBER["price"], LOW, HIGH), (8, 2)),
     "a clamp that is wider than its type": (partial(Clamped, NUMBER["tiny"], LOW, HIGH), (6, 0)),
 }
@@ -225,35 +227,35 @@ def test_digits_of_numbers(name: str, extremes: duckdb.DuckDBPyConnection) -> No
     assert Double(number).plain and Double(number).columns == number.columns
 
 
-WORKED = Program(("length(note) > 1",))
+WORKED = AnalystSql(("length(note) > 1",))
 REFUSED: dict[str, Callable[[], Expression]] = {
-    "integers without a sign": lambda: StoredNumber(Column("r", "small", "USMALLINT")),
-    "a double": lambda: StoredNumber(Column("r", "x", "DOUBLE")),
-    "a text": lambda: StoredNumber(Column("r", "t", "VARCHAR")),
-    "128 bits": lambda: StoredNumber(Column("r", "h", "HUGEINT")),
+    "integers without a sign": lambda: StoredNumber(RelationColumn("r", "small", "USMALLINT")),
+    "a double": lambda: StoredNumber(RelationColumn("r", "x", "DOUBLE")),
+    "a text": lambda: StoredNumber(RelationColumn("r", "t", "VARCHAR")),
+    "128 bits": lambda: StoredNumber(RelationColumn("r", "h", "HUGEINT")),
     "a constant with a sign": lambda: LiteralNumber(LOW),
     "a text for a constant": lambda: LiteralNumber(Literal("text", "1")),
     "a long constant": lambda: LiteralNumber(Literal("number", "1" * 17)),
     "another sign": lambda: Sum(ONE, "*", ONE),
-    "a sum of more digits": lambda: Sum(NUMBER["wide"], "+", StoredNumber(Column("r", "y", "DECIMAL(38,30)"))),
+    "a sum of more digits": lambda: Sum(NUMBER["wide"], "+", StoredNumber(RelationColumn("r", "y", "DECIMAL(38,30)"))),
     "a product of more digits": lambda: Product(NUMBER["wide"], NUMBER["wide"]),
     "a product of one digit more": lambda: Product(
-        StoredNumber(Column("r", "y", "DECIMAL(19,0)")), StoredNumber(Column("r", "z", "DECIMAL(20,0)"))
+        StoredNumber(RelationColumn("r", "y", "DECIMAL(19,0)")), StoredNumber(RelationColumn("r", "z", "DECIMAL(20,0)"))
     ),
-    "a case of nothing": lambda: Choice((), (ONE,)),
-    "a case of a worker's": lambda: Choice((WORKED,), (ONE,)),
-    "a case of a text": lambda: Choice((Column("r", "t", "VARCHAR"),), (ONE,)),
-    "a case with two values too many": lambda: Choice((AT_LEAST,), (ONE, ONE, ONE)),
-    "a case without its value": lambda: Choice((AT_LEAST, AT_LEAST), (ONE,)),
-    "a case of many digits": lambda: Choice(
-        (AT_LEAST,), (NUMBER["wide"], StoredNumber(Column("r", "y", "DECIMAL(38,30)")))
+    "a case of nothing": lambda: CaseNumber((), (ONE,)),
+    "a case of a worker's": lambda: CaseNumber((WORKED,), (ONE,)),
+    "a case of a text": lambda: CaseNumber((RelationColumn("r", "t", "VARCHAR"),), (ONE,)),
+    "a case with two values too many": lambda: CaseNumber((AT_LEAST,), (ONE, ONE, ONE)),
+    "a case without its value": lambda: CaseNumber((AT_LEAST, AT_LEAST), (ONE,)),
+    "a case of many digits": lambda: CaseNumber(
+        (AT_LEAST,), (NUMBER["wide"], StoredNumber(RelationColumn("r", "y", "DECIMAL(38,30)")))
     ),
     "a clamp at a text": lambda: Clamped(NUMBER["price"], LOW, Literal("text", "9")),
     "a clamp at a long number": lambda: Clamped(NUMBER["price"], LOW, Literal("number", "0" * 16 + "5")),
     "a clamp beyond the type": lambda: Clamped(NUMBER["price"], LOW, Literal("number", "1" * 14)),
     "a clamp of more places": lambda: Clamped(NUMBER["price"], LOW, Literal("number", "1.125")),
-    "a text as a double": lambda: Double(Column("r", "t", "VARCHAR")),
-    "a decimal as it stands": lambda: Double(Column("r", "price", "DECIMAL(15,2)")),
+    "a text as a double": lambda: Double(RelationColumn("r", "t", "VARCHAR")),
+    "a decimal as it stands": lambda: Double(RelationColumn("r", "price", "DECIMAL(15,2)")),
 }
 
 
@@ -316,7 +318,7 @@ def test_numbers_of_any_stored_units_do_not_overflow(bounds: tuple[int, ...]) ->
     for number, (name, bound) in enumerate(zip(types, bounds, strict=True)):
         assert integer_name(bound) == name
         kinds[f'"r"."{name}"'] = f"DECIMAL({len(str(bound)) + 4},2)"
-        column = Column("r", name, f"DECIMAL({len(str(bound)) + 4},2)")
+        column = RelationColumn("r", name, f"DECIMAL({len(str(bound)) + 4},2)")
         cuts.append(Cut(column, Fraction(-bound, 100), Fraction(bound, 100), Fraction(1), 2, f'"r"."u{number}"', ""))
     held = ", ".join(
         f"CAST([{-(1 << bits)}, {(1 << bits) - 1}, 0, NULL][i % {4 ** (place + 1)} // {4**place} + 1] AS {name}) "
@@ -342,7 +344,7 @@ def _cut(cut: Cut) -> str:
 
 def test_what_doubles_do_not_hold_stays_decimal() -> None:
     """Beyond 2^53 units a double of whole numbers might not be that of the decimal: the decimal is computed."""
-    column = Column("r", "x", "DECIMAL(12,2)")
+    column = RelationColumn("r", "x", "DECIMAL(12,2)")
     cuts = [Cut(column, Fraction(0), Fraction(10**7), Fraction(1), 2, '"r"."u"', "")]
     number = computed(f"CAST({_cut(cuts[0])} * {_cut(cuts[0])} AS DOUBLE)", {column.quoted: column}, cuts)
     assert number is not None and '"u"' not in number.sql and number.reach is None

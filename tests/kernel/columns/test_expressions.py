@@ -9,13 +9,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpduck.kernel.columns.arithmetic import Choice, Double, Negated, Number, StoredNumber
+from dpduck.kernel.columns.arithmetic import CaseNumber, Double, Negated, Number, StoredNumber
 from dpduck.kernel.columns.expressions import (
     LONGEST_PATTERN,
     MOST_HEIGHT,
+    AnalystSql,
     Between,
     Coded,
-    Column,
     Comparison,
     Constant,
     Expression,
@@ -29,12 +29,12 @@ from dpduck.kernel.columns.expressions import (
     NotPlain,
     Operand,
     Own,
-    Program,
+    RelationColumn,
     Truth,
 )
 from dpduck.kernel.columns.stored import AsText
 from dpduck.kernel.rows.plans import keep_plans_plain
-from dpduck.kernel.units import FirstOf, Together
+from dpduck.kernel.units import FirstOf, UnitTuple
 
 TYPES = {
     "unit": "INTEGER", "large": "UBIGINT", "big": "HUGEINT", "note": "VARCHAR", "other": "VARCHAR", "day": "DATE",
@@ -42,10 +42,10 @@ TYPES = {
     "pair": "STRUCT(a INTEGER)", "any": "VARIANT", "kind": "ENUM('VARIANT', 'x')", "span": "INTERVAL",
     "single": "FLOAT", "place": "GEOMETRY", "unknown": "",
 }  # fmt: skip
-COLUMN = {name: Column("r0", name, kind) for name, kind in TYPES.items()}
+COLUMN = {name: RelationColumn("r0", name, kind) for name, kind in TYPES.items()}
 UNIT, NOTE, DAY, PRICE, DIED = (COLUMN[name] for name in ("unit", "note", "day", "price", "died"))
 ONE, TEXT, LEAP = Literal("number", "1"), Literal("text", "it's"), Literal("text", "2024-02-29")
-WORKED = Program(("length(", NOTE, ") > 1"))
+WORKED = AnalystSql(("length(", NOTE, ") > 1"))
 OLD = Comparison(UNIT, ">", ONE)
 
 Made = Callable[[], Expression]
@@ -87,7 +87,7 @@ ACCEPTED: dict[str, tuple[Made, str]] = {
     "AND": (partial(Junction, "AND", (OLD, Truth(DIED))), '("r0"."unit" > 1) AND ("r0"."died")'),
     "OR of one's own SQL": (partial(Junction, "OR", (Own(("TRUE",)), OLD)), '(TRUE) OR ("r0"."unit" > 1)'),
     "a text of a number": (partial(AsText, UNIT), 'CAST("r0"."unit" AS VARCHAR)'),
-    "units together": (partial(Together, (UNIT,)), "CASE WHEN TRUE THEN CAST(\"r0\".\"unit\" AS VARCHAR) || '/' END"),
+    "units together": (partial(UnitTuple, (UNIT,)), "CASE WHEN TRUE THEN CAST(\"r0\".\"unit\" AS VARCHAR) || '/' END"),
     "a first unit": (partial(FirstOf, (UNIT, COLUMN["large"])), 'coalesce("r0"."unit", "r0"."large")'),
     "codes": (
         partial(Coded, WORKED, Own((UNIT, " IS NULL")), Own((UNIT, " IN (1)"))),
@@ -178,9 +178,9 @@ REFUSED: dict[str, Made] = {
     "another word": partial(Junction, "XOR", (OLD, OLD)),
     "codes that a worker's condition is beside": partial(Not, Coded(WORKED, Own(("TRUE",)), Own(("TRUE",)))),
     "a text of a list": partial(AsText, COLUMN["tags"]), "a text of a double": partial(AsText, COLUMN["real"]),
-    "a text of a variant": partial(AsText, COLUMN["any"]), "no units together": partial(Together, ()),
-    "moments together": partial(Together, (UNIT, COLUMN["moment"])),
-    "zeros together": partial(Together, (COLUMN["real"],)),
+    "a text of a variant": partial(AsText, COLUMN["any"]), "no units together": partial(UnitTuple, ()),
+    "moments together": partial(UnitTuple, (UNIT, COLUMN["moment"])),
+    "zeros together": partial(UnitTuple, (COLUMN["real"],)),
     "no first unit": partial(FirstOf, ()), "a unit that a worker makes": partial(FirstOf, (UNIT, WORKED)),
 }  # fmt: skip
 
@@ -199,12 +199,12 @@ def test_nodes_inside_of_each_other_are_few() -> None:
     while condition.height < MOST_HEIGHT:
         condition = Junction("AND", (Not(condition), OLD)) if condition.height < MOST_HEIGHT - 1 else Not(condition)
     while number.height < MOST_HEIGHT:
-        number = Negated(number) if number.height % 2 else Choice((OLD,), (number,))
+        number = Negated(number) if number.height % 2 else CaseNumber((OLD,), (number,))
     assert condition.columns == (UNIT,) and len(condition.sql) > 1_000
     assert number.columns == (UNIT, PRICE) and len(Double(number).sql) > 1_000
     for made in (partial(Not, condition), partial(Junction, "OR", (OLD, condition)), partial(Negated, number)):
         assert refuses(made)
-    assert refuses(partial(Choice, (condition,), (StoredNumber(PRICE),)))
+    assert refuses(partial(CaseNumber, (condition,), (StoredNumber(PRICE),)))
 
 
 def test_who_evaluates() -> None:
@@ -218,7 +218,7 @@ def test_who_evaluates() -> None:
 
 def test_which_columns_are_read() -> None:
     """Each once, in the order in which they come, of all operands. Of codes that tell all rows, the codes alone."""
-    code, large = Column("r0", "code", "UTINYINT"), COLUMN["large"]
+    code, large = RelationColumn("r0", "code", "UTINYINT"), COLUMN["large"]
     both = Junction("OR", (Comparison(large, "=", UNIT), Not(Is(NOTE, "NULL")), Listed(UNIT, (large, ONE))))
     assert both.columns == (large, UNIT, NOTE)
     assert Between(UNIT, large, UNIT).columns == (UNIT, large)
@@ -231,18 +231,18 @@ def test_which_columns_are_read() -> None:
 
 def test_columns_have_the_names_that_they_are_given() -> None:
     """Names of any columns change, and no text that looks like one."""
-    odd = Column('a"b', 'c"d', "VARCHAR")
+    odd = RelationColumn('a"b', 'c"d', "VARCHAR")
     names = {odd: "x", UNIT: "y"}
     assert odd.sql == '"a""b"."c""d"' and odd.of("t") == 't."c""d"'
     assert Like(odd, Literal("text", odd.sql)).write(names.__getitem__) == f"x LIKE '{odd.sql}'"
-    assert Program(("f(", odd, ", '", odd.sql, "')")).write(names.__getitem__) == f"f(x, '{odd.sql}')"
+    assert AnalystSql(("f(", odd, ", '", odd.sql, "')")).write(names.__getitem__) == f"f(x, '{odd.sql}')"
     assert Junction("AND", (OLD, Is(odd, "NULL"))).write(names.__getitem__) == "(y > 1) AND (x IS NULL)"
     assert WORKED.cast("TINYINT").sql == 'CAST(length("r0"."note") > 1 AS TINYINT)'
 
 
 def test_which_comparisons_join() -> None:
     """Of columns of two relations, but for <> and its like: DuckDB has no way to join by these."""
-    there = Column("r1", "unit", "INTEGER")
+    there = RelationColumn("r1", "unit", "INTEGER")
     joining = [sign for sign in ("=", "<", ">=", "<>", "IS DISTINCT FROM") if Comparison(UNIT, sign, there).is_join]
     assert joining == ["=", "<", ">="]
     assert not Comparison(UNIT, "=", COLUMN["large"]).is_join and not OLD.is_join

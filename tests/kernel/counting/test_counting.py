@@ -17,7 +17,7 @@ import pytest
 
 from dpduck.kernel.counting.exact import FEW_GROUPS, count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.queries.summaries import SparseCounts
 from dpduck.values.domain import RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -47,7 +47,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 def job_of(
-    keys: tuple[KeyColumn, ...] = (SEX, AGE),
+    keys: tuple[GroupKey, ...] = (SEX, AGE),
     attributes: tuple[Attribute, ...] = (attribute(0, 3), attribute(1, 3)),
     aggregates: tuple[str, ...] = ("",),
     filters: tuple[str, ...] = (),

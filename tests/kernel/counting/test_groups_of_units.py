@@ -118,7 +118,7 @@ def job(groups: int, codes: Sequence[int] = (0, 1, 2), unit: str | None = "t.u")
 def test_the_bounds_of_a_job_go_by_its_groups() -> None:
     """Two groups are two persons in L1 and in squares. Rows may all be in one of them."""
     made = job(2)
-    assert (made.unit_bounds, made.cell_bounds, made.squared_bounds) == ((2, 20), (1, 20), (2, 400))
+    assert (made.unit_bounds, made.cell_bounds, made.squares_bounds) == ((2, 20), (1, 20), (2, 400))
     assert job(9).unit_bounds == job(0).unit_bounds == (3, 20)
 
 

@@ -9,19 +9,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.kernel.columns.expressions import Column, Comparison, Expression, Lookup, Program
+from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Lookup, RelationColumn
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.relations import Join, Source, Stored
 from dpduck.values.domain import RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError
 
-ID, WARD = Column("v", "id", "INTEGER"), Column("v", "ward", "VARCHAR")
-FLOOR, NAME = Column("w", "floor", "INTEGER"), Column("w", "ward", "VARCHAR")
+ID, WARD = RelationColumn("v", "id", "INTEGER"), RelationColumn("v", "ward", "VARCHAR")
+FLOOR, NAME = RelationColumn("w", "floor", "INTEGER"), RelationColumn("w", "ward", "VARCHAR")
 LOOKED = "(SELECT count(*) FROM visit)"
 SEXES = ValueDomain("VARCHAR", ("F", "M"))
 JOB = CountingJob(
-    Source(Stored("visit", "v")), (), ID, 2, (ID, WARD), (KeyColumn(WARD, SEXES),),
+    Source(Stored("visit", "v")), (), ID, 2, (ID, WARD), (GroupKey(WARD, SEXES),),
     (Attribute((0,), np.arange(2), 2),), (Contribution(),),
 )  # fmt: skip
 
@@ -34,10 +34,10 @@ def of_rows(condition: Expression) -> CountingJob:
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "rows in an order of SQL": (
-        lambda: replace(JOB, content=(ID, Program((LOOKED,)))), "an order, or a digest, of an analyst's SQL",
+        lambda: replace(JOB, content=(ID, AnalystSql((LOOKED,)))), "an order, or a digest, of an analyst's SQL",
     ),
     "a digest of SQL": (
-        lambda: replace(JOB, digest=Program((LOOKED,)), keys=(), attributes=()), "an order, or a digest, of",
+        lambda: replace(JOB, digest=AnalystSql((LOOKED,)), keys=(), attributes=()), "an order, or a digest, of",
     ),
     "steps that nobody made": (
         lambda: replace(JOB, aggregates=(Contribution(None, "sum", WARD, stepped=True),)), "says what its values are",
@@ -50,16 +50,16 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: replace(JOB, attributes=(Attribute((0,), np.arange(1), 2),)), "an attribute of other keys",
     ),
     "a type that is SQL": (
-        lambda: replace(JOB, keys=(KeyColumn(WARD, RangeDomain(f"INTEGER) * {LOOKED}", ("1", "2"), "3", "1", "", 1)),)),
+        lambda: replace(JOB, keys=(GroupKey(WARD, RangeDomain(f"INTEGER) * {LOOKED}", ("1", "2"), "3", "1", "", 1)),)),
         "a key of no type",
     ),
     "an ENUM that is SQL": (
-        lambda: replace(JOB, keys=(KeyColumn(WARD, ValueDomain(f"ENUM('a') + {LOOKED} + ENUM('a')", ("a", "b"))),)),
+        lambda: replace(JOB, keys=(GroupKey(WARD, ValueDomain(f"ENUM('a') + {LOOKED} + ENUM('a')", ("a", "b"))),)),
         "a key of no type",
     ),
     "a key that equals itself": (lambda: of_rows(Comparison(FLOOR, "=", FLOOR)), "one table, joined by keys"),
     "a key that equals another column of its table": (
-        lambda: of_rows(Comparison(Column("w", "id", "INTEGER"), "=", FLOOR)), "one table, joined by keys",
+        lambda: of_rows(Comparison(RelationColumn("w", "id", "INTEGER"), "=", FLOOR)), "one table, joined by keys",
     ),
     "a key that is looked up by itself": (lambda: of_rows(Lookup(FLOOR, FLOOR)), "one table, joined by keys"),
 }  # fmt: skip
@@ -76,8 +76,8 @@ def test_other_jobs_are_refused(name: str) -> None:
 def test_the_same_jobs_in_order_are_made() -> None:
     """The refusals above are of what is said there, and not of everything."""
     assert of_rows(Comparison(ID, "=", FLOOR)).unit_bounds == (1,)
-    assert of_rows(Lookup(Program(("CAST(", WARD, " AS INTEGER)")), FLOOR)).unit_bounds == (1,)
-    enum = replace(JOB, keys=(KeyColumn(WARD, ValueDomain("ENUM('F', 'it''s')", ("F", "it's"))),))
+    assert of_rows(Lookup(AnalystSql(("CAST(", WARD, " AS INTEGER)")), FLOOR)).unit_bounds == (1,)
+    enum = replace(JOB, keys=(GroupKey(WARD, ValueDomain("ENUM('F', 'it''s')", ("F", "it's"))),))
     assert enum.unit_bounds == (2,)
     with pytest.raises(ValueError, match="read-only"):
         JOB.attributes[0].codes[0] = 1

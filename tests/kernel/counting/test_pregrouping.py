@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import numpy as np
 
-from dpduck.kernel.counting.exact import count_exactly, pregrouped
+from dpduck.kernel.counting.exact import count_exactly, group_first
 from dpduck.kernel.counting.jobs import Attribute
 from dpduck.values.domain import ValueDomain
 from tests.support.nodes import adds, counts, key
@@ -26,7 +26,7 @@ def test_long_lists() -> None:
             "t", ("t.c > 1",), None, 1, ("t.a",), (key("t.a", domains[0]), key("t.b", domains[1])),
             tuple(Attribute((i,), np.arange(of.size), of.size) for i, of in enumerate(domains)), (adds(""),),
         )  # fmt: skip
-        assert pregrouped(job) is not None
+        assert group_first(job) is not None
         found = count_exactly(connection, job, b"")
         cells = {
             (int(a), int(b)): int(n) for a, b, n in zip(*found._exact_coordinates, found._exact_counts[0], strict=True)
@@ -55,6 +55,6 @@ def test_a_collation_does_not_mix_labels() -> None:
                 tuple(Attribute((i,), np.arange(of.size), of.size) for i, of in enumerate(domains)),
                 (adds(""),),
             )  # fmt: skip
-            assert pregrouped(job) is not None
+            assert group_first(job) is not None
             found = count_exactly(connection, job, b"")._exact_counts[0]
             assert found.tolist() == [1 if labels[0] == "V0" else 1000]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpduck.kernel.ledger.budgets import shown
+from dpduck.kernel.ledger.budgets import format_amount
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import ZERO, Budget
 from tests.kernel.ledger.test_ledger import in_memory, message
@@ -17,7 +17,7 @@ from tests.kernel.ledger.test_ledger import in_memory, message
 @given(st.fractions(0, 10**12, max_denominator=10**15))
 def test_what_is_left_is_shown_from_below_and_what_is_asked_from_above(amount: Fraction) -> None:
     """A statement that asks for what it was told is left is not refused."""
-    low, high = Fraction(shown(amount, up=False)), Fraction(shown(amount, up=True))
+    low, high = Fraction(format_amount(amount, up=False)), Fraction(format_amount(amount, up=True))
     assert low <= amount <= high
     assert high - low <= amount / 10**5
 
@@ -36,7 +36,7 @@ def test_what_is_left_is_shown_from_below_and_what_is_asked_from_above(amount: F
     ],
 )
 def test_round_amounts_are_shown_as_people_write_them(amount: Fraction, text: str) -> None:
-    assert shown(amount, up=False) == shown(amount, up=True) == text
+    assert format_amount(amount, up=False) == format_amount(amount, up=True) == text
 
 
 NO_EPSILON = "a pure budget must have a positive epsilon and no delta"

@@ -15,7 +15,7 @@ from dpduck.kernel.ledger.entries import (
     microseconds_of,
     require_next,
     row_hash,
-    sealed,
+    seal_row,
 )
 from dpduck.values.errors import StoreError
 
@@ -57,7 +57,7 @@ def test_the_key_and_the_store_are_part_of_the_hash() -> None:
 @pytest.mark.parametrize("field", [name for name in LedgerRow._fields if name != "id"])
 def test_every_field_is_verified(field: str) -> None:
     """A sealed row is accepted as it is, and refused with any one field changed."""
-    row = sealed(KEY, "store", ROW)
+    row = seal_row(KEY, "store", ROW)
     require_next(KEY, "store", row, 0, GENESIS)
     changed = [(7 if name == "at" else "x") if name == field else kept for name, kept in row._asdict().items()]
     with pytest.raises(StoreError, match="ledger entry 1 is not what was written"):
@@ -66,7 +66,7 @@ def test_every_field_is_verified(field: str) -> None:
 
 def test_the_order_is_verified() -> None:
     """A sealed row is refused at another place of the chain."""
-    row = sealed(KEY, "store", ROW)
+    row = seal_row(KEY, "store", ROW)
     with pytest.raises(StoreError, match="ledger entry 2 is missing"):
         require_next(KEY, "store", row, 1, GENESIS)
     with pytest.raises(StoreError, match="ledger entry 1 is not"):

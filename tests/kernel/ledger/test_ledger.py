@@ -47,7 +47,7 @@ def message(error: type[Exception], action: Callable[[], object]) -> str:
 def test_a_charge_is_an_entry() -> None:
     """Every field of a charge can be read back exactly, and the entries are numbered from 1."""
     ledger = in_memory(ZCDP)
-    charge = Charge.concentrated(Fraction(1, 30), Fraction(1, 3 * 10**6))
+    charge = Charge.zcdp(Fraction(1, 30), Fraction(1, 3 * 10**6))
     assert spend(ledger, charge) == 2
     first, second = ledger.entries()
     assert (first.id, first.mechanism, first.budget, first.epsilon, first.rho) == (
@@ -87,7 +87,7 @@ def test_an_overdraft_is_refused_and_charges_nothing() -> None:
 def test_pure_budgets_take_pure_charges_only() -> None:
     """A Gaussian release, or one with a delta, cannot be paid from a budget without delta."""
     ledger = in_memory()
-    for charge in (Charge.concentrated(Fraction(1, 1000)), Charge(Fraction(1), Fraction(1, 2), Fraction(1, 10**9))):
+    for charge in (Charge.zcdp(Fraction(1, 1000)), Charge(Fraction(1), Fraction(1, 2), Fraction(1, 10**9))):
         assert "is pure and cannot pay" in message(BudgetRefusal, partial(spend, ledger, charge))
 
 
@@ -97,20 +97,20 @@ def test_other_budgets_add_rho_and_the_delta_of_keys() -> None:
     rho = rho_of(Fraction(1), delta - delta_keys)
     ledger = in_memory(Budget(epsilon=Fraction(1), delta=delta, delta_keys=delta_keys, rho=rho))
     spend(ledger, Charge.pure(Fraction(1, 10)))
-    spend(ledger, Charge.concentrated(Fraction(1, 100), delta_keys))
+    spend(ledger, Charge.zcdp(Fraction(1, 100), delta_keys))
     assert ledger.spent(UNIT) == Charge(None, Fraction(1, 200) + Fraction(1, 100), delta_keys)
-    text = message(BudgetRefusal, lambda: spend(ledger, Charge.concentrated(Fraction(1, 1000), Fraction(1, 10**12))))
+    text = message(BudgetRefusal, lambda: spend(ledger, Charge.zcdp(Fraction(1, 1000), Fraction(1, 10**12))))
     assert "delta for keys = 1e-12 but the budget of main.patients.id has 0 of 1e-7 left" in text
-    text = message(BudgetRefusal, lambda: spend(ledger, Charge.concentrated(Fraction(1, 50))))
+    text = message(BudgetRefusal, lambda: spend(ledger, Charge.zcdp(Fraction(1, 50))))
     assert "rho = 0.02 but the budget of main.patients.id has 0.00912" in text
-    spend(ledger, Charge.concentrated(rho - Fraction(3, 200)))
+    spend(ledger, Charge.zcdp(rho - Fraction(3, 200)))
     assert ledger.spent(UNIT).rho == rho
 
 
 @settings(max_examples=15)
 @given(
     st.lists(
-        st.builds(Charge.concentrated, st.fractions(Fraction(1, 10**9), 1), st.fractions(0, Fraction(1, 100)))
+        st.builds(Charge.zcdp, st.fractions(Fraction(1, 10**9), 1), st.fractions(0, Fraction(1, 100)))
         | st.builds(Charge.pure, st.fractions(Fraction(1, 10**9), 1)),
         max_size=12,
     )
@@ -137,15 +137,15 @@ NO_COST, INEXACT = "a charge must cost something", "a charge must be made of exa
     ("charge", "reason"),
     [
         (NOTHING, NO_COST),
-        (Charge.concentrated(ZERO, Fraction(1, 10)), NO_COST),
-        (Charge.concentrated(Fraction(-1)), NO_COST),
-        (Charge.concentrated(Fraction(1), Fraction(-1, 10)), NO_COST),
+        (Charge.zcdp(ZERO, Fraction(1, 10)), NO_COST),
+        (Charge.zcdp(Fraction(-1)), NO_COST),
+        (Charge.zcdp(Fraction(1), Fraction(-1, 10)), NO_COST),
         (Charge(Fraction(-1), Fraction(1, 2)), NO_COST),
         (Charge(ZERO, Fraction(1, 2)), NO_COST),
         (Charge(Fraction(1), Fraction(3, 5)), "a pure charge must cost at most epsilon^2/2 of rho"),
         (Charge(0.5, Fraction(1, 8)), INEXACT),  # type: ignore[arg-type]
-        (Charge.concentrated(0.1), INEXACT),  # type: ignore[arg-type]
-        (Charge.concentrated(Fraction(1), 0.1), INEXACT),  # type: ignore[arg-type]
+        (Charge.zcdp(0.1), INEXACT),  # type: ignore[arg-type]
+        (Charge.zcdp(Fraction(1), 0.1), INEXACT),  # type: ignore[arg-type]
     ],
 )
 def test_a_charge_that_is_none_is_an_internal_error(charge: Charge, reason: str) -> None:
@@ -195,7 +195,7 @@ def test_a_budget_may_change_its_measure_but_not_its_past() -> None:
     ledger.declare_budget(UNIT, "visits", ZCDP, "owner", "ALTER")
     ledger.declare_budget(UNIT, "visits", PURE, "owner", "ALTER")
     ledger.declare_budget(UNIT, "visits", ZCDP, "owner", "ALTER")
-    spend(ledger, Charge.concentrated(Fraction(1, 100)))
+    spend(ledger, Charge.zcdp(Fraction(1, 100)))
     text = message(Refusal, lambda: ledger.declare_budget(UNIT, "visits", PURE, "owner", "ALTER"))
     assert "cannot become pure: rho or delta was spent from it" in text
     assert ledger.entries()[-2].mechanism == "budget changed"
@@ -204,7 +204,7 @@ def test_a_budget_may_change_its_measure_but_not_its_past() -> None:
 def test_what_is_kept_for_keys_stays_above_what_keys_have_cost() -> None:
     """Narrowing a budget's delta for keys stops at what was spent of it."""
     ledger = in_memory(ZCDP)
-    spend(ledger, Charge.concentrated(Fraction(1, 100), Fraction(1, 10**7)))
+    spend(ledger, Charge.zcdp(Fraction(1, 100), Fraction(1, 10**7)))
     half, tenth = Fraction(1, 2 * 10**7), Fraction(1, 10**7)
     narrow = Budget(epsilon=None, delta=half, delta_keys=half, rho=Fraction(1, 10))
     text = message(Refusal, lambda: ledger.declare_budget(UNIT, "visits", narrow, "owner", "ALTER"))

@@ -177,7 +177,7 @@ def test_the_owner_may_adopt_an_older_copy_but_gets_no_budget_back(store_place: 
     backup = store_place.copy_to(tmp_path / "backup")
     ledger = store_place.open()
     ledger.declare_budget("main.other.ROW", "other", Budget(None, ZERO, ZERO, Fraction(1)), "owner", "CREATE")
-    ledger.charge("main.other.ROW", "other", Charge.concentrated(Fraction(1, 7)), "alice", "s", "m")
+    ledger.charge("main.other.ROW", "other", Charge.zcdp(Fraction(1, 7)), "alice", "s", "m")
     store_place.charge(ledger, epsilon=Fraction(2))
     newest = store_place.copy_to(tmp_path / "newest")
     store_place.restore_from(backup)

@@ -91,7 +91,7 @@ def test_what_is_charged_is_what_a_table_of_months_says(
         spent: dict[int, Fraction] = defaultdict(Fraction)
         person, most, limit = ZERO, Fraction(2), Fraction(12)
         for run, amount, gaussian in asked:
-            charge = Charge.concentrated(amount) if gaussian and not budget.pure else Charge.pure(amount)
+            charge = Charge.zcdp(amount) if gaussian and not budget.pure else Charge.pure(amount)
             own = charge.epsilon if budget.pure and charge.epsilon is not None else charge.rho
             whole = run.count * own if budget.pure else run.count**2 * own
             if charge.epsilon is not None and not budget.pure and run.count > 1:
@@ -142,7 +142,7 @@ def test_lifetime_asks_for_ends_and_for_a_proof(ledger: Ledger) -> None:
     keys = Budget(None, Fraction(1, 100), Fraction(1, 200), Fraction(2))
     lifetime = Budget(None, Fraction(1, 100), Fraction(1, 200), Fraction(12))
     ledger.declare_budget(UNIT, "visits", Budget(*_fields(keys), lifetime), "owner", "ALTER")
-    charge = Charge.concentrated(Fraction(1), Fraction(1, 500))
+    charge = Charge.zcdp(Fraction(1), Fraction(1, 500))
     pay(ledger, charge, months(0))
     pay(ledger, charge, months(1))
     with pytest.raises(BudgetRefusal, match=r"LIFETIME in the .* has 0.001 of 0.005 left"):
@@ -214,7 +214,7 @@ def test_a_day_more_each_day_is_added_up_at_once() -> None:
     for each day (4 s)."""
     sums = PeriodSums()
     for day in range(1000):
-        sums.add(Periods("DAY", 730_000, 730_000 + day), Charge.concentrated(Fraction(day % 7 + 1)))
+        sums.add(Periods("DAY", 730_000, 730_000 + day), Charge.zcdp(Fraction(day % 7 + 1)))
     before = time.process_time()
     most = sums.most(Periods("DAY", 730_000, 730_999))
     assert time.process_time() - before < 1

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from dpduck.kernel.ledger.secrets import BOUNDING_KEY, CHAIN_KEY, STORE_ID, SecretsFile, SecretsInMemory, required
+from dpduck.kernel.ledger.secrets import BOUNDING_KEY, CHAIN_KEY, STORE_ID, SecretsFile, SecretsInMemory, require_secret
 from dpduck.values.errors import StoreError
 
 
@@ -29,12 +29,12 @@ def test_a_new_store_gets_keys_of_its_own(tmp_path: Path, in_memory: bool) -> No
     """Identity and keys come from the operating system's entropy, and opening again does not change them."""
     stores = [SecretsInMemory() if in_memory else SecretsFile.open(tmp_path / name, create=True) for name in ("a", "b")]
     for name, size in ((STORE_ID, 32), (CHAIN_KEY, 32), (BOUNDING_KEY, 32)):
-        values = {required(secrets, name) for secrets in stores}
+        values = {require_secret(secrets, name) for secrets in stores}
         assert [len(value) for value in values] == [size, size]
-    assert required(stores[0], CHAIN_KEY) != required(stores[0], BOUNDING_KEY)
+    assert require_secret(stores[0], CHAIN_KEY) != require_secret(stores[0], BOUNDING_KEY)
     if not in_memory:
         again = SecretsFile.open(tmp_path / "a", create=True)
-        assert required(again, CHAIN_KEY) == required(stores[0], CHAIN_KEY)
+        assert require_secret(again, CHAIN_KEY) == require_secret(stores[0], CHAIN_KEY)
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_half_made_file_is_finished(tmp_path: Path) -> None:
     """A crash between making the file and filling it leaves an empty file that the next opening fills."""
     (tmp_path / "clinic_secrets").touch(0o600)
     secrets = SecretsFile.open(tmp_path / "clinic_secrets", create=True)
-    assert required(secrets, CHAIN_KEY)
+    assert require_secret(secrets, CHAIN_KEY)
 
 
 def test_what_cannot_be_used_is_a_store_error(tmp_path: Path) -> None:
@@ -115,6 +115,6 @@ def test_a_file_that_lacks_a_key_is_refused(tmp_path: Path) -> None:
     """A key that is absent is never taken for an empty one."""
     (tmp_path / "clinic_secrets").touch(0o600)
     with pytest.raises(StoreError):
-        required(SecretsFile.open(tmp_path / "clinic_secrets", create=False), CHAIN_KEY)
+        require_secret(SecretsFile.open(tmp_path / "clinic_secrets", create=False), CHAIN_KEY)
     with pytest.raises(StoreError, match="not complete"):
-        required(SecretsInMemory(), "unknown")
+        require_secret(SecretsInMemory(), "unknown")

@@ -54,7 +54,7 @@ def test_the_law_is_binomial(trials: int, probability: Fraction) -> None:
 def test_huge_domains(exponent: int) -> None:
     """Mean and variance with 10^exponent trials and about 300 successes; false alarms below 2e-10."""
     law = SummaryLaw(Fraction(10), round(10 * np.log(10.0**exponent / 300)))
-    entropy, mean = operating_system_entropy(), 10**exponent * law.upgraded()
+    entropy, mean = operating_system_entropy(), 10**exponent * law.float_probability()
     draws = np.array([binomial(10**exponent, law.given_not_before, entropy) for _ in range(1_500)])
     assert abs(draws.mean() - mean) < 6.5 * sqrt(mean / 1_500)
     assert abs(draws.var() / mean - 1) < 7.5 * sqrt(2 / 1_500)
@@ -88,7 +88,7 @@ def test_floats_say_what_integers_say(trials: int, probability: Fraction) -> Non
     steps = []
     for word in words:
         quick = exact_binomial._in_floats(trials, bounds, LazyUniform(word, 64, operating_system_entropy()))
-        slow = exact_binomial._inverted(trials, bounds, LazyUniform(word, 64, operating_system_entropy()))
+        slow = exact_binomial._invert_bounds(trials, bounds, LazyUniform(word, 64, operating_system_entropy()))
         assert quick is None or quick == slow
         decided += quick is not None
         steps.append(slow)

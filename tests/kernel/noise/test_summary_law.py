@@ -23,9 +23,9 @@ def test_closed_forms(epsilon: Fraction, pair: tuple[int, Fraction]) -> None:
     k = np.arange(theta, theta + int(60 / epsilon) + 60, dtype=np.float64)
     front = -2 * expm1(-epsilon) / (1 + exp(-epsilon))
     terms = front * np.minimum(k / float(tau), 1.0) * np.exp(-k * float(epsilon))
-    assert law.upgraded() == pytest.approx(terms.sum(), rel=1e-9)
+    assert law.float_probability() == pytest.approx(terms.sum(), rel=1e-9)
     one_sided = SummaryLaw(1 / epsilon, theta, tau, sides=1)
-    assert one_sided.upgraded() == pytest.approx(law.upgraded() / 2)
+    assert one_sided.float_probability() == pytest.approx(law.float_probability() / 2)
     for magnitude in (1, 3, 10):
         expected = float(min(magnitude / tau, Fraction(1))) if magnitude >= theta else 0.0
         assert float(law.keep(magnitude)) == pytest.approx(expected)
@@ -35,18 +35,18 @@ def test_the_papers_own_form() -> None:
     """For a whole tau and no filter: 2 a (1 - a^tau) / (tau (1 - a^2)); a filter alone: 2 a^theta / (1 + a)."""
     a = exp(-0.1)
     law = SummaryLaw(Fraction(10), 1, Fraction(7))
-    assert law.upgraded() == pytest.approx(2 * a * (1 - a**7) / (7 * (1 - a**2)), rel=1e-12)
-    assert SummaryLaw(Fraction(10), 23).upgraded() == pytest.approx(2 * a**23 / (1 + a), rel=1e-12)
+    assert law.float_probability() == pytest.approx(2 * a * (1 - a**7) / (7 * (1 - a**2)), rel=1e-12)
+    assert SummaryLaw(Fraction(10), 23).float_probability() == pytest.approx(2 * a**23 / (1 + a), rel=1e-12)
 
 
 def test_layers_add_up() -> None:
     """The layers of a falling threshold are the lowest one, and each is conditional on those before."""
     laws = [SummaryLaw(Fraction(4), 2, Fraction(16)), SummaryLaw(Fraction(4), 2, Fraction(8), Fraction(16))]
-    total = sum(law.upgraded() for law in laws)
-    assert total == pytest.approx(SummaryLaw(Fraction(4), 2, Fraction(8)).upgraded(), rel=1e-12)
+    total = sum(law.float_probability() for law in laws)
+    assert total == pytest.approx(SummaryLaw(Fraction(4), 2, Fraction(8)).float_probability(), rel=1e-12)
     low, high = laws[1].given_not_before(128)
     assert low <= high <= low + Fraction(1, 1 << 100)
-    assert float(low) == pytest.approx(laws[1].upgraded() / (1 - laws[0].upgraded()))
+    assert float(low) == pytest.approx(laws[1].float_probability() / (1 - laws[0].float_probability()))
     assert laws[0].keep(5) + laws[1].keep(5) == Fraction(5, 8)
 
 

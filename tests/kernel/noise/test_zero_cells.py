@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpduck.kernel.noise.entropy import operating_system_entropy, uniform_below
 from dpduck.kernel.noise.zero_cells import empty_cells, random_subset
-from dpduck.kernel.queries.cells import MixedRadix, at_most, merged, ordering
+from dpduck.kernel.queries.cells import MixedRadix, at_most, merge_cells, ordering
 
 DRAWS = 6_000
 WIDE = MixedRadix((10**9, 10**9, 10**9, 1000))  # 10^30 cells, two words
@@ -67,7 +67,7 @@ def test_a_huge_domain() -> None:
     occupied = random_subset(WIDE, 0, 500, entropy)
     cells = empty_cells(WIDE, occupied, 20_000, entropy)
     both = np.concatenate([cells, occupied], axis=1)
-    assert merged(both, np.ones(both.shape[1], dtype=np.int64))[0].shape[1] == 20_500
+    assert merge_cells(both, np.ones(both.shape[1], dtype=np.int64))[0].shape[1] == 20_500
     assert np.array_equal(ordering(cells), np.arange(20_000))
     for codes, size in zip(WIDE.unpack(cells), WIDE.sizes, strict=True):
         assert stats.chisquare(np.bincount(codes * 50 // size, minlength=50)).pvalue > 1e-10
@@ -83,5 +83,5 @@ def test_uniform_integers() -> None:
 
 def test_equal_cells_are_one() -> None:
     """Counts of cells that come twice add up; what adds up to 0 is empty."""
-    positions, counts = merged(np.array([[4, 1, 4, 7, 7]]), np.array([1, 2, 3, 5, -5]))
+    positions, counts = merge_cells(np.array([[4, 1, 4, 7, 7]]), np.array([1, 2, 3, 5, -5]))
     assert (positions.tolist(), counts.tolist()) == ([[1, 4]], [2, 4])

@@ -6,9 +6,9 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.counting.exact import job_sql
-from dpduck.kernel.places.clamps import ClampedColumn, clamped_column, steps_sql, units_sql
+from dpduck.kernel.places.clamps import ClampedColumn, clamp_column, steps_sql, units_sql
 from dpduck.kernel.places.prepared import over_prepared
 from tests.kernel.places.test_prepared import asked, differing, jobs_of, prepared
 
@@ -75,7 +75,7 @@ def test_what_is_read_of_cut_columns() -> None:
 
 def test_which_columns_are_held_cut() -> None:
     """Decimals and integers with bounds that are whole in their last place, and fit 32 bits there."""
-    assert clamped_column("x", "DECIMAL(15,2)", "0", "0.1", "0.01") == ClampedColumn(
+    assert clamp_column("x", "DECIMAL(15,2)", "0", "0.1", "0.01") == ClampedColumn(
         "x", "DECIMAL(15,2)", "0", "0.1", "0.01"
     )
     for refused in (
@@ -88,15 +88,19 @@ def test_which_columns_are_held_cut() -> None:
         ("x", "DECIMAL(18,0)", "0", "000000000000000005", "1"),
         ("x", "DECIMAL(5,2)", "0", "100000", "1"),
     ):
-        assert clamped_column(*refused) is None, refused
-    uneven = clamped_column("x", "INTEGER", "0", "10", "3")
-    assert uneven is not None and uneven.steps is None and uneven.cut(0, Column("r", "x", "INTEGER")).steps_sql == ""
+        assert clamp_column(*refused) is None, refused
+    uneven = clamp_column("x", "INTEGER", "0", "10", "3")
+    assert (
+        uneven is not None
+        and uneven.steps is None
+        and uneven.cut(0, RelationColumn("r", "x", "INTEGER")).steps_sql == ""
+    )
 
 
 @pytest.mark.parametrize("type_name", ["DECIMAL(18,2)", "DECIMAL(5,4)", "DECIMAL(18,6)", "BIGINT", "TINYINT"])
 def test_columns_are_cut_without_an_error(type_name: str) -> None:
     """Every value of the column's type has its units and its steps, the largest of it too."""
-    clamped = clamped_column("x", type_name, "-1", "2", "0.5")
+    clamped = clamp_column("x", type_name, "-1", "2", "0.5")
     assert clamped is not None
     whole = "9" * 38 if "(" not in type_name else "9" * int(type_name[8:].partition(",")[0])
     with duckdb.connect() as connection:
@@ -105,7 +109,7 @@ def test_columns_are_cut_without_an_error(type_name: str) -> None:
         scale = clamped.scale
         largest = largest or f"{whole[: len(whole) - scale]}.{'9' * scale}"
         connection.execute(f"INSERT INTO t VALUES ({largest}), (-{largest}), (0), (1), (NULL)")
-        column = Column("t", "x", type_name)
+        column = RelationColumn("t", "x", type_name)
         units, steps = units_sql(clamped, column), steps_sql(clamped, column)
         found = connection.execute(f"SELECT {units}, {steps} FROM t").fetchall()
     factor = 10**scale

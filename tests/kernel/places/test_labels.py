@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.expressions import Coded, Column, Comparison, Expression, Literal
+from dpduck.kernel.columns.expressions import Coded, Comparison, Expression, Literal, RelationColumn
 from dpduck.kernel.counting.exact import job_sql, read_job
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.places.labels import MOST_COMBINATIONS, MOST_RANGES, Declared, coded_condition, tells
+from dpduck.kernel.places.labels import MOST_COMBINATIONS, MOST_RANGES, CodedColumn, encode_condition, tells
 from dpduck.kernel.places.prepared import over_prepared
 from dpduck.values.domain import RangeDomain, ValueDomain
 from tests.kernel.places.test_prepared import asked, differing, jobs_of, prepared
@@ -75,7 +75,7 @@ def test_no_expression_of_an_analyst_is_left(condition: str) -> None:
         twin = over_prepared(job, twins, {}, asked(other))
         assert isinstance(twin, CountingJob)
         reading = read_job(twin)
-        assert not reading.division.needed and not reading.scan.moved and not reading.scan.stages
+        assert not reading.division.has_work and not reading.scan.moved and not reading.scan.stages
         sql = job_sql(twin)
         assert not re.search("ward|upper|'a'|'B'|%", sql.replace('"visits_twin"', "")), sql
         assert set(re.findall(r'"r0"\."(\w+)"', sql)) >= {"dpduck_code_0", "dpduck_code_1"}
@@ -95,7 +95,7 @@ def test_rows_outside_of_a_domain_alone_are_asked() -> None:
         assert isinstance(twin, CountingJob)
         reading = read_job(twin)
         (stage,) = reading.scan.stages
-        assert stage.where == '"r0"."dpduck_code_0" IS NULL' and not reading.division.needed
+        assert stage.where == '"r0"."dpduck_code_0" IS NULL' and not reading.division.has_work
         row = other.execute(
             f'SELECT list(DISTINCT ward) FROM {stage.stored.sql} AS "r0" WHERE {stage.where}'
         ).fetchone()
@@ -105,7 +105,7 @@ def test_rows_outside_of_a_domain_alone_are_asked() -> None:
 def test_a_long_list_of_codes_is_looked_up() -> None:
     """More than a few ranges of codes are one look into a list; a wrong list is noticed by the counts."""
     values = tuple(str(number) for number in range(4 * MOST_RANGES))
-    column = Declared(Column("r0", "dpduck_code_0", "UTINYINT"), ValueDomain("INTEGER", values))
+    column = CodedColumn(RelationColumn("r0", "dpduck_code_0", "UTINYINT"), ValueDomain("INTEGER", values))
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE codes AS SELECT i::UTINYINT AS dpduck_code_0 FROM range({len(values)}) r(i)")
         for step in (1, 2, 5, 9):
@@ -115,14 +115,14 @@ def test_a_long_list_of_codes_is_looked_up() -> None:
             assert [code for (code,) in found] == list(range(0, len(values), step))
 
 
-def among(column: Declared, flags: list[bool]) -> str:
+def among(column: CodedColumn, flags: list[bool]) -> str:
     """The test that is made of these flags."""
 
-    def ask(condition: Expression, columns: Mapping[Column, Declared]) -> list[bool]:
+    def ask(condition: Expression, columns: Mapping[RelationColumn, CodedColumn]) -> list[bool]:
         return flags
 
-    code = Column("r0", "code", "INTEGER")
-    found = coded_condition(Comparison(code, ">", Literal("number", "0")), {code: column}, frozenset(), ask)
+    code = RelationColumn("r0", "code", "INTEGER")
+    found = encode_condition(Comparison(code, ">", Literal("number", "0")), {code: column}, frozenset(), ask)
     assert isinstance(found, Coded)
     return found.test.sql
 

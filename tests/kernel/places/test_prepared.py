@@ -11,21 +11,21 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.contributions import Known, bounded_rows_sql
+from dpduck.kernel.contributions import BoundingFacts, bound_rows_sql
 from dpduck.kernel.counting.exact import count_exactly, job_sql
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.places import twin_writer
-from dpduck.kernel.places.labels import Ask, asked_of_labels
+from dpduck.kernel.places.labels import Ask, evaluate_on_labels
 from dpduck.kernel.places.prepared import PreparedTable, over_prepared
 from dpduck.kernel.places.rows import LIVE, LiveRows
-from dpduck.kernel.places.twin_writer import Layout, miscounted_sql, write_twin
+from dpduck.kernel.places.twin_writer import Layout, false_facts_sql, write_twin
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import read_groups
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.units import ROWS, Referenced, lookup_sql, unit_type
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.compiled import text_of
-from dpduck.language.rows.relation import Reading, relation_of
+from dpduck.language.rows.relation import RowReading, relation_of
 from dpduck.language.text.names import TableName
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.store.catalog import Catalog
@@ -64,7 +64,7 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
         table = TableName(("memory", "main", name))
         policy = catalog.policy(table)
         assert policy is not None
-        relation = relation_of(table, policy, Reading(catalog, {}))
+        relation = relation_of(table, policy, RowReading(catalog, {}))
         columns = tuple((column.name, column.type_name) for column in relation.columns)
         content = tuple(f'"r0"."{name}"' for name in relation.row_key)
         lookup, own = relation.person, policy.unit.column
@@ -102,7 +102,7 @@ def jobs_of(connection: duckdb.DuckDBPyConnection, statement: str) -> list[Count
 
 
 def asked(cursor: duckdb.DuckDBPyConnection) -> Ask:
-    return partial(asked_of_labels, cursor, WORKERS)
+    return partial(evaluate_on_labels, cursor, WORKERS)
 
 
 def cells(cursor: duckdb.DuckDBPyConnection, job: object) -> dict[tuple[int, ...], list[int]]:
@@ -210,9 +210,9 @@ def test_what_is_said_of_units_is_counted_again(damage: str) -> None:
     """A twin that says too little of its units' rows is none: its rows are counted again when it is written."""
     with open_stays() as connection:
         other, _ = prepared(connection)
-        assert other.execute(miscounted_sql("stays_twin")).fetchall() == [(0,)]
+        assert other.execute(false_facts_sql("stays_twin")).fetchall() == [(0,)]
         other.execute(f"UPDATE stays_twin SET {damage} WHERE dpduck_unit IS NOT NULL")
-        (miscounted,) = other.execute(miscounted_sql("stays_twin")).fetchone() or (0,)
+        (miscounted,) = other.execute(false_facts_sql("stays_twin")).fetchone() or (0,)
         assert miscounted > 0
 
 
@@ -293,7 +293,7 @@ def test_no_more_rows_of_a_unit_are_kept(once: bool, placed: bool) -> None:
         "SELECT u AS dpduck_unit, p AS dpduck_order, u AS dpduck_of_unit, u % 2 AS dpduck_open "
         "FROM range(1, 9) AS units(u), LATERAL range(1, u + 1) AS places(p)"
     )
-    sql = bounded_rows_sql(rows, ["dpduck_unit", "dpduck_order"], 3, Known(once, placed))
+    sql = bound_rows_sql(rows, ["dpduck_unit", "dpduck_order"], 3, BoundingFacts(once, placed))
     found = duckdb.sql(
         f"SELECT dpduck_unit, list(dpduck_order ORDER BY dpduck_order) FROM ({sql}) GROUP BY 1"
     ).fetchall()

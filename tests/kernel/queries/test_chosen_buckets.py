@@ -16,7 +16,7 @@ from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.price import Ask, Scan, price
+from dpduck.kernel.price import Ask, AskScan, price
 from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery
 from dpduck.kernel.queries.quantiles import Quantiles
 from dpduck.strategies.ranges.buckets import BucketChoice, bucket_choices
@@ -78,7 +78,7 @@ def rejected(drawn: NDArray[np.int64], expected: NDArray[np.float64]) -> bool:
 def test_the_law_is_the_claimed_one(query: Quantiles, table: list[list[int]]) -> None:
     """The right rate passes (false alarms 1e-9 a cell); 2/3 and 3/2 of it are rejected in some cell."""
     counts, entropy = counts_of(table), operating_system_entropy()
-    drawn = np.array([query.draw(counts, Ask(Scan(NO_ROWS, 1), query), entropy, None) for _ in range(4000)])
+    drawn = np.array([query.draw(counts, Ask(AskScan(NO_ROWS, 1), query), entropy, None) for _ in range(4000)])
     for wrong in (Fraction(2, 3), Fraction(3, 2)):
         rate = float(query.rate * wrong)
         assert any(rejected(drawn[:, cell], law(rows, query, rate)) for cell, rows in enumerate(table))
@@ -108,7 +108,7 @@ def test_the_law_costs_what_is_charged(query: Quantiles) -> None:
 
 def test_prices_of_choices() -> None:
     """By hand: 2 rate max(below, above) rows of epsilon, an eighth of its square of rho; never above the pure one."""
-    scan = Scan(NO_ROWS, 3)
+    scan = AskScan(NO_ROWS, 3)
     assert price([Ask(scan, MEDIAN), Ask(scan, MEDIAN)]).epsilon == 2 * Fraction(2 * 3, 4)
     assert price_of(MEDIAN, None) == Charge(Fraction(1, 2), Fraction(1, 32))
     assert price_of(DECILE, None, 4).epsilon == Fraction(2 * 9 * 4, 40)
@@ -129,7 +129,7 @@ def test_plans_cost_their_price(noise: NoiseKind, fraction: Fraction) -> None:
     paid = Fraction(1, 3)
     plans = bucket_choices(fraction, 100, noise, paid, 5, 3)
     queries = [Quantiles(BY_CELL, *astuple(plan)) for plan in plans]
-    cost = price([Ask(Scan(NO_ROWS, 5), query) for query in queries for _ in range(3)])
+    cost = price([Ask(AskScan(NO_ROWS, 5), query) for query in queries for _ in range(3)])
     amount = cost.epsilon if noise is NoiseKind.LAPLACE else cost.rho
     assert amount is not None and paid * Fraction(999_999, 1_000_000) < amount <= paid
     assert plans[0].nothing == ceil(log(2000) / plans[0].rate)
@@ -168,8 +168,8 @@ def test_other_buckets_are_refused() -> None:
         (MEDIAN, 2),
     ):
         with pytest.raises(InternalError, match="and the counts disagree"):
-            query.draw(counts_of(CELLS[0]), Ask(Scan(NO_ROWS, bound), query), entropy, None)
-    scan, all_rows = Scan(JOB, 5), KroneckerQuery((), ())
+            query.draw(counts_of(CELLS[0]), Ask(AskScan(NO_ROWS, bound), query), entropy, None)
+    scan, all_rows = AskScan(JOB, 5), KroneckerQuery((), ())
     paid = Charge.pure(Fraction(100))
     require_paid([Ask(scan, Quantiles(all_rows, VALUES, 1, 1, Fraction(1), 1))], paid)
     with pytest.raises(InternalError, match="disagree about the values"):
@@ -182,7 +182,7 @@ def test_other_buckets_are_refused() -> None:
 
 def test_a_choice_is_made_once() -> None:
     """Through a door: as often as it was declared."""
-    ask = Ask(Scan(NO_ROWS, 1), MEDIAN)
+    ask = Ask(AskScan(NO_ROWS, 1), MEDIAN)
     door = door_over(counts_of(CELLS[0]), [ask])
     assert door.answer(ask).shape == (2,)
     with pytest.raises(InternalError, match="used up"):

@@ -16,7 +16,7 @@ from dpduck.kernel.counting.jobs import Attribute
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan, price
+from dpduck.kernel.price import Ask, AskScan, price
 from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery
 from dpduck.kernel.queries.tables import Present
 from dpduck.values.domain import ValueDomain
@@ -42,7 +42,7 @@ def counts_of(rows: list[tuple[int, int]], bound: int = 5, values: int = VALUES)
 
 
 def present(rows: list[tuple[int, int]], query: Present) -> NDArray[np.int64]:
-    return query.draw(counts_of(rows), Ask(Scan(NO_ROWS, 5), query, SMALL), operating_system_entropy(), None)
+    return query.draw(counts_of(rows), Ask(AskScan(NO_ROWS, 5), query, SMALL), operating_system_entropy(), None)
 
 
 ROWS = st.lists(st.tuples(st.integers(0, CELLS - 1), st.integers(0, VALUES - 1)), max_size=5)
@@ -96,7 +96,7 @@ def test_other_values_than_were_priced_are_not_answered() -> None:
 @pytest.mark.parametrize("values", [1, 3])
 def test_values_are_compared_before_the_charge(values: int) -> None:
     """The door looks at the values of what will be counted, not at what a planner says."""
-    noise, scan, charge = Noise(NoiseKind.LAPLACE, Fraction(5)), Scan(JOB, 5), Charge.pure(Fraction(1))
+    noise, scan, charge = Noise(NoiseKind.LAPLACE, Fraction(5)), AskScan(JOB, 5), Charge.pure(Fraction(1))
     require_paid([Ask(scan, ALL, noise)], charge)
     with pytest.raises(InternalError, match="disagree about the values; nothing was charged"):
         require_paid([Ask(scan, Present(ALL.query, values), noise)], charge)

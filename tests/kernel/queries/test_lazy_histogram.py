@@ -7,7 +7,7 @@ import pytest
 
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.histograms import EveryKey, KeyedEntropy, LazyHistogram, keyed_noise
+from dpduck.kernel.queries.histograms import EveryKey, KeyedEntropy, LazyHistogram, draw_key_noise
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import drawn, price_of
@@ -42,11 +42,11 @@ def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
 
     A scale that is 2/3 or 3/2 of the right one has a variance of 4/9 or 9/4: rejected. False alarm below 1e-9.
     """
-    drawn = keyed_noise(b"s" * 32, keys(4000), Noise(noise, SPREAD[noise])).astype(float)
+    drawn = draw_key_noise(b"s" * 32, keys(4000), Noise(noise, SPREAD[noise])).astype(float)
     assert 0.75 < np.mean(drawn**2) / VARIANCE[noise] < 1.25
     assert abs(drawn.mean()) < 7 * (VARIANCE[noise] / 4000) ** 0.5
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.12
-    assert keyed_noise(b"s" * 32, keys(20, 30), Noise(noise, SPREAD[noise])).tolist() == drawn[30:50].tolist()
+    assert draw_key_noise(b"s" * 32, keys(20, 30), Noise(noise, SPREAD[noise])).tolist() == drawn[30:50].tolist()
 
 
 def opened(values: np.ndarray, noise: Noise) -> LazyHistogram:

@@ -229,7 +229,7 @@ def test_mixed_noise_is_paid_in_rho_and_no_noise_is_refused() -> None:
     sizes, query = (2,), marginal_query((0,), (2,))
     plans = [plan_of(sizes, [query], noise, [Fraction(1)]) for noise in NoiseKind]
     laplace = price_of_plans([plan for plan in plans if plan.noise is NoiseKind.LAPLACE], 1)
-    assert price_of_plans(plans, 1) == Charge.concentrated(Fraction(1, 2) + laplace.rho) and laplace.epsilon == 1
+    assert price_of_plans(plans, 1) == Charge.zcdp(Fraction(1, 2) + laplace.rho) and laplace.epsilon == 1
     for parameter in (Fraction(0), Fraction(-1)):
         with pytest.raises(InternalError, match="without noise"):
             price_of_plans([plan_of(sizes, [query], parameters=[parameter])], 1)

@@ -249,7 +249,7 @@ def test_the_price_without_a_unit_grows_with_its_rows() -> None:
     job = job_of(3, 1, unit_sql=None, conditions=("",))
     plan = plan_of(job, Fraction(1), Fraction(1, 100))
     assert plan.selection.parameter == Fraction(9, 2) and plan.threshold == 3 + plan.excess
-    assert key_ask(job, plan).cost == Charge.concentrated(
+    assert key_ask(job, plan).cost == Charge.zcdp(
         Fraction(1), key_delta(Noise(GAUSSIAN, Fraction(9, 2)), plan.excess, 3)
     )
 

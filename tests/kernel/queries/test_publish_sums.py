@@ -13,7 +13,7 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan, price
+from dpduck.kernel.price import Ask, AskScan, price
 from dpduck.kernel.queries import keys as module
 from dpduck.kernel.queries.keys import Beside, KeyStream, PublishedKeys, Threshold, bounds_of
 from dpduck.language.select.request import Aggregate, Operand
@@ -52,7 +52,7 @@ def asked(
     query = Threshold(
         plan.bounds, plan.least, plan.excess, plan.answers, len(plan.beside), plan.selecting, other, plan.beside
     )
-    return Ask(Scan(job, plan.bounds.l1), query, plan.selection), measured, plan
+    return Ask(AskScan(job, plan.bounds.l1), query, plan.selection), measured, plan
 
 
 @pytest.mark.parametrize("noise", NoiseKind, ids=lambda noise: str(noise.value))
@@ -89,7 +89,7 @@ def test_norms_are_those_of_the_job(aggregates: tuple[Aggregate, ...]) -> None:
                 require_paid([replace(ask, query=query)], ask.cost)
     rows = replace(ask.scan.job, max_rows=5)
     with pytest.raises(InternalError, match="disagree about the contribution bounds"):
-        require_paid([replace(ask, scan=Scan(rows, ask.scan.l1))], ask.cost)
+        require_paid([replace(ask, scan=AskScan(rows, ask.scan.l1))], ask.cost)
     plain = replace(ask.query, beside=())
     with pytest.raises(InternalError, match="disagree about"):
         require_paid([replace(ask, query=plain)], ask.cost)
@@ -148,9 +148,9 @@ def test_tables_of_several_integers_are_no_sums_of_groups() -> None:
 @pytest.mark.parametrize(("exact", "told"), [(0, 5), ((1 << 63) - 1, 4 - (1 << 63)), (-(1 << 63), 5 - (1 << 63))])
 def test_numbers_wrap_as_all_tables_do(exact: int, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row for all others is told modulo 2^64, as published groups are, without a word: here with a noise of 5."""
-    right = module._selected
+    right = module._select_groups
     monkeypatch.setattr(module, "draw", lambda noise, count, entropy: np.full(count, 5, np.int64))
-    monkeypatch.setattr(module, "_selected", lambda *given: (right(*given)[0], np.full(3, exact)))
+    monkeypatch.setattr(module, "_select_groups", lambda *given: (right(*given)[0], np.full(3, exact)))
     ask, _, _ = asked(SETS[1], NoiseKind.GAUSSIAN, other=True)
     assert isinstance(ask.scan.job, CountingJob)
     found = door_over(KeyStream(load([]).cursor(), ask.scan.job, b"key"), [ask]).answer(ask)
@@ -164,5 +164,5 @@ def test_sums_of_what_is_suppressed_wrap(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(ask.scan.job, CountingJob) and isinstance(ask.query, Threshold)
     monkeypatch.setattr(module, "_tables", lambda groups, aggregates: [np.full(groups.num_rows, 1 << 62)])
     stream = KeyStream(load([(1, "a", "F"), (2, "b", "F")]).cursor(), ask.scan.job, b"key")
-    _, suppressed = module._selected(stream, replace(ask.query, least=9), ask.law, operating_system_entropy())
+    _, suppressed = module._select_groups(stream, replace(ask.query, least=9), ask.law, operating_system_entropy())
     assert suppressed.tolist() == [-(1 << 63)]

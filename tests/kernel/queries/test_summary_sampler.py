@@ -92,7 +92,7 @@ def scores(law: SummaryLaw) -> tuple[float, float]:
 def test_one_percent_is_found(name: str) -> None:
     """An upgrade probability or an alpha that is off by 1 % either way is rejected, the right ones are not."""
     law, right = LAWS[name], SummaryLaw.given_not_before
-    draw = upgraded_counts.upgraded_counts
+    draw = upgraded_counts.draw_counts
     assert max(map(abs, scores(law))) < 6.3
     for factor in (Fraction(99, 100), Fraction(101, 100)):
         with patch.object(
@@ -101,7 +101,7 @@ def test_one_percent_is_found(name: str) -> None:
             assert abs(scores(law)[0]) > 6.3
         scale = Fraction(-1 / log(factor * exp(-1 / float(law.scale)))).limit_denominator(10**6)
         with patch(
-            "dpduck.kernel.queries.summaries.upgraded_counts",
+            "dpduck.kernel.queries.summaries.draw_counts",
             lambda law, count, entropy, by=scale: draw(replace(law, scale=by), count, entropy),
         ):
             assert abs(scores(law)[1]) > 6.3

@@ -177,7 +177,7 @@ def test_where_rows_are_ranked_as_they_are(
     monkeypatch.setattr(crowds, "_are_crowded", ARE_CROWDED)
     assert crowds.put_crowds(connection, sql, 20_000, 1, {}) is None
     rows = crowds.rows_of(connection, TABLE)
-    few = f"SELECT 1 FROM {crowds.sampled_sql(TABLE, rows)} WHERE score = 5"
+    few = f"SELECT 1 FROM {crowds.sample_sql(TABLE, rows)} WHERE score = 5"
     assert not crowds.are_many(connection, few, rows, {})
     assert crowds.are_many(connection, few.replace("=", "<>"), rows, {})
     monkeypatch.setattr(crowds, "FEW", rows + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.stored import shortened_sql
+from dpduck.kernel.columns.stored import shorten_sql
 from dpduck.kernel.counting.exact import job_sql
 from dpduck.kernel.places.prepared import over_prepared
 from tests.kernel.places.test_prepared import asked, cells, jobs_of, prepared
@@ -80,7 +80,7 @@ def test_all_columns_are_in_the_order() -> None:
         (job,) = jobs_of(connection, JOINED.format("TRUE"))
         content = [f'dpduck_t."{name}"' for name in ["patient", "v", "t", "w", "f", "l"]]
         apart = [
-            content[0], f"CAST({content[1]} AS BIT)", shortened_sql(content[2], "VARCHAR"),
+            content[0], f"CAST({content[1]} AS BIT)", shorten_sql(content[2], "VARCHAR"),
             f"CAST({content[3]} AS VARCHAR)",
             f"CAST({content[4]} AS BIT)", f"{content[5]} IS NULL",
         ]  # fmt: skip

@@ -209,9 +209,9 @@ def test_without_halving_she_would_decide(monkeypatch: pytest.MonkeyPatch) -> No
         return sql.replace("try(", "(")
 
     monkeypatch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", untried)
-    monkeypatch.setattr("dpduck.mechanisms.release.rehearsed", lambda *_: None)
+    monkeypatch.setattr("dpduck.mechanisms.release.rehearse_asks", lambda *_: None)
     monkeypatch.setattr("tests.kernel.rows.test_extreme_row.PLACES", PLACES[3:4])
     assert require_alike(*TYPES["text"], prepared=False) == 1
-    monkeypatch.setattr(Runner, "_halved", failed)
+    monkeypatch.setattr(Runner, "_halve", failed)
     with pytest.raises(AssertionError, match="after its charge"):
         require_alike(*TYPES["text"], prepared=False)

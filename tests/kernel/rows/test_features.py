@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.contributions import KEY, ORDER
 from dpduck.kernel.relations import Feature, RowValue, Source, Stored, Units
 from dpduck.kernel.rows.features import comparable_sql, feature_sql
-from dpduck.kernel.rows.scan import Scan, scan_of
-from dpduck.kernel.worker.answered import Asking, answered
-from dpduck.kernel.worker.program import staged
+from dpduck.kernel.rows.scan import JobScan, scan_of
+from dpduck.kernel.worker.answered import Asking, answer_rows
+from dpduck.kernel.worker.program import stage_question
 from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.values.errors import InternalError
@@ -79,7 +79,7 @@ class World:
         self.connection.execute(TABLE)
         self.connection.execute("FROM dp(?)", [POLICY])
         self.workers = Workers()
-        self.asked: dict[str, tuple[Scan, list[Asking]]] = {}
+        self.asked: dict[str, tuple[JobScan, list[Asking]]] = {}
 
     def close(self) -> None:
         self.workers.close()
@@ -96,7 +96,7 @@ class World:
         if inner not in self.asked:
             request = request_of(self.connection, f"SELECT {CLAUSE} count(*) FROM ({inner})")
             scan = scan_of(counting_job(request, [adds("")]))
-            self.asked[inner] = scan, [staged(one, self.workers, scan.longest_lookup) for one in scan.stages]
+            self.asked[inner] = scan, [stage_question(one, self.workers, scan.longest_lookup) for one in scan.stages]
         scan, stages = self.asked[inner]
         name = "dpduck_" if "OVER" in inner else "c"
         names = [f"{name}{number}" for number in range(columns)] if isinstance(columns, int) else columns
@@ -105,7 +105,7 @@ class World:
         with ExitStack() as stack:
             cursor = stack.enter_context(self.connection.cursor())
             asking = Asking(sql, parameters={KEY: key})
-            second, own = stack.enter_context(answered(cursor, stages, asking, self.workers))
+            second, own = stack.enter_context(answer_rows(cursor, stages, asking, self.workers))
             return sorted(map(repr, second.execute(sql, dict(own)).fetchall()))
 
 
@@ -211,9 +211,9 @@ def test_sums_do_not_overflow(world: World) -> None:
     assert set(running) == {f"({300 * most},)"}
 
 
-UNITS = Units(Source(Stored("t", "r0")), Column("r0", "u", "INTEGER"), (), (), "r1")
+UNITS = Units(Source(Stored("t", "r0")), RelationColumn("r0", "u", "INTEGER"), (), (), "r1")
 KINDS = ("DOUBLE", "DECIMAL(38,2)", "HUGEINT", "INTEGER", "INTERVAL")
-VALUE = {kind: RowValue(Column("r0", "x", kind), kind) for kind in KINDS}
+VALUE = {kind: RowValue(RelationColumn("r0", "x", kind), kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("windowed", [False, True])

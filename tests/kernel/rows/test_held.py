@@ -13,9 +13,9 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.expressions import Column, Is
+from dpduck.kernel.columns.expressions import Is, RelationColumn
 from dpduck.kernel.columns.stored import LONGEST_JOINED
-from dpduck.kernel.rows.held import SHORTEST_READ, hashed_sql, held_by, longest_joined
+from dpduck.kernel.rows.held import SHORTEST_READ, hash_input_sql, held_by, longest_joined
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import sql_type
 from tests.support import memory
@@ -385,7 +385,7 @@ def test_every_type_is_short_or_bounded() -> None:
         assert sql_type(kind).is_short
     for kind in ("VARCHAR", "BLOB", "BIGNUM", "JSON", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "GEOMETRY", "what"):
         assert not sql_type(kind).is_short
-    held = held_by([Is(Column("r0", "x", "what"), "NULL")], (), (1, False))
+    held = held_by([Is(RelationColumn("r0", "x", "what"), "NULL")], (), (1, False))
     with pytest.raises(Refusal, match="may be long"):
         held.of("r0")
     assert held.of("r1") == ([], [], [])
@@ -394,8 +394,8 @@ def test_every_type_is_short_or_bounded() -> None:
 def test_labels_and_fields_may_be_called_variant() -> None:
     """Values of an ENUM are in the order of rows, whatever its labels are: rows that differ by one are not tied."""
     for kind in ("ENUM('VARIANT', 'it''s a VARIANT')", 'STRUCT("VARIANT" INTEGER)', "VARCHAR"):
-        assert hashed_sql("c", kind) == "c"
+        assert hash_input_sql("c", kind) == "c"
     for kind in ("VARIANT", "VARIANT[]", 'STRUCT("a" VARIANT)'):
-        assert hashed_sql("c", kind) == "TRUE", "other rows decide whether it is NULL"
+        assert hash_input_sql("c", kind) == "TRUE", "other rows decide whether it is NULL"
     for kind in ("GEOMETRY", "GEOMETRY[]", 'STRUCT("a" GEOMETRY)'):
-        assert hashed_sql("c", kind) == "c IS NULL", "other rows decide whether a zero in it has a sign"
+        assert hash_input_sql("c", kind) == "c IS NULL", "other rows decide whether a zero in it has a sign"

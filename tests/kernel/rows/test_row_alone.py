@@ -21,8 +21,8 @@ from dpduck.kernel.rows.reader import LAZY
 from dpduck.kernel.worker import program as programs
 from dpduck.kernel.worker.answered import chosen_inputs
 from dpduck.kernel.worker.program import Division, Output
-from dpduck.kernel.worker.worker import evaluate, opened
-from dpduck.kernel.worker.workers import Program, Runner, Workers
+from dpduck.kernel.worker.worker import evaluate, open_database
+from dpduck.kernel.worker.workers import Runner, WorkerProgram, Workers
 from dpduck.language.rows.compiled import program_of
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.functions import check_row_local, temporal_arguments
@@ -217,7 +217,7 @@ def differences(count: int, seed: int, pool: Workers) -> list[str]:
     """Programs for which a row of a batch becomes something else than it does alone, of so many that were run."""
     source = random.Random(seed)  # noqa: S311
     writer, found, run = Guarding(source), list[str](), 0
-    with duckdb.connect() as connection, opened(1, 1 << 29) as binder:
+    with duckdb.connect() as connection, open_database(1, 1 << 29) as binder:
         while run < count:
             if run % 10 == 0:
                 table_of(connection, source)
@@ -242,7 +242,7 @@ FEW: Batches = ((200, 1), (60, 1))
 """How many rows a batch has, and how often there is one."""
 
 
-def alike(pool: Workers, program: Program, rows: pa.Table, source: random.Random, batches: Batches) -> bool:
+def alike(pool: Workers, program: WorkerProgram, rows: pa.Table, source: random.Random, batches: Batches) -> bool:
     """Whether rows become in batches what they become alone."""
     with pool.runner(program) as runner:
         alone, places = [], []

@@ -10,12 +10,12 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.kernel.columns.expressions import Column, Constant, Expression, Junction, Lookup
+from dpduck.kernel.columns.expressions import Constant, Expression, Junction, Lookup, RelationColumn
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import row_copies
 from dpduck.kernel.relations import Branch, Join, Source, Stored, Union, Units
 from dpduck.kernel.rows import plans, reader
-from dpduck.kernel.rows.placed import placed
+from dpduck.kernel.rows.placed import render_source
 from dpduck.language.rows.compiled import condition_of, program_of
 from dpduck.values.errors import InternalError, Refusal
 from tests.support.nodes import adds, columns_of, counts
@@ -64,7 +64,7 @@ def counted(
 def test_a_condition_of_an_inner_join_moves_behind_it() -> None:
     """The database joins by stored columns alone; the worker decides the rest of the joined row."""
     source = Source(LEFT, (Join("JOIN", RIGHT, (ON, ODD)),))
-    found = placed(source, (LONG,))
+    found = render_source(source, (LONG,))
     fits = "({1} IS NULL OR strlen({1}) <= 1024)) IS NOT DISTINCT FROM (current_transaction_id() >= 0"
     short = f'(SELECT dpduck_t.* FROM {{0}} AS dpduck_t WHERE (({fits}))) AS "{{2}}"'
     left, right = short.format("a", 'dpduck_t."note"', "r0"), short.format("b", 'dpduck_t."text"', "r1")
@@ -87,7 +87,7 @@ def test_a_condition_of_two_tables_that_an_outer_join_depends_on_is_refused() ->
     of_both = program_of('length("r0"."note") < length("r1"."text")', COLUMNS)
     source = Source(LEFT, (Join("LEFT JOIN", RIGHT, (ON, of_both)),))
     with pytest.raises(Refusal, match="more than one table"):
-        placed(source, ())
+        render_source(source, ())
 
 
 def test_a_condition_before_a_right_join_is_not_moved() -> None:
@@ -96,7 +96,7 @@ def test_a_condition_before_a_right_join_is_not_moved() -> None:
         Join("JOIN", RIGHT, (ON, ODD)),
         Join("RIGHT JOIN", Source(Stored("c", "r2")), (condition_of('"r0"."unit" = "r0"."unit"', COLUMNS),)),
     )
-    found = placed(Source(LEFT, joins), ())
+    found = render_source(Source(LEFT, joins), ())
     assert found.moved == () and len(found.stages) == 1
 
 
@@ -180,7 +180,7 @@ def test_keys_are_of_types_that_are_grouped_as_they_are_compared(ours: str, thei
             row_copies(source)
 
 
-def joined_by(on: Expression, key: Column) -> Source:
+def joined_by(on: Expression, key: RelationColumn) -> Source:
     """Rows beside at most two public ones for each value of a key."""
     return Source(LEFT, (Join("JOIN", Source(Stored("p", "p1")), (on,), 2, (key,)),))
 
@@ -196,7 +196,7 @@ def test_what_is_looked_up_is_of_the_type_of_its_key(theirs: str, accepted: bool
     refused = [joined_by(Lookup(program_of('"r0"."unit" + 0', columns), other), key)]
     if accepted:
         assert row_copies(source) == 2
-        (stage,) = placed(source, ()).stages
+        (stage,) = render_source(source, ()).stages
         assert [type_name for _, type_name in stage.values] == [theirs]
     else:
         refused.append(source)

@@ -38,8 +38,8 @@ def job_of(
 def test_one_row_a_cell_is_the_root() -> None:
     """Six rows are 6 in squares, at one in each cell."""
     job = job_of()
-    assert (job.unit_bounds, job.cell_bounds, job.squared_bounds) == ((6,), (1,), (6,))
-    assert (job_of(()).cell_bounds, job_of(()).squared_bounds) == ((6,), (36,))
+    assert (job.unit_bounds, job.cell_bounds, job.squares_bounds) == ((6,), (1,), (6,))
+    assert (job_of(()).cell_bounds, job_of(()).squares_bounds) == ((6,), (36,))
 
 
 BINS = RangeDomain("INTEGER", ("1", "2"), "3", "1", "", 1)

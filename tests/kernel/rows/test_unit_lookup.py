@@ -9,22 +9,25 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.contributions import COUNTED_FIRST, Contribution
 from dpduck.kernel.counting.exact import count_exactly, job_sql
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
-from dpduck.kernel.units import Referenced, Step
+from dpduck.kernel.units import Referenced, ReferenceStep
 from dpduck.values.domain import ValueDomain
 from tests.support.nodes import adds, counts, key, rows
 
 KIND = ValueDomain("VARCHAR", ("a", "b"), with_null=True)
 PRICE = adds("l.price > 2", "sum", "CAST(l.price AS DOUBLE)", steps=20, high=Fraction(20))
 PER_GROUP = replace(PRICE, form="sum", per_group="sum")
-PARCEL = Column("l", "parcel", "UBIGINT")
-PERSON = Column("o", "person", "UBIGINT")
-ORDERS, PEOPLE = Step("orders", Column("o", "id", "BIGINT")), Step("people", Column("p", "id", "BIGINT"))
+PARCEL = RelationColumn("l", "parcel", "UBIGINT")
+PERSON = RelationColumn("o", "person", "UBIGINT")
+ORDERS, PEOPLE = (
+    ReferenceStep("orders", RelationColumn("o", "id", "BIGINT")),
+    ReferenceStep("people", RelationColumn("p", "id", "BIGINT")),
+)
 ONE = Referenced(PARCEL, (ORDERS,), PERSON)
-TWO = Referenced(PARCEL, (replace(ORDERS, reference=PERSON), PEOPLE), Column("p", "household", "BIGINT"))
+TWO = Referenced(PARCEL, (replace(ORDERS, reference=PERSON), PEOPLE), RelationColumn("p", "household", "BIGINT"))
 ROWS = {ONE: "lines AS l", TWO: "lines AS l LEFT JOIN kinds AS k ON k.name = l.kind"}
 PLAIN = {
     ONE: "lines AS l JOIN orders AS o ON l.parcel = o.id",

@@ -52,7 +52,7 @@ def main() -> None:
         raise ImportError(str(path))
     worker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(worker)
-    own = worker.opened
+    own = worker.open_database
 
     def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
         connection: duckdb.DuckDBPyConnection = own(threads, memory)
@@ -60,7 +60,7 @@ def main() -> None:
         connection.create_function("busy", busy, [VARCHAR], BOOLEAN)
         return connection
 
-    setattr(worker, "opened", opened)  # noqa: B010
+    setattr(worker, "open_database", opened)  # noqa: B010
     os.chdir("/")
     worker.serve(*map(int, sys.argv[1:5]))
 

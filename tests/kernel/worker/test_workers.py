@@ -18,7 +18,7 @@ import pytest
 
 from dpduck.kernel.worker import worker
 from dpduck.kernel.worker import workers as module
-from dpduck.kernel.worker.workers import COMMAND, Program, Runner, StrictWorkers, Workers
+from dpduck.kernel.worker.workers import COMMAND, Runner, StrictWorkers, WorkerProgram, Workers
 from dpduck.values.errors import InternalError
 
 FAULTY = (sys.executable, "-I", str(Path(__file__).with_name("faulty_worker.py")))
@@ -40,8 +40,8 @@ def plain() -> Iterator[Workers]:
     pool.close()
 
 
-def program(mode: str) -> Program:
-    return Program(f"SELECT faulty('{mode}', x) AS y FROM dpduck_batch", TEXT)
+def program(mode: str) -> WorkerProgram:
+    return WorkerProgram(f"SELECT faulty('{mode}', x) AS y FROM dpduck_batch", TEXT)
 
 
 def texts(*bad: int, count: int = 100) -> pa.Table:
@@ -94,7 +94,7 @@ def test_what_a_row_may_use_does_not_depend_on_those_beside_it(
 ) -> None:
     """Rows that use two thirds of the limit are computed, however many there are; four times the limit never is."""
     monkeypatch.setattr(module, "ROW_SECONDS", 0.15)
-    with faulty.runner(Program("SELECT busy(x) AS y FROM dpduck_batch", TEXT)) as runner:
+    with faulty.runner(WorkerProgram("SELECT busy(x) AS y FROM dpduck_batch", TEXT)) as runner:
         assert runner.compute(pa.table({"x": ["0.1"] * count}))["y"].to_pylist() == [True] * count
         assert runner.compute(pa.table({"x": ["0.6"] + ["0.05"] * (count - 1)}))["y"][0].as_py() is None
 
@@ -105,8 +105,8 @@ def test_what_passes_in_a_batch_passes_alone() -> None:
     Whatever planning takes: a batch may use for its rows what is left of its time, and a row alone twice that and more.
     """
     for planning, rows in product((0.0, 0.1, 1.0, 5.0), (2, 3, 122_880)):
-        in_company = worker.allowed(1.0, rows, planning) - planning
-        assert 2 * (2 * in_company) + planning <= worker.allowed(1.0, 1, planning)
+        in_company = worker.processor_seconds(1.0, rows, planning) - planning
+        assert 2 * (2 * in_company) + planning <= worker.processor_seconds(1.0, 1, planning)
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int)
     sql = f"SELECT greatest({', '.join([long] * times)}) > 1000000 AS y FROM dpduck_batch"
     row, found = "a" * 65_535, []
     for rows in ([row], [row, "b", "c"]):
-        with plain.runner(Program(sql, TEXT)) as runner:
+        with plain.runner(WorkerProgram(sql, TEXT)) as runner:
             answers = runner.compute(pa.table({"x": pa.array(rows, pa.large_string())}))["y"].to_pylist()
         found += [answer for text, answer in zip(rows, answers, strict=True) if text == row]
         assert all(answer is False for text, answer in zip(rows, answers, strict=True) if text != row)
@@ -165,7 +165,7 @@ def test_planning_is_not_taken_for_work_on_a_row(plain: Workers, monkeypatch: py
     """A program that takes ten times a row's limit to plan answers every row; before, it would have lost them all."""
     monkeypatch.setattr(module, "ROW_SECONDS", 0.02)
     listed = ", ".join(map(str, range(25_000)))
-    with plain.runner(Program(f"SELECT x <> '' AND len([{listed}]) > 0 AS y FROM dpduck_batch", TEXT)) as runner:
+    with plain.runner(WorkerProgram(f"SELECT x <> '' AND len([{listed}]) > 0 AS y FROM dpduck_batch", TEXT)) as runner:
         assert runner.compute(texts(count=count))["y"].to_pylist() == [True] * count
         assert runner._most == sys.maxsize
 
@@ -198,7 +198,7 @@ def test_without_halving_a_row_would_decide(faulty: Workers, monkeypatch: pytest
     def given_up(self: Runner, batch: pa.Table) -> pa.Table:
         return pa.table({"y": pa.nulls(batch.num_rows, pa.bool_())})
 
-    monkeypatch.setattr(Runner, "_halved", given_up)
+    monkeypatch.setattr(Runner, "_halve", given_up)
     with faulty.runner(program("raise")) as runner:
         assert set(runner.compute(texts(5))["y"].to_pylist()) == {None}
 
@@ -213,7 +213,7 @@ def test_a_process_that_has_failed_is_not_kept(faulty: Workers) -> None:
 
 def test_a_row_is_computed_even_if_the_one_before_ended_the_process(plain: Workers) -> None:
     """Late, after its own answer: a batch of one row cannot be halved, so a fresh process is asked."""
-    program = Program("SELECT x + 1 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
+    program = WorkerProgram("SELECT x + 1 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
     with plain.runner(program) as runner:
         assert runner.compute(pa.table({"x": [1]})).to_pydict() == {"y": [2]}
         assert runner._worker is not None
@@ -224,7 +224,7 @@ def test_a_row_is_computed_even_if_the_one_before_ended_the_process(plain: Worke
 
 def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> None:
     """What a statement that ended early left in a pipe is never read as the answer to another one."""
-    doubled = Program("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
+    doubled = WorkerProgram("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
     with plain.runner(doubled) as runner:
         runner.begin(pa.table({"x": pa.array([1, 2], pa.int64())}))
     with plain.runner(doubled) as runner:
@@ -233,7 +233,7 @@ def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> Non
 
 def test_a_rehearsal_has_a_process_that_never_saw_a_private_row(plain: Workers) -> None:
     """Its own, which is kept warm, before and after private rows are computed: what it says tells nothing of them."""
-    doubled = Program("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
+    doubled = WorkerProgram("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
     found = []
     for pool in (StrictWorkers(plain), plain, StrictWorkers(plain), plain, StrictWorkers(plain)):
         with pool.runner(doubled) as runner:
@@ -246,13 +246,16 @@ def test_a_rehearsal_has_a_process_that_never_saw_a_private_row(plain: Workers) 
 
 def test_a_program_that_does_not_run_is_a_defect(plain: Workers) -> None:
     """It shows on a batch without rows, before any row could be the reason."""
-    with pytest.raises(InternalError, match="does not run"), plain.runner(Program("SELECT nothing", TEXT)) as runner:
+    with (
+        pytest.raises(InternalError, match="does not run"),
+        plain.runner(WorkerProgram("SELECT nothing", TEXT)) as runner,
+    ):
         runner.check(pa.table({"x": pa.array([], pa.string())}))
 
 
 def test_a_worker_runs_no_pass_that_was_not_looked_at() -> None:
     """DuckDB's own list of passes is off but for one, whichever this version has; and nobody can take that back."""
-    with worker.opened(1, 1 << 28) as connection:
+    with worker.open_database(1, 1 << 28) as connection:
         passes = {name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()}
         (off,) = connection.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0]
         assert set(off.split(",")) == passes - {"expression_rewriter"}
@@ -274,7 +277,7 @@ def test_a_worker_runs_no_pass_that_was_not_looked_at() -> None:
 )
 def test_a_worker_reaches_nothing(plain: Workers, sql: str) -> None:
     """No file, no environment, no extension, no setting: a program that asks for one does not run."""
-    with pytest.raises(InternalError), plain.runner(Program(sql, TEXT)) as runner:
+    with pytest.raises(InternalError), plain.runner(WorkerProgram(sql, TEXT)) as runner:
         runner.check(pa.table({"x": pa.array([], pa.string())}))
     assert not list(Path("/tmp").glob("dpduck_worker_was_here*"))
 
@@ -302,6 +305,6 @@ def test_a_worker_cannot_open_a_file_even_by_its_process(tmp_path: Path) -> None
         "worker.serve(*map(int, sys.argv[1:5]))\n"
     )
     pool = Workers((sys.executable, "-I", str(script)))
-    with pool.runner(Program("probe", TEXT)) as runner:
+    with pool.runner(WorkerProgram("probe", TEXT)) as runner:
         assert runner.compute(pa.table({"x": ["a"]}))["y"].to_pylist() == [True]
     pool.close()

@@ -11,10 +11,10 @@ import pytest
 
 import dpduck
 from dpduck.kernel.columns.arithmetic import Double, StoredNumber
-from dpduck.kernel.columns.expressions import Program
+from dpduck.kernel.columns.expressions import AnalystSql
 from dpduck.kernel.columns.stored import AsText
 from dpduck.kernel.rows.plans import keep_plans_plain
-from dpduck.language.rows.compiled import condition_of, number_of, program_of, text_of, value_of, written
+from dpduck.language.rows.compiled import condition_of, number_of, program_of, raw_program, text_of, value_of
 from tests.support.nodes import columns_of
 from tests.support.plain_conditions import COLUMNS as ALL
 from tests.support.plain_conditions import Conditions, rows_sql
@@ -183,7 +183,7 @@ def test_programs_know_their_columns() -> None:
     text = """f("r0"."note", '"r0"."day"', "r0"."unit", "r0"."note", "r0"."day"."a", "R0"."day", 'it''s "r0"."day"')"""
     found = program_of(text, COLUMNS)
     assert found.sql == text and found.columns == (note, unit) and not found.plain
-    assert written("") is None and written(text) == Program((text,))
+    assert raw_program("") is None and raw_program(text) == AnalystSql((text,))
 
 
 def test_values_and_texts() -> None:

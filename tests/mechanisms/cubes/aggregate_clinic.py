@@ -18,8 +18,8 @@ from dpduck.kernel.queries.tables import Present, Table
 from dpduck.language.select.analyse import analyse
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_statement
-from dpduck.mechanisms.cubes.measure import asked, scans_of
-from dpduck.mechanisms.cubes.plan import CubePlan, planned
+from dpduck.mechanisms.cubes.measure import declare_asks, scans_of
+from dpduck.mechanisms.cubes.plan import CubePlan, plan_cube
 from dpduck.store.catalog import Catalog
 from dpduck.store.policies import PolicyStore
 
@@ -71,7 +71,7 @@ def plan_of(connection: duckdb.DuckDBPyConnection, statement: str) -> CubePlan:
     ask = parse_statement(statement)
     assert isinstance(ask, AskStatement)
     with connection.cursor() as cursor:
-        return planned(analyse(ask, Catalog(cursor, PolicyStore(connection.cursor, "private", dict))).request)
+        return plan_cube(analyse(ask, Catalog(cursor, PolicyStore(connection.cursor, "private", dict))).request)
 
 
 def exact_tables(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> list[NDArray[np.int64]]:
@@ -97,7 +97,7 @@ def exact_answers(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> lis
     answers: list[tuple[Ask[Any], NDArray[np.int64]]] = []
     counted = {scan.measures: count_exactly(connection.cursor(), scan.job, b"key") for scan in scans_of(found)}
     by_measure = {number: counts for measures, counts in counted.items() for number in measures}
-    for one in asked(found):
+    for one in declare_asks(found):
         counts = by_measure[one.measure]
         for ask in one.asks:
             if isinstance(ask.query, Present):

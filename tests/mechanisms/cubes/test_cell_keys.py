@@ -12,7 +12,7 @@ import dpduck
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select import analyse
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from tests.mechanisms.cubes.aggregate_clinic import plan_of
 from tests.mechanisms.cubes.test_aggregate_sensitivity import largest_moves, moves_beyond_norms
 from tests.support.clinics import Clinic
@@ -268,7 +268,7 @@ def test_known_answers_of_prepared_rows_go_with_it() -> None:
 def test_a_key_that_is_not_there_is_found_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     """The analysis is not believed: the table is asked in the transaction that counts, and nothing is charged."""
 
-    def pretended(request: Request, source: RowSource, facts: PublicFacts) -> Request:
+    def pretended(request: SelectRequest, source: RowSource, facts: PublicFacts) -> SelectRequest:
         return replace(request, rows=replace(request.rows, cell_key=KEY))
 
     made = open_stays("UNIQUE (who, day, sex)")

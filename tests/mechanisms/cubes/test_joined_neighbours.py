@@ -18,9 +18,9 @@ import dpduck
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.relations import Source, Stored
-from dpduck.language.rows.compiled import written
-from dpduck.language.select.request import Request
-from dpduck.mechanisms.cubes.plan import planned
+from dpduck.language.rows.compiled import raw_program
+from dpduck.language.select.request import SelectRequest
+from dpduck.mechanisms.cubes.plan import plan_cube
 from dpduck.mechanisms.jobs import counting_job
 from tests.kernel.test_bounding import assert_bounded
 from tests.language.facts import request_of
@@ -113,7 +113,7 @@ class Trips:
             self.connection.execute("FROM dp(?)", [statement])
         self.requests = {name: self._request(*source) for name, source in SOURCES.items()}
 
-    def _request(self, keys: str, source: str) -> Request:
+    def _request(self, keys: str, source: str) -> SelectRequest:
         clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
         counted = "count(*), count(*) FILTER (WHERE 1 / 0 > 0)"
         return request_of(self.connection, f"SELECT {clause} {keys}, {counted} FROM {source} GROUP BY {keys}")
@@ -125,12 +125,14 @@ class Trips:
                 f"DELETE FROM {table}" + (f"; INSERT INTO {table} VALUES {values}" if values else "")
             )
 
-    def table(self, request: Request) -> NDArray[np.int64]:
+    def table(self, request: SelectRequest) -> NDArray[np.int64]:
         """The exact bounded table of every aggregate."""
         with self.connection.cursor() as cursor:
             counts = count_exactly(
                 cursor,
-                counting_job(request, [Contribution(written(one.condition)) for one in request.question.aggregates]),
+                counting_job(
+                    request, [Contribution(raw_program(one.condition)) for one in request.question.aggregates]
+                ),
                 b"key",
             )
         table = np.zeros((len(request.question.aggregates), *counts._sizes), dtype=np.int64)
@@ -224,7 +226,7 @@ def test_exhaustive_neighbours(trips: Trips, name: str) -> None:
     assert most >= min(request.rows.unit_bound, 1 if name in ("anti", "per unit") else 2)
 
 
-def bounded_to(request: Request, max_rows: int) -> Request:
+def bounded_to(request: SelectRequest, max_rows: int) -> SelectRequest:
     return replace(request, rows=replace(request.rows, max_rows=max_rows, unit_bound=max_rows))
 
 
@@ -261,12 +263,12 @@ def test_a_key_that_is_lost_meanwhile_is_noticed(monkeypatch: pytest.MonkeyPatch
         for statement in POLICIES:
             connection.execute("FROM dp(?)", [statement])
 
-        def meanwhile(request: Request) -> Any:
+        def meanwhile(request: SelectRequest) -> Any:
             with connection.cursor() as cursor:
                 cursor.execute("CREATE OR REPLACE TABLE trips (trip_id INTEGER, who BIGINT, kind VARCHAR)")
-            return planned(request)
+            return plan_cube(request)
 
-        monkeypatch.setattr("dpduck.mechanisms.cubes.measure.planned", meanwhile)
+        monkeypatch.setattr("dpduck.mechanisms.cubes.measure.plan_cube", meanwhile)
         asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) mode, count(*) FROM legs GROUP BY mode"
         with pytest.raises(duckdb.Error, match="a key or a public table changed meanwhile"):
             connection.execute("FROM dp(?)", [asked])

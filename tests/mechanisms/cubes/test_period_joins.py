@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.relations import Source, Stored
 from dpduck.kernel.units import SamePeriod
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.periods import Periods
@@ -70,7 +70,7 @@ class Clinic:
             self.con.execute("FROM dp(?)", [statement])
         self.requests = {name: self.request(source) for name, source in STATEMENTS.items()}
 
-    def request(self, source: str) -> Request:
+    def request(self, source: str) -> SelectRequest:
         clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
         return request_of(self.con, f"{clause} ward, count(*) FROM {source} GROUP BY ward")
 
@@ -89,7 +89,7 @@ class Clinic:
                     "INSERT INTO bills VALUES (?, ?, CAST(? AS TIMESTAMP), ?)", [visit, person, billed, value]
                 )
 
-    def table(self, request: Request) -> NDArray[np.int64]:
+    def table(self, request: SelectRequest) -> NDArray[np.int64]:
         """The exact bounded counts."""
         with self.con.cursor() as cursor:
             counts = count_exactly(cursor, counting_job(request, [Contribution()]), b"key")
@@ -189,7 +189,7 @@ def test_tables_are_read_in_charged_months_alone(clinic: Clinic) -> None:
     assert isinstance(source, Source) and isinstance(source.first, Stored) and periods is not None
     with pytest.raises(InternalError):
         clinic.table(replace(request, rows=replace(request.rows, periods=None)))
-    first = replace(source.first, moment=Column("visits", "came", "DATE"))
+    first = replace(source.first, moment=RelationColumn("visits", "came", "DATE"))
     with pytest.raises(InternalError):
         clinic.table(replace(request, rows=replace(request.rows, source=replace(source, first=first))))
     early = replace(periods, periods=Periods("MONTH", 0, 12 * 2000))

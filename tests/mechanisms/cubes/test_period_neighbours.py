@@ -21,7 +21,7 @@ import dpduck
 from dpduck.kernel.columns.periods import number_sql
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.values.periods import WORDS, last_number, number_of, start_of
 from tests.kernel.test_bounding import assert_bounded
@@ -67,7 +67,7 @@ class Visits:
             "CREATE TABLE wards AS FROM (VALUES ('a', 'one'), ('a', 'two'), ('b', 'one')) AS w(name, colour)"
         )
         self.con.execute("FROM dp('DECLARE PUBLIC TABLE wards')")
-        self.requests: dict[tuple[str, str], Request] = {}
+        self.requests: dict[tuple[str, str], SelectRequest] = {}
         for word in WORDS:
             self.con.execute(
                 f"FROM dp($$ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT person PER {word} OF came "
@@ -84,7 +84,7 @@ class Visits:
         for row in rows:
             self.con.execute("INSERT INTO visits VALUES (?, CAST(? AS TIMESTAMP), ?, ?)", list(row))
 
-    def table(self, request: Request) -> NDArray[np.int64]:
+    def table(self, request: SelectRequest) -> NDArray[np.int64]:
         """The exact bounded counts."""
         with self.con.cursor() as cursor:
             counts = count_exactly(cursor, counting_job(request, [Contribution()]), b"key")

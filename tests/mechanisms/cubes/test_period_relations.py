@@ -17,7 +17,7 @@ import dpduck
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.units import SamePeriod
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.values.errors import Refusal
 from tests.language.facts import request_of
@@ -117,7 +117,7 @@ class Clinic:
 
     con: duckdb.DuckDBPyConnection
     plain: duckdb.DuckDBPyConnection
-    requests: dict[tuple[str, int], Request]
+    requests: dict[tuple[str, int], SelectRequest]
 
     def put(self, rows: Rows, without: Sequence[tuple[str | None, str | None]] = ()) -> None:
         """Fills the tables, without rows of these persons' months."""
@@ -128,10 +128,10 @@ class Clinic:
                 if kept:
                     con.executemany(f"INSERT INTO {table} VALUES (?, ?, CAST(? AS TIMESTAMP), ?, ?)", kept)
 
-    def request(self, source: str) -> Request:
+    def request(self, source: str) -> SelectRequest:
         return request_of(self.con, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) {text(source)}")
 
-    def table(self, request: Request) -> NDArray[np.int64]:
+    def table(self, request: SelectRequest) -> NDArray[np.int64]:
         """The exact bounded counts of the wards a, b and NULL."""
         with self.con.cursor() as cursor:
             counts = count_exactly(cursor, counting_job(request, [Contribution()]), b"key")

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.expressions import Column, Own
+from dpduck.kernel.columns.expressions import Own, RelationColumn
 from dpduck.kernel.relations import Branch
 from dpduck.language.rows import unions
 from tests.support.clinics import one_line
@@ -154,7 +154,7 @@ def test_units_that_lose_digits_are_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def rounded(*given: Any) -> tuple[Branch, str]:
         branch, sql = in_full(*given)
-        assert isinstance(branch.unit, Column)
+        assert isinstance(branch.unit, RelationColumn)
         return replace(branch, unit=Own(("CAST(", branch.unit, " AS DOUBLE)"))), sql
 
     in_full = unions._branch

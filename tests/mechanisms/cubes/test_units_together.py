@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 import dpduck
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
-from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.columns.stored import LONGEST_JOINED
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.units import Together
+from dpduck.kernel.units import UnitTuple
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.jobs import counting_job
 from tests.kernel.test_bounding import assert_bounded
 from tests.language.facts import request_of
@@ -100,7 +100,7 @@ class Surveys:
     def dp(self, statement: str) -> None:
         self.con.execute("FROM dp(?)", [statement]).fetchall()
 
-    def request(self, keys: str, source: str) -> Request:
+    def request(self, keys: str, source: str) -> SelectRequest:
         clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
         return request_of(self.con, f"{clause} {keys}, count(*) FROM {source} GROUP BY {keys}")
 
@@ -123,12 +123,12 @@ class Surveys:
                 for table in ("parts", "stored_parts"):
                     self.con.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", [number, answer, mode])
 
-    def table(self, request: Request) -> NDArray[np.int64]:
+    def table(self, request: SelectRequest) -> NDArray[np.int64]:
         """The exact bounded counts."""
         with self.con.cursor() as cursor:
             return self.counted(cursor, counting_job(request, [Contribution()]))
 
-    def prepared_table(self, request: Request) -> NDArray[np.int64]:
+    def prepared_table(self, request: SelectRequest) -> NDArray[np.int64]:
         """The same over prepared tables."""
         engine = loaded(self.con)
         place = engine.about.prepared.place(request.rows)
@@ -259,7 +259,7 @@ def test_units_are_equal_if_their_parts_are(kinds: tuple[str, str]) -> None:
         for one in PARTS_OF_TYPES[kinds[0]]
         for other in PARTS_OF_TYPES[kinds[1]]
     ]
-    unit = Together((Column("t", "a", kinds[0]), Column("t", "b", kinds[1]))).sql
+    unit = UnitTuple((RelationColumn("t", "a", kinds[0]), RelationColumn("t", "b", kinds[1]))).sql
     with duckdb.connect() as connection:
         found: tuple[Any, ...] | None = connection.execute(
             f"SELECT count(DISTINCT {unit}), count(*) FILTER (a IS NOT NULL AND b IS NOT NULL), "

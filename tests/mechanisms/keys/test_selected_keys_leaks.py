@@ -85,7 +85,7 @@ def quoting(error: type[BaseException]) -> Callable[..., NoReturn]:
         ("read_groups", duckdb.ConversionException),
         ("draw", ValueError),
         ("draw", MemoryError),
-        ("_selected", pa.ArrowInvalid),
+        ("_select_groups", pa.ArrowInvalid),
     ],
 )
 def test_a_failure_has_one_fixed_text(monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseException]) -> None:

@@ -14,7 +14,7 @@ from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.operators import IdentityFactor
-from dpduck.strategies.recovery.atoms import Along, Seen
+from dpduck.strategies.recovery.atoms import Along, NoisyTable
 from dpduck.strategies.recovery.intervals import sum_margin
 from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray
@@ -34,7 +34,7 @@ def exact_table(path: Path) -> FloatArray:
     return table
 
 
-def noisy(exact: FloatArray, along: dict[int, Along], kind: NoiseKind, parameter: int) -> Seen:
+def noisy(exact: FloatArray, along: dict[int, Along], kind: NoiseKind, parameter: int) -> NoisyTable:
     """One table of every run, with noise of its own in each: runs are an axis that is measured cell by cell."""
     answers = exact.sum(axis=tuple(axis for axis in range(exact.ndim) if axis not in along))
     for place, (_, one) in enumerate(sorted(along.items())):
@@ -43,7 +43,7 @@ def noisy(exact: FloatArray, along: dict[int, Along], kind: NoiseKind, parameter
         answers = np.moveaxis(np.tensordot(rows, answers, axes=([1], [place])), 0, place)
     noise = Noise(kind, Fraction(parameter))
     drawn = draw(noise, answers.size * RUNS, operating_system_entropy()).reshape(*answers.shape, RUNS)
-    return Seen(along | {exact.ndim: Along(IdentityFactor(RUNS))}, noise.variance, answers[..., None] + drawn)
+    return NoisyTable(along | {exact.ndim: Along(IdentityFactor(RUNS))}, noise.variance, answers[..., None] + drawn)
 
 
 def test_errors_are_what_is_said_and_intervals_cover(data_file: Callable[[str], Path]) -> None:

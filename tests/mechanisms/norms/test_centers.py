@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.price import price
-from dpduck.language.select.request import OPEN_STEPS, Operand, Request
+from dpduck.language.select.request import OPEN_STEPS, Operand, SelectRequest
 from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.centers import center_search
@@ -45,8 +45,8 @@ def pays() -> Iterator[Clinic]:
 
 
 def proposal_of(clinic: Clinic, select: str) -> NormProposal:
-    question, _ = loaded(clinic.con).question_of(CLAUSE.format(1, "") + select + " FROM pays GROUP BY g", OWNER)
-    assert isinstance(question, Request)
+    question, _ = require_engine(clinic.con).question_of(CLAUSE.format(1, "") + select + " FROM pays GROUP BY g", OWNER)
+    assert isinstance(question, SelectRequest)
     return NORMS.plan(question)
 
 

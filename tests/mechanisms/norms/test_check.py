@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.unit_facts import facts_of_units
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.plan import amount_of, noise_of, plans_at
 from dpduck.mechanisms.cubes.weighed import bounds
@@ -228,11 +228,11 @@ def test_figures_are_of_the_very_answers(most: int, more: str, keys: str) -> Non
     (total,) = [one["value"] for one in found if one["finding"] == "rows of this statement"]
     for bound in (1, 2, 5):
         options = f", max_norm_contributed = {bound}"
-        question, _ = loaded(clinic.con).question_of(CLAUSE.format(options) + select, OWNER)
-        assert isinstance(question, Request)
+        question, _ = require_engine(clinic.con).question_of(CLAUSE.format(options) + select, OWNER)
+        assert isinstance(question, SelectRequest)
         plan = plans_at(question, noise_of(question), amount_of(question))
         (scan,) = scans_of(plan)
-        ledger = loaded(clinic.con).ledger
+        ledger = require_engine(clinic.con).ledger
         counted = count_exactly(clinic.con.cursor(), scan.job, ledger.bounding_key)._exact_counts.sum(axis=1)
         (first, *_) = [use.measure for use in plan.uses]
         one = at_bounds(found, "count(*)", "max_norm_contributed")[bound]
@@ -377,7 +377,7 @@ def test_units_with_one_row_have_no_bound_to_choose() -> None:
 
 def test_the_check_is_the_owners(trips: Clinic) -> None:
     """Others are refused by role: before the statement is read, and again before a row is."""
-    engine, alice = loaded(trips.con), Caller("alice", owner=False)
+    engine, alice = require_engine(trips.con), Caller("alice", owner=False)
     statement = CLAUSE.format("") + "count(*) AS n FROM trips"
     for argument in ('["trips", "no statement"]', '["trips", null]'):
         with pytest.raises(PermissionRefusal, match="the data owner's"):
@@ -389,10 +389,10 @@ def test_the_check_is_the_owners(trips: Clinic) -> None:
 
 def test_facts_are_of_units_without_norms(trips: Clinic) -> None:
     """Facts of rows without a unit, or of units that are weighed already, are a defect."""
-    question, _ = loaded(trips.con).question_of(
+    question, _ = require_engine(trips.con).question_of(
         CLAUSE.format(", max_norm_contributed = 2") + "count(*) AS n FROM trips", OWNER
     )
-    assert isinstance(question, Request)
+    assert isinstance(question, SelectRequest)
     (scan,) = scans_of(plans_at(question, noise_of(question), amount_of(question)))
     with pytest.raises(InternalError, match="facts of no units"):
         facts_of_units(trips.con.cursor(), scan.job, bytes(32), Workers())

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measure import propose_cube
 from dpduck.mechanisms.norms import NORMS
 from tests.support.clinics import Clinic
@@ -56,8 +56,8 @@ def job_of(clinic: Clinic, keys: str, aggregate: str) -> CountingJob:
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1, max_norm_contributed = {NORM}) {keys}, {aggregate} "
         f"FROM trips GROUP BY {keys}"
     )
-    question, _ = loaded(clinic.con).question_of(text, OWNER)
-    assert isinstance(question, Request)
+    question, _ = require_engine(clinic.con).question_of(text, OWNER)
+    assert isinstance(question, SelectRequest)
     job = propose_cube(question).groups[0].tables[0].scan.job
     assert isinstance(job, CountingJob) and job.merges
     return job
@@ -104,7 +104,7 @@ def test_a_unit_moves_groups_by_no_more_than_is_priced(trips: Clinic, keys: str,
         moved = [abs(before.get(cell, 0) - after.get(cell, 0)) for cell in {*before, *after}]
         assert 0 < sum(moved) <= job.unit_bounds[0]
         assert max(moved) <= job.cell_bounds[0]
-        assert sum(one * one for one in moved) <= job.squared_bounds[0] <= FULL**2 * job.aggregates[0].norm
+        assert sum(one * one for one in moved) <= job.squares_bounds[0] <= FULL**2 * job.aggregates[0].norm
 
 
 def test_prepared_rows_have_the_same_groups() -> None:
@@ -130,7 +130,7 @@ def test_the_default_serves_computed_keys(trips: Clinic) -> None:
     """GROUP BY an expression gets norms, too, and dp_explain says so."""
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1)"
     text = f"{clause} day // 2 AS pair, count(*) AS n FROM trips GROUP BY day // 2"
-    question, _ = loaded(trips.con).question_of(text, OWNER)
-    assert isinstance(question, Request) and NORMS.serves(question) and question.question.treatment.usual
+    question, _ = require_engine(trips.con).question_of(text, OWNER)
+    assert isinstance(question, SelectRequest) and NORMS.serves(question) and question.question.treatment.usual
     rows = trips.dp(text)
     assert len(rows) == 30

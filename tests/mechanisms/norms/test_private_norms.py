@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.columns.expressions import Constant
 from dpduck.kernel.counting.exact import count_exactly
@@ -21,10 +21,10 @@ from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.operators import IdentityFactor, KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.tables import Table
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of
-from dpduck.mechanisms.cubes.plan import measured_plan
+from dpduck.mechanisms.cubes.plan import measurement_plan
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import CENTERS, SEARCH, NormProposal, at_norms, part_of
 from dpduck.mechanisms.norms.search import found_level
@@ -59,9 +59,9 @@ def trips() -> Iterator[Clinic]:
 
 
 def proposal_of(clinic: Clinic, select: str = SELECT, rho: float = 1) -> NormProposal:
-    question, _ = loaded(clinic.con).question_of(CLAUSE.format(rho, "") + select, OWNER)
+    question, _ = require_engine(clinic.con).question_of(CLAUSE.format(rho, "") + select, OWNER)
     assert NORMS.serves(question)
-    assert isinstance(question, Request)
+    assert isinstance(question, SelectRequest)
     return NORMS.plan(question)
 
 
@@ -156,8 +156,8 @@ def test_half_as_many_units_are_above_a_norm_without_a_total(trips: Clinic) -> N
     text = CLAUSE.format(1, "{}") + "month, count(*) FROM trips GROUP BY month"
     found = []
     for more in ("", ", total = TRUE"):
-        question, _ = loaded(trips.con).question_of(text.format(more), OWNER)
-        assert isinstance(question, Request)
+        question, _ = require_engine(trips.con).question_of(text.format(more), OWNER)
+        assert isinstance(question, SelectRequest)
         proposal = NORMS.plan(question)
         (search,) = proposal.searches
         found.append(
@@ -275,7 +275,7 @@ def test_a_norm_whose_noise_cannot_be_drawn_is_not_looked_for(trips: Clinic) -> 
             assert len(rows) == 3
         proposal = proposal_of(clinic, "g, sum(x) AS s FROM t GROUP BY g", rho=1e-9)
         (one,) = at_norms(proposal.request, (1 << proposal.searches[0].levels,)).measures
-        assert noisy_queries(measured_plan(one.plan))
+        assert noisy_queries(measurement_plan(one.plan))
 
 
 REFUSED = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.exact import count_exactly
@@ -20,7 +20,7 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, price
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import LEFT_OUT, TOTAL, TOTAL_SEARCH, NormProposal
 from dpduck.mechanisms.norms.search import WHOLE
@@ -55,8 +55,8 @@ def trips() -> Iterator[Clinic]:
 
 
 def proposal_of(clinic: Clinic, more: str, norm: object = "'private'", select: str = SELECT) -> NormProposal:
-    question, _ = loaded(clinic.con).question_of(CLAUSE.format(1, norm, more) + select, OWNER)
-    assert NORMS.serves(question) and isinstance(question, Request)
+    question, _ = require_engine(clinic.con).question_of(CLAUSE.format(1, norm, more) + select, OWNER)
+    assert NORMS.serves(question) and isinstance(question, SelectRequest)
     return NORMS.plan(question)
 
 

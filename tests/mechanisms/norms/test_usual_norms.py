@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import loaded
+from dpduck.auditor.neighbours import require_engine
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.noise.integers import LARGEST_VARIANCE
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.select.usual_norms import MANY_CELLS, MANY_ROWS, MOST_VARIANCE, OF_ALL_ROWS
-from dpduck.mechanisms.cubes.plan import measured_plan
+from dpduck.mechanisms.cubes.plan import measurement_plan
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import LEFT_OUT, at_norms
 from dpduck.strategies.plan import noisy_queries
@@ -43,10 +43,10 @@ def shop() -> Iterator[Clinic]:
         yield made
 
 
-def request_of(clinic: Clinic, select: str, options: str = BOTH) -> Request:
+def request_of(clinic: Clinic, select: str, options: str = BOTH) -> SelectRequest:
     text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) {select}"
-    question, _ = loaded(clinic.con).question_of(text, OWNER)
-    assert isinstance(question, Request)
+    question, _ = require_engine(clinic.con).question_of(text, OWNER)
+    assert isinstance(question, SelectRequest)
     return question
 
 
@@ -245,5 +245,5 @@ def test_each_cell_is_measured_whatever_the_norm_is(wide: Clinic, power: int) ->
     select = "c0, c1, c2, c3, count(*) FROM w GROUP BY MARGINALS (2, c0, c1, c2, c3)"
     options = "rho = 1, max_norm_contributed = 'private', total = TRUE, left_out = TRUE"
     (measured,) = at_norms(request_of(wide, select, options), (1 << power,)).measures
-    assert [query.shape for query, _ in noisy_queries(measured_plan(measured.plan))] == [(10, 10, 10, 10)]
+    assert [query.shape for query, _ in noisy_queries(measurement_plan(measured.plan))] == [(10, 10, 10, 10)]
     assert len(wide.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}, refresh = '{power}') {select}")) == 600

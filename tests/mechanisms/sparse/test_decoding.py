@@ -13,10 +13,10 @@ import pytest
 
 from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate
-from dpduck.engine.macros import shipped_texts
+from dpduck.engine.macros import read_macro_files
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.key_counts import KeyCounts
 from dpduck.kernel.queries.projections import Projection
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, ProjectionPlan, plan_projection
@@ -42,7 +42,7 @@ def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
 def plain() -> duckdb.DuckDBPyConnection:
     """A DuckDB without dpduck: the shipped macros alone."""
     made = duckdb.connect()
-    for text in shipped_texts():
+    for text in read_macro_files():
         made.execute(text)
     return made
 
@@ -79,7 +79,7 @@ def released(exact: np.ndarray, charge: Charge, rows: int) -> Released:
     elements = elements_of(NAMES[: len(exact)])
     counts = KeyCounts(elements, elements, exact)
     query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
-    coefficients, values = query.draw(counts, Ask(Scan(NO_ROWS, 1), query, noise), entropy, None)
+    coefficients, values = query.draw(counts, Ask(AskScan(NO_ROWS, 1), query, noise), entropy, None)
     words = np.moveaxis(signs(evaluate(coefficients, elements)), 1, 2)
     return Released(plan, coefficients, values, words.reshape(-1, len(exact))[:rows].astype(float))
 
@@ -96,7 +96,7 @@ def test_sql_solves_the_least_squares(plain: duckdb.DuckDBPyConnection) -> None:
     negative.
     """
     exact = np.random.default_rng(3).integers(0, 90, len(NAMES))
-    found = released(exact, Charge.concentrated(Fraction(1, 8)), ROWS)
+    found = released(exact, Charge.zcdp(Fraction(1, 8)), ROWS)
     found.put(plain)
     plain.execute("CREATE TABLE k AS SELECT unnest(?::VARCHAR[]) AS key", [[*NAMES[:LISTED], None, "K0"]])
     asked = "(VALUES ('a', 'K0', 1.0), ('a', 'K1', -0.5), ('b', 'K70', 2.0), ('b', 'K140', 1.0))"
@@ -128,7 +128,7 @@ def test_stated_errors_are_the_measured_ones(plain: duckdb.DuckDBPyConnection, n
     of them from the bars, 1e-8. Without T/(T - N) it is 1.8 to 1.9, without the rows of other keys 10 or more. A margin
     is seven standard errors wide or more.
     """
-    charge = Charge.concentrated(Fraction(1, 8)) if noise is NoiseKind.GAUSSIAN else Charge.pure(Fraction(4))
+    charge = Charge.zcdp(Fraction(1, 8)) if noise is NoiseKind.GAUSSIAN else Charge.pure(Fraction(4))
     exact = np.random.default_rng(5).integers(0, 90, LISTED + unlisted)
     wanted = exact[:LISTED].reshape(QUERIES, SPARSITY).sum(axis=1)
     ask_all(plain)
@@ -149,7 +149,7 @@ def test_decoding_leaves_the_noise_alone(plain: duckdb.DuckDBPyConnection) -> No
     """
     exact = np.random.default_rng(7).integers(0, 3000, LISTED)
     ask_all(plain)
-    released(exact, Charge.concentrated(Fraction(1, 8)), ROWS).put(plain)
+    released(exact, Charge.zcdp(Fraction(1, 8)), ROWS).put(plain)
     wanted = exact.reshape(QUERIES, SPARSITY).sum(axis=1)
     errors, stated = {}, {}
     for name, call in (("decoded", "dp_decode('p', 'q', 'k')"), ("plain", "dp_project_all('p', 'q')")):
@@ -162,7 +162,7 @@ def test_decoding_leaves_the_noise_alone(plain: duckdb.DuckDBPyConnection) -> No
 
 def test_a_projection_without_rows_and_lists_without_keys(plain: duckdb.DuckDBPyConnection) -> None:
     """A release of zeros gives answers of 0, and a table of questions without rows gives none."""
-    found = released(np.zeros(LISTED, np.int64), Charge.concentrated(Fraction(1, 8)), ROWS)
+    found = released(np.zeros(LISTED, np.int64), Charge.zcdp(Fraction(1, 8)), ROWS)
     Released(found.plan, found.coefficients, np.zeros(ROWS, np.int64), found.matrix).put(plain)
     ask_all(plain)
     assert plain.execute("SELECT DISTINCT answer FROM dp_decode('p', 'q', 'k')").fetchall() == [(0.0,)]
@@ -173,7 +173,7 @@ def test_a_projection_without_rows_and_lists_without_keys(plain: duckdb.DuckDBPy
 
 def test_too_many_keys_are_refused(plain: duckdb.DuckDBPyConnection) -> None:
     """As many keys as rows would leave nothing to tell the error by: the refusal says how many are accepted."""
-    found = released(np.ones(LISTED, np.int64), Charge.concentrated(Fraction(1, 8)), ROWS)
+    found = released(np.ones(LISTED, np.int64), Charge.zcdp(Fraction(1, 8)), ROWS)
     found.put(plain)
     most = ROWS - int(np.ceil(4 * found.plan.noise_quantile**2))
     for count in (most, most + 1):
@@ -203,7 +203,7 @@ def test_decoding_is_free_and_changes_nothing(visits: Clinic) -> None:
 def test_names_of_the_macro_hide_no_table(plain: duckdb.DuckDBPyConnection) -> None:
     """Questions and keys may be in tables of any name, those of the macro's own parts among them."""
     exact = np.random.default_rng(3).integers(0, 90, LISTED)
-    released(exact, Charge.concentrated(Fraction(1, 8)), ROWS).put(plain)
+    released(exact, Charge.zcdp(Fraction(1, 8)), ROWS).put(plain)
     ask_all(plain)
     expected = plain.execute("FROM dp_decode('p', 'q', 'k')").fetchall()
     for questions, keys in (("keys", "listed"), ("words", "steps"), ("listed", "facts"), ("goal", "points")):

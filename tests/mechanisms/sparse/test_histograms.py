@@ -43,9 +43,9 @@ def test_values_are_kept_whatever_happens(open_clinic: Callable[..., Clinic], tm
 def test_the_first_value_of_a_key_stays(visits: Clinic) -> None:
     """What was released of a key is in the store, and is given again whatever is drawn later."""
     store = SparseStore(visits.con.cursor, STORE_NAME)
-    assert store.released("a", [7, 1 << 127], [1, 2]) == [1, 2]
-    assert store.released("a", [1 << 127, 9, 7], [5, 3, 6]) == [2, 3, 1]
-    assert store.released("b", [7], [8]) == [8], "another histogram"
+    assert store.store_first_values("a", [7, 1 << 127], [1, 2]) == [1, 2]
+    assert store.store_first_values("a", [1 << 127, 9, 7], [5, 3, 6]) == [2, 3, 1]
+    assert store.store_first_values("b", [7], [8]) == [8], "another histogram"
 
 
 def test_answers_lie_within_their_margins(visits: Clinic) -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.papers._no_rows import NO_ROWS
-from dpduck.algebra.hashing import evaluate, reduced
+from dpduck.algebra.hashing import evaluate, reduce_mod
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.key_counts import KeyCounts
 from dpduck.kernel.queries.projections import Projection
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, distortion_quantile, plan_projection
@@ -23,7 +23,7 @@ ENTROPY = operating_system_entropy()
 RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8
 
 
-@pytest.mark.parametrize("charge", [Charge.concentrated(Fraction(1, 50)), Charge.pure(Fraction(1, 2))])
+@pytest.mark.parametrize("charge", [Charge.zcdp(Fraction(1, 50)), Charge.pure(Fraction(1, 2))])
 @pytest.mark.parametrize("bound", [1, 4])
 def test_price_is_met_exactly(charge: Charge, bound: int) -> None:
     """The compiled projection costs exactly what was charged: one calibration, no composition over rows."""
@@ -35,7 +35,7 @@ def test_price_is_met_exactly(charge: Charge, bound: int) -> None:
 
 def test_rows_balance_noise_and_distortion() -> None:
     """Chosen rows make the two parts of the error equal for the guess; the declared queries move both quantiles."""
-    plan = plan_projection(Charge.concentrated(Fraction(1, 50)), 2, 64, 1000, Fraction(1, 20), 1e6, None)
+    plan = plan_projection(Charge.zcdp(Fraction(1, 50)), 2, 64, 1000, Fraction(1, 20), 1e6, None)
     noise = plan.noise_quantile * sqrt(64 * plan.noise_variance / plan.rows)
     distortion = plan.distortion_quantile * sqrt(2 * 64 * 1e6 / plan.rows)
     assert 0.95 < noise / distortion < 1.05
@@ -57,8 +57,8 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
     largest = []
     for _ in range(RUNS):
         query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
-        coefficients, values = query.draw(counts, Ask(Scan(NO_ROWS, 1), query, noise), ENTROPY, None)
-        matrix = np.moveaxis(signs(evaluate(coefficients, reduced(high))), 1, 2).reshape(-1, KEYS)[: plan.rows]
+        coefficients, values = query.draw(counts, Ask(AskScan(NO_ROWS, 1), query, noise), ENTROPY, None)
+        matrix = np.moveaxis(signs(evaluate(coefficients, reduce_mod(high))), 1, 2).reshape(-1, KEYS)[: plan.rows]
         estimates = queries @ (matrix.T.astype(float) @ values) / plan.rows
         largest.append(float(np.abs(estimates - queries @ exact).max()))
     return stated, largest
@@ -69,7 +69,7 @@ def test_stated_error_holds_and_is_not_idle(noise: NoiseKind) -> None:
     """Over 200 runs the stated error is exceeded in at most a beta fraction, and is at most three times the
     largest error seen. False alarm of the first: more than 36 of 200 at 5 %, 1e-10; in truth far fewer exceed it.
     """
-    charge = Charge.concentrated(Fraction(1, 8)) if noise is NoiseKind.GAUSSIAN else Charge.pure(Fraction(8))
+    charge = Charge.zcdp(Fraction(1, 8)) if noise is NoiseKind.GAUSSIAN else Charge.pure(Fraction(8))
     stated, largest = observed(charge)
     assert sum(error > stated for error in largest) <= 0.05 * RUNS
     assert stated <= 3 * max(largest)

@@ -11,7 +11,7 @@ import pytest
 
 from dpduck.algebra.hashing import evaluate
 from dpduck.engine.functions import engine_of
-from dpduck.engine.macros import shipped_names, shipped_texts
+from dpduck.engine.macros import list_macro_names, read_macro_files
 from dpduck.mechanisms.release import Releaser
 from dpduck.publish.publish import publish
 from dpduck.store.cursors import Caller
@@ -43,7 +43,7 @@ def test_sql_and_python_agree(visits: Clinic) -> None:
     keys = [f"K{number}" for number in range(40)] + ["absent", "é", "", "x" * 5000]
     expected = answers_in_python(visits, keys)
     plain = duckdb.connect()
-    for text in shipped_texts():
+    for text in read_macro_files():
         plain.execute(text)
     for table in ("p", "p_seed"):
         held = visits.con.sql(f"FROM private.{table}").to_arrow_table()
@@ -218,7 +218,7 @@ def test_names_and_permission(visits: Clinic, tmp_path: Path) -> None:
     with pytest.raises(PermissionRefusal):
         engine.run(f"CREATE PRIVATE PROJECTION mine OPTIONS ({PRICE}) ON visits (code)", alice)
     assert "taken" in visits.refused(f"CREATE PRIVATE PROJECTION p OPTIONS ({PRICE}) ON visits (number)")
-    assert {"dp_project", "dp_project_all", "dp_key", "dp_conjunction"} <= set(shipped_names())
+    assert {"dp_project", "dp_project_all", "dp_key", "dp_conjunction"} <= set(list_macro_names())
 
 
 def test_a_published_file_answers_by_itself(open_clinic: Callable[..., Clinic], tmp_path: Path) -> None:

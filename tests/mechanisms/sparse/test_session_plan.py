@@ -9,13 +9,13 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.price import price
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
-from dpduck.mechanisms.sparse.session import Declared, Hypothesis, SessionPlan, plan_session, total_margin
+from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, SparseWorkload, plan_session, total_margin
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 from tests.kernel.doors import scan_of
 
 ENTROPY = operating_system_entropy()
-CHARGES = [Charge.concentrated(Fraction(1, 40)), Charge.pure(Fraction(1))]
+CHARGES = [Charge.zcdp(Fraction(1, 40)), Charge.pure(Fraction(1))]
 RUNS = 200
 
 
@@ -24,7 +24,7 @@ RUNS = 200
 @pytest.mark.parametrize(("updates", "alpha"), [(None, None), (1, None), (37, None), (None, 50_000.0), (4, 50_000.0)])
 def test_plans_cost_at_most_their_price(charge: Charge, bound: int, updates: int | None, alpha: float | None) -> None:
     """The compiled gate costs at most what was charged, and uses nearly all of it."""
-    plan = plan_session(charge, bound, Declared(16, 500, 0.05, updates, alpha), 1e5)
+    plan = plan_session(charge, bound, SparseWorkload(16, 500, 0.05, updates, alpha), 1e5)
     scan = scan_of(bound)
     cost = price([plan.law.total_ask(scan), plan.law.gate_ask(scan)])
     assert cost.rho <= charge.rho
@@ -39,12 +39,14 @@ def test_plans_cost_at_most_their_price(charge: Charge, bound: int, updates: int
 def test_what_is_given_is_met_or_refused() -> None:
     """A given alpha has the most updates that it allows; one that no price of this size reaches is refused."""
     charge = CHARGES[0]
-    fewer, more = (plan_session(charge, 1, Declared(16, 500, 0.05, None, alpha), 1e5) for alpha in (2000.0, 4000.0))
+    fewer, more = (
+        plan_session(charge, 1, SparseWorkload(16, 500, 0.05, None, alpha), 1e5) for alpha in (2000.0, 4000.0)
+    )
     assert fewer.law.updates < more.law.updates
-    assert plan_session(charge, 1, Declared(16, 500, 0.05, fewer.law.updates + 1, None), 1e5).alpha > 2000
+    assert plan_session(charge, 1, SparseWorkload(16, 500, 0.05, fewer.law.updates + 1, None), 1e5).alpha > 2000
     for updates in (None, 400):
         with pytest.raises(Refusal, match="alpha of at least"):
-            plan_session(charge, 1, Declared(16, 500, 0.05, updates, 10.0), 1e5)
+            plan_session(charge, 1, SparseWorkload(16, 500, 0.05, updates, 10.0), 1e5)
     assert total_margin(CHARGES[1], 1, 0.05) > 0
 
 
@@ -85,7 +87,7 @@ def attack(charge: Charge, most: int) -> tuple[float, list[float]]:
     alpha = 0.0
     for _ in range(RUNS):
         exact = np.sort(generator.integers(0, most, 60))
-        plan = plan_session(charge, 1, Declared(2, 60, 0.05, 6, None), float(exact.sum()))
+        plan = plan_session(charge, 1, SparseWorkload(2, 60, 0.05, 6, None), float(exact.sum()))
         alpha, session = plan.alpha, Attacked(plan, exact)
         for _ in range(60):
             wrong = np.array([abs(session.belief([key]) - exact[key]) for key in range(60)])
@@ -100,7 +102,7 @@ def attack(charge: Charge, most: int) -> tuple[float, list[float]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("charge", "most"), [(Charge.concentrated(Fraction(2)), 80), (Charge.pure(Fraction(20)), 30)])
+@pytest.mark.parametrize(("charge", "most"), [(Charge.zcdp(Fraction(2)), 80), (Charge.pure(Fraction(20)), 30)])
 def test_an_adaptive_attacker_stays_within_the_statement(charge: Charge, most: int) -> None:
     """Asked what is most wrong, alpha is exceeded in at most a beta fraction of 200 runs, and alpha is at most
     three times the largest error seen. The statement holds with room: a false alarm of the first is below 1e-9.

@@ -18,7 +18,7 @@ from dpduck.language.statements.kinds import CreateStream
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.mechanisms.streams.statements import shape_of
-from dpduck.mechanisms.streams.store import Named, opened_state, recorded
+from dpduck.mechanisms.streams.store import StreamRecord, open_state, read_last_version
 from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, plan_from_facts
 from tests.support.clinics import one_line
 
@@ -82,7 +82,7 @@ class Visits:
         return float(self.con.execute("SELECT spent FROM dp_budget()").fetchall()[0][0])
 
     @property
-    def named(self) -> Named:
+    def named(self) -> StreamRecord:
         found = self.streams.store.named("by_month")
         assert found is not None
         return found
@@ -104,8 +104,8 @@ class Visits:
         """A table of exact integers of all periods and other keys that the stream's file holds."""
         streams, stream = self.streams, self.request()
         table = np.zeros(stream.request.question.sizes, np.int64)
-        last, shape = recorded(streams.ledger, self.named), shape_of(stream, self.plan, self.named)
-        with opened_state(streams.files, self.named, shape, streams.ledger.bounding_key, last) as (cursor, state):
+        last, shape = read_last_version(streams.ledger, self.named), shape_of(stream, self.plan, self.named)
+        with open_state(streams.files, self.named, shape, streams.ledger.bounding_key, last) as (cursor, state):
             rows = cursor.execute(f"SELECT * EXCLUDE (version) FROM {state._place}.main.counts").fetchall()
         for row in rows:
             table[row[: table.ndim]] += row[table.ndim + number]

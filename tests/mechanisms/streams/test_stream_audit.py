@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpduck.kernel.queries.stream_state import StreamShape
-from dpduck.mechanisms.streams.store import opened_state, recorded
+from dpduck.mechanisms.streams.store import open_state, read_last_version
 from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import Visits
 
@@ -61,7 +61,10 @@ class Wards(Visits):
         named = self.named
         shape = StreamShape(f"{named.nonce} {named.digest} {named.entry} {named.name}", "INTEGER", 2, 1)
         ledger = self.streams.ledger
-        with opened_state(self.streams.files, named, shape, ledger.bounding_key, recorded(ledger, named)) as (_, state):
+        with open_state(self.streams.files, named, shape, ledger.bounding_key, read_last_version(ledger, named)) as (
+            _,
+            state,
+        ):
             answers = np.concatenate([version.answers for version in state.versions])
         return answers.reshape(-1, self.wards)
 

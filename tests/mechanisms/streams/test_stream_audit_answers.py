@@ -25,8 +25,8 @@ from scipy.special import ndtri
 from dpduck.kernel.queries.operators import Factor, HadamardFactor
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.streams.statements import shape_of
-from dpduck.mechanisms.streams.store import opened_state, recorded
-from dpduck.strategies.plan import hadamard_adjoint, padded
+from dpduck.mechanisms.streams.store import open_state, read_last_version
+from dpduck.strategies.plan import code_count, hadamard_adjoint
 from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import Visits
 from tests.mechanisms.streams.test_stream_audit import FALSE_ALARM, wards_for
@@ -81,9 +81,9 @@ class Audited(Visits):
             self.put_persons(["2024-01-09", "2024-04-09"])
         self.refresh(4)
         stream, plan, asks = self.request(), self.plan, self.asks()
-        last, shape = recorded(self.streams.ledger, self.named), shape_of(stream, plan, self.named)
+        last, shape = read_last_version(self.streams.ledger, self.named), shape_of(stream, plan, self.named)
         key = self.streams.ledger.bounding_key
-        with opened_state(self.streams.files, self.named, shape, key, last) as (_, state):
+        with open_state(self.streams.files, self.named, shape, key, last) as (_, state):
             measured = np.concatenate([version.answers for version in state.versions])
         measured, start = measured.reshape(plan.axis.factor.rows, -1), 0
         found, moved = [], []
@@ -111,7 +111,7 @@ class Audited(Visits):
 def wards_of(factor: Factor, answers: NDArray[np.float64], wards: int) -> NDArray[np.float64]:
     """Answers by ward, shape (numbers, wards); Fourier coefficients are turned back, which leaves noise as it is."""
     if isinstance(factor, HadamardFactor):
-        answers = hadamard_adjoint(factor.size, answers, 1) / sqrt(padded(factor.size))
+        answers = hadamard_adjoint(factor.size, answers, 1) / sqrt(code_count(factor.size))
     return np.moveaxis(answers, 1, -1).reshape(-1, wards)
 
 

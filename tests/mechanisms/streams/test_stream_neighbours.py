@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.queries import streams
-from dpduck.kernel.queries.stream_state import Recorded, StreamShape, StreamState
+from dpduck.kernel.queries.stream_state import LedgerVersion, StreamShape, StreamState
 from dpduck.kernel.queries.streams import StreamAsk
 from dpduck.kernel.queries.tables import Table
 from dpduck.kernel.rows import reader
@@ -111,7 +111,7 @@ class Histories:
             shape = StreamShape("test", sql_type(job.unit_type).kept_unit, len(job.attributes), tables)
             state = StreamState(place, '"held"', shape, b"key")
             state.create()
-            state.open(Recorded(0, ""))
+            state.open(LedgerVersion(0, ""))
             for turn in history:
                 self.visits.put([row for row in turn.rows if without is None or row[0] != without])
                 if turn.change:
@@ -127,7 +127,7 @@ class Histories:
         with self.visits.con.cursor() as cursor:
             reader.begin(cursor)
             slots = (first, closed - 1)
-            counts = streams._taken(cursor, place, state, job, 0, slots, self.visits.streams.ledger, self.workers)
+            counts = streams._take_rows(cursor, place, state, job, 0, slots, self.visits.streams.ledger, self.workers)
         state.add(closed, counts, np.empty(0, np.int64))
         table = np.zeros((len(counts._exact_counts), *counts._sizes), np.int64)
         for number, of in enumerate(counts._exact_counts):

@@ -12,8 +12,8 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, draw_summary
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.plan import SummaryDesign, designed
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_priorities
+from dpduck.mechanisms.summaries.plan import SummaryDesign, design_method
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_priorities
 from tests.mechanisms.summaries.blocks import blocks
 
 
@@ -37,7 +37,7 @@ def as_estimated(design: SummaryDesign, noisy: NoisySummary) -> EstimatedSummary
     """From the draw to the estimates."""
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
     theta = min(design.plan.layers[noisy.layers - 1].theta, design.theta)
-    return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
+    return estimate_weights(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
 def subset_sums(
@@ -45,7 +45,7 @@ def subset_sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimated sums over the first `subset` cells, and their estimated variances, one of each for each run."""
     sums, variances = np.empty(runs), np.empty(runs)
-    design = designed(summary, len(exact), scale)
+    design = design_method(summary, len(exact), scale)
     draws = at_once if together else one_by_one
     for run, noisy in enumerate(draws(design, exact, runs)):
         found = as_estimated(design, noisy)

@@ -11,8 +11,8 @@ import pytest
 
 from dpduck.kernel.queries.summaries import NoisySummary
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.plan import empty_moments, noise_variance, occupied_moments
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, noise_of_kept
+from dpduck.mechanisms.summaries.plan import empty_moments, moments_at_count, noise_variance
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, noise_of_kept
 from tests.mechanisms.summaries.drawn import subset_sums
 
 RUNS = 6_000
@@ -63,14 +63,14 @@ def test_wrong_estimates_are_found() -> None:
 def test_a_weight_is_at_least_the_threshold() -> None:
     """A cell that was kept with the chance |v| / tau stands for all that were not: it weighs tau, with its sign."""
     kept = NoisySummary(np.arange(3)[None, :], np.array([1, -2, 9]), np.zeros(3), 1)
-    assert estimated(kept, 5.0, 1, 4.0).weights.tolist() == [4.0, -4.0, 9.0]
+    assert estimate_weights(kept, 5.0, 1, 4.0).weights.tolist() == [4.0, -4.0, 9.0]
 
 
 def without_thresholds(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int, whole: bool
 ) -> EstimatedSummary:
     """Wrong: weights that do not make up for cells that were not drawn."""
-    return estimated(summary, scale, theta, 0.0, sides=sides, whole=whole)
+    return estimate_weights(summary, scale, theta, 0.0, sides=sides, whole=whole)
 
 
 @pytest.mark.parametrize(("theta", "tau"), [(1, 0.0), (1, 7.5), (4, 0.0), (4, 9.0), (6, 2.0)])
@@ -83,7 +83,7 @@ def test_moments_of_an_empty_cell(theta: int, tau: float, scale: float) -> None:
     found = empty_moments(scale, theta, tau)
     assert found.kept == pytest.approx(law @ chance, rel=1e-9)
     assert found.square == pytest.approx(law @ (chance * np.maximum(k, tau) ** 2), rel=1e-9)
-    grid = occupied_moments(0.0, scale, theta, tau)
+    grid = moments_at_count(0.0, scale, theta, tau)
     assert (grid.kept, grid.square) == pytest.approx((found.kept, found.square), rel=1e-3)
 
 

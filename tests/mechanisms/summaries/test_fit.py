@@ -7,20 +7,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import NoisySummary, draw_summary, sparse_counts
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.fit import fitted
-from dpduck.mechanisms.summaries.plan import designed, noise_variance
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, ends_of, estimated, with_parents
+from dpduck.mechanisms.summaries.fit import fit_intervals
+from dpduck.mechanisms.summaries.plan import design_method, noise_variance
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, ends_of, estimate_weights, with_parents
 
 NOISE = 3.0
 
 
-def members(axis: Axis) -> np.ndarray:
+def members(axis: DyadicAxis) -> np.ndarray:
     """One row per interval, one column per label."""
     first, last = ends_of(axis, np.arange(axis.nodes))
     labels = np.arange(axis.size)
@@ -30,7 +30,7 @@ def members(axis: Axis) -> np.ndarray:
 def drawn(positions: np.ndarray, counts: np.ndarray) -> EstimatedSummary:
     """A summary of these cells, without a filter."""
     noisy = NoisySummary(positions[None, :], counts, np.zeros(len(counts)), 1)
-    found = estimated(noisy, 2.0, 1, 0.0, whole=True)
+    found = estimate_weights(noisy, 2.0, 1, 0.0, whole=True)
     variances = np.full(len(counts), NOISE)
     return EstimatedSummary(found.positions, counts, found.weights, variances, 0.0, found.chances, variances)
 
@@ -41,13 +41,13 @@ def drawn(positions: np.ndarray, counts: np.ndarray) -> EstimatedSummary:
 def test_it_is_the_least_squares_of_what_was_released(size: int, share: float, order: int) -> None:
     """Weights and variances against the dense hat matrix, for each group of another key, whatever intervals lack."""
     rng = np.random.default_rng(size)
-    axis = Axis("dyadic", size)
+    axis = DyadicAxis("dyadic", size)
     axes = (axis, None) if order else (None, axis)
     radix = MixedRadix((axis.nodes, 3) if order else (3, axis.nodes))
     chosen = np.sort(rng.choice(radix.cells, max(1, int(share * radix.cells)), replace=False))
     noisy = NoisySummary(chosen[None, :], rng.integers(-9, 50, len(chosen)), np.zeros(len(chosen)), 1)
     noisy = with_parents(noisy, radix, axes)
-    found = fitted(drawn(noisy.positions[0], noisy.counts), radix, axes, NOISE)
+    found = fit_intervals(drawn(noisy.positions[0], noisy.counts), radix, axes, NOISE)
     codes = radix.unpack(noisy.positions)
     for group in range(3):
         inside = codes[order] == group
@@ -61,7 +61,7 @@ def test_it_is_the_least_squares_of_what_was_released(size: int, share: float, o
 @pytest.mark.parametrize("size", [5, 13, 32])
 def test_errors_of_sums_are_stated_from_above(size: int) -> None:
     """Disjoint intervals are not positively correlated, so that variances that are added up are never too small."""
-    axis = Axis("dyadic", size)
+    axis = DyadicAxis("dyadic", size)
     table = members(axis)
     hat = table @ np.linalg.pinv(table)
     disjoint = table @ table.T == 0
@@ -72,14 +72,14 @@ def test_errors_of_sums_are_stated_from_above(size: int) -> None:
 def test_other_shapes_stay_as_they_are() -> None:
     """Haar coefficients and intervals over two keys are left alone, and so is a summary without rows."""
     found = drawn(np.arange(4), np.arange(4))
-    assert fitted(found, MixedRadix((7,)), (Axis("haar", 5),), NOISE) is found
-    dyadic = Axis("dyadic", 2)
-    assert fitted(found, MixedRadix((3, 3)), (dyadic, dyadic), NOISE) is found
+    assert fit_intervals(found, MixedRadix((7,)), (DyadicAxis("haar", 5),), NOISE) is found
+    dyadic = DyadicAxis("dyadic", 2)
+    assert fit_intervals(found, MixedRadix((3, 3)), (dyadic, dyadic), NOISE) is found
     none = drawn(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    assert fitted(none, MixedRadix((3,)), (dyadic,), NOISE) is none
+    assert fit_intervals(none, MixedRadix((3,)), (dyadic,), NOISE) is none
 
 
-def summed(summary: EstimatedSummary, axis: Axis, low: int, high: int) -> float:
+def summed(summary: EstimatedSummary, axis: DyadicAxis, low: int, high: int) -> float:
     """The sum over the largest released intervals inside a range."""
     first, last = ends_of(axis, summary.positions[0])
     wanted = {(low, high)}
@@ -103,16 +103,16 @@ def test_ranges_of_dense_tables_err_less() -> None:
     """
     rng = np.random.default_rng(4)
     table = rng.poisson(100, 256)
-    axis = Axis("dyadic", 256)
+    axis = DyadicAxis("dyadic", 256)
     axes, radix = (axis,), MixedRadix((axis.nodes,))
     exact = ExactCounts((np.arange(256),), table[None, :], (256,), (1,))
-    design = designed(Summary("filter", 100), axis.nodes, node_sensitivity(axes) / Fraction(1))
+    design = design_method(Summary("filter", 100), axis.nodes, node_sensitivity(axes) / Fraction(1))
     total = np.concatenate([[0], np.cumsum(table)])
     squares = np.zeros(2)
     for _ in range(40):
         noisy = draw_summary(sparse_counts(exact, axes, radix), design.plan, operating_system_entropy())
-        plain = estimated(with_parents(noisy, radix, axes), design.scale, design.theta, 0.0)
-        found = fitted(plain, radix, axes, noise_variance(design.scale))
+        plain = estimate_weights(with_parents(noisy, radix, axes), design.scale, design.theta, 0.0)
+        found = fit_intervals(plain, radix, axes, noise_variance(design.scale))
         assert (found.variances <= plain.variances + 1e-9).all()
         for low in rng.integers(0, 128, 40).tolist():
             high = low + 100

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.plan import STEP, candidates, designed, guessed_table
+from dpduck.mechanisms.summaries.plan import STEP, candidates, design_method, guess_table
 from tests.mechanisms.summaries.drawn import as_estimated, one_by_one
 
 METHODS = ("filter", "threshold", "priority", "filter_threshold", "filter_priority")
@@ -21,7 +21,7 @@ ASKED = Summary("auto", 500, expect_rows=30_000)
 @pytest.mark.parametrize("rows", [1, 5, 1000, 10**8])
 def test_the_guess_holds_the_rows(rows: int, cells: int) -> None:
     """All rows are somewhere, no more cells than there are, every stratum alike; each cell has a row at least."""
-    table = guessed_table(rows, cells)
+    table = guess_table(rows, cells)
     assert sum(part.cells * part.rows for part in table) == pytest.approx(rows)
     assert sum(part.cells for part in table) <= cells * (1 + 1e-9)
     assert all(part.cells * part.rows == pytest.approx(rows / len(table)) for part in table)
@@ -31,13 +31,13 @@ def test_the_guess_holds_the_rows(rows: int, cells: int) -> None:
 
 def test_nothing_is_guessed_without_expect_rows() -> None:
     """Without EXPECT ROWS there is no table, and no row in an empty one."""
-    assert guessed_table(None, 100) == guessed_table(0, 100) == ()
+    assert guess_table(None, 100) == guess_table(0, 100) == ()
 
 
 def test_the_size_of_a_summary_says_nothing_about_the_table() -> None:
     """What a method does is predicted for the same table whatever size is asked for: a filter's theta is given."""
     given = replace(ASKED, method="filter", theta=30)
-    designs = [designed(replace(given, size=size), CELLS, Fraction(5)) for size in (10, 500, 20_000)]
+    designs = [design_method(replace(given, size=size), CELLS, Fraction(5)) for size in (10, 500, 20_000)]
     assert len({(design.predicted, design.rows) for design in designs}) == 1
 
 
@@ -48,11 +48,11 @@ def test_predictions_come_true_for_the_guessed_table(method: str) -> None:
     60 summaries, 200 subsets of each: the measured error has a standard deviation of 1.2 %, the size one of 0.8 %.
     """
     rng = np.random.default_rng(31)
-    strata = guessed_table(ASKED.expect_rows, CELLS)
+    strata = guess_table(ASKED.expect_rows, CELLS)
     held = np.concatenate([np.full(round(part.cells), round(part.rows)) for part in strata])
     exact = np.zeros(CELLS, dtype=np.int64)
     exact[rng.permutation(CELLS)[: len(held)]] = held
-    design = designed(replace(ASKED, method=method), CELLS, Fraction(5))
+    design = design_method(replace(ASKED, method=method), CELLS, Fraction(5))
     squares, sizes = [], []
     for noisy in one_by_one(design, exact, 60):
         found = as_estimated(design, noisy)

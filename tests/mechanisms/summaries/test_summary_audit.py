@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.layers import SummaryLaw
@@ -46,7 +46,7 @@ LAYERED = {
         1,
     ),
 }
-AXIS = Axis("dyadic", len(TABLE))
+AXIS = DyadicAxis("dyadic", len(TABLE))
 RADIX = MixedRadix((AXIS.nodes,))
 PATHS = tuple((leaf, 4 + leaf // 2, 6) for leaf in range(4))
 """Each leaf with the nodes above it, which one row changes together."""

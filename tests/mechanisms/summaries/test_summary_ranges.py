@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.layers import SummaryLaw
@@ -21,7 +21,7 @@ from dpduck.mechanisms.summaries.recover import ends_of, parents_of, places_of, 
 SIZES = (1, 2, 5, 8, 13)
 
 
-def dense_nodes(axis: Axis) -> np.ndarray:
+def dense_nodes(axis: DyadicAxis) -> np.ndarray:
     """One row per node, one column per label: what each label adds."""
     table = np.zeros((axis.nodes, axis.size), dtype=np.int64)
     for code, step in product(range(axis.size), range(axis.per_row)):
@@ -33,7 +33,7 @@ def dense_nodes(axis: Axis) -> np.ndarray:
 @pytest.mark.parametrize(("shape", "size"), list(product(("dyadic", "haar"), SIZES)))
 def test_nodes_are_intervals(shape: str, size: int) -> None:
     """A dyadic node holds its interval; a Haar node is left half minus right half; each label is in h + 1 nodes."""
-    axis = Axis(shape, size)
+    axis = DyadicAxis(shape, size)
     table, numbers = dense_nodes(axis), np.arange(axis.nodes)
     first, last = ends_of(axis, numbers)
     levels, _ = places_of(axis, numbers)
@@ -54,7 +54,7 @@ def test_nodes_are_intervals(shape: str, size: int) -> None:
 def test_transformed_counts_are_the_dense_transform(shape: str) -> None:
     """Two ordered attributes and a plain one, at a price without noise: every occupied node, and no other."""
     rng = np.random.default_rng(3)
-    axes: tuple[Axis | None, ...] = (Axis(shape, 5), None, Axis(shape, 6))
+    axes: tuple[DyadicAxis | None, ...] = (DyadicAxis(shape, 5), None, DyadicAxis(shape, 6))
     cells = rng.integers(0, 40, (5, 3, 6)) * (rng.random((5, 3, 6)) < 0.2)
     places = np.nonzero(cells)
     counts = ExactCounts(places, cells[places][None, :], (5, 3, 6), (1,))
@@ -63,7 +63,7 @@ def test_transformed_counts_are_the_dense_transform(shape: str) -> None:
     found = draw_summary(sparse_counts(counts, axes, radix), plan, operating_system_entropy())
     table = np.zeros(radix.cells, dtype=np.int64)
     table[found.positions[0]] = found.counts
-    dense = np.einsum("ai,ijk,ck->ajc", dense_nodes(Axis(shape, 5)), cells, dense_nodes(Axis(shape, 6)))
+    dense = np.einsum("ai,ijk,ck->ajc", dense_nodes(DyadicAxis(shape, 5)), cells, dense_nodes(DyadicAxis(shape, 6)))
     assert np.array_equal(table.reshape(dense.shape), dense)
     assert node_sensitivity(axes) == 4 * 4
 
@@ -71,7 +71,7 @@ def test_transformed_counts_are_the_dense_transform(shape: str) -> None:
 def test_nodes_without_parents_are_dropped() -> None:
     """Against the plain rule: keep a node if and only if every node above it, along every axis, was drawn."""
     rng = np.random.default_rng(8)
-    axes: tuple[Axis | None, ...] = (Axis("dyadic", 5), None, Axis("dyadic", 4))
+    axes: tuple[DyadicAxis | None, ...] = (DyadicAxis("dyadic", 5), None, DyadicAxis("dyadic", 4))
     radix = MixedRadix((11, 2, 7))
     chosen = np.sort(rng.choice(radix.cells, 120, replace=False))
     summary = NoisySummary(chosen[None, :], np.arange(120), np.zeros(120), 1)

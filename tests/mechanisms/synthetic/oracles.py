@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpduck.algebra.margin_tree import margin_tree
-from dpduck.mechanisms.synthetic.fit import coefficients_of, observed_query
+from dpduck.mechanisms.synthetic.fit import coefficients_of, query_observation
 from dpduck.mechanisms.synthetic.multiplicative import replay_order
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
@@ -72,7 +72,8 @@ def naive(pool: Pool, schedule: Schedule, oracle: SeededOracle, passes: int) -> 
         measured.append((chosen, float(oracle.answer(chosen, Fraction(1))[0])))
         members = tuple(range(len(pool.sizes)))
         seen = [
-            observed_query(pool.families[owner], row, 0.0, 1.0) for owner, row in (_place(pool, q) for q, _ in measured)
+            query_observation(pool.families[owner], row, 0.0, 1.0)
+            for owner, row in (_place(pool, q) for q, _ in measured)
         ]
         blocks = replay_order(members, pool.sizes, seen)
         assert sorted(number for block in blocks for number in block) == list(range(len(measured)))

@@ -19,9 +19,9 @@ from dpduck.language.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic import mwem
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution
 from dpduck.mechanisms.synthetic.mwem import synthesise
-from dpduck.mechanisms.synthetic.plan import annealed
-from dpduck.mechanisms.synthetic.pool import Pool, allowed, candidates, estimated
-from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, wanted_rounds
+from dpduck.mechanisms.synthetic.plan import plan_aim
+from dpduck.mechanisms.synthetic.pool import Pool, askable_families, candidates, estimate_queries
+from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, target_rounds
 from tests.mechanisms.synthetic.oracles import SeededOracle
 from tests.support.clinics import Clinic
 
@@ -92,7 +92,7 @@ def test_better_than_independent_margins(columns: int, rows: int, epsilon: str) 
     table = made("made18", rows, columns)
     sets = picked(table)[:80]
     assert ours(table, sets, epsilon)[0] < 0.8 * independent(table, sets, price_of(epsilon))
-    plan = annealed(table.sizes, sets, False, price_of("0.01"), 1, 500)
+    plan = plan_aim(table.sizes, sets, False, price_of("0.01"), 1, 500)
     assert plan.pool is not None and plan.schedule is not None and plan.method is not None
     assert {len(family.attributes) for family in plan.pool.workload} == {1}
     assert plan.schedule.rounds == 0 and not plan.method.anneals
@@ -158,7 +158,7 @@ def test_candidates_are_public_and_bounded() -> None:
     assert every == [(0,), (0, 1), (0, 1, 2), (0, 2), (1,), (1, 2), (1, 3), (2,), (3,)]
     assert candidates(sizes, workload, 50, 10**6) == [(0,), (0, 1), (0, 2), (1,), (1, 2), (2,), (3,)]
     assert candidates(sizes, workload, 10**6, 3.0) == [(0,), (1,), (2,), (3,)]
-    plan = annealed(sizes, workload, False, price_of("1"), 2, 5_000)
+    plan = plan_aim(sizes, workload, False, price_of("1"), 2, 5_000)
     assert plan.pool is not None and plan.schedule is not None
     assert max(plan.pool.weights) == 256 and min(plan.pool.weights) >= 1
     assert len(plan.pool.weights) == len(plan.pool.workload)
@@ -170,10 +170,10 @@ def test_tables_stay_within_their_bound() -> None:
     sizes = (10,) * 6
     families = tuple(Family(pair, (10, 10)) for pair in combinations(range(6), 2))
     pool, asked = Pool(sizes, families, (), True), [(0, 1), (1, 2), (2, 3)]
-    found = dict(zip(combinations(range(6), 2), allowed(pool, asked, 300, 1.0, anneals=False), strict=False))
+    found = dict(zip(combinations(range(6), 2), askable_families(pool, asked, 300, 1.0, anneals=False), strict=False))
     assert found[0, 1] and found[2, 3] and found[4, 5]
     assert not found[0, 3]
-    late = allowed(pool, asked, 300, 0.1, anneals=False)
+    late = askable_families(pool, asked, 300, 0.1, anneals=False)
     assert not any(late[list(found).index(pair)] for pair in [(0, 2), (4, 5)])
 
 
@@ -183,15 +183,15 @@ def test_triples_follow_pairs_where_these_are_candidates() -> None:
     sizes, order = (10,) * 31, 3
     families = tuple(Family(one, (10,) * order) for one in combinations(range(31), order))
     pool, ones = Pool(sizes, families, (), True), [(place,) for place in range(31)]
-    assert allowed(pool, ones, LARGEST_TABLE, 1.0, anneals=False)[:-1].all()
-    found = allowed(pool, [*ones, (0, 1), (1, 2), (4, 5)], LARGEST_TABLE, 1.0, anneals=True)
+    assert askable_families(pool, ones, LARGEST_TABLE, 1.0, anneals=False)[:-1].all()
+    found = askable_families(pool, [*ones, (0, 1), (1, 2), (4, 5)], LARGEST_TABLE, 1.0, anneals=True)
     assert [family.attributes for family, one in zip(families, found, strict=False) if one] == [(0, 1, 2)]
 
 
 def test_pairs_have_more_rounds() -> None:
     """Three rounds of pairs for each column where one of triples is enough, never more than there are pairs."""
     pairs, triples = ([(2,) * order] * 91 for order in (2, 3))
-    assert (wanted_rounds(pairs, 14), wanted_rounds(triples, 14), wanted_rounds(pairs[:5], 14)) == (42, 14, 5)
+    assert (target_rounds(pairs, 14), target_rounds(triples, 14), target_rounds(pairs[:5], 14)) == (42, 14, 5)
     schedule = Schedule(False, price_of("5"), 1, 1, price_of("1"))
     assert rounds_of(schedule, pairs, 14, 10**6) == 42
 
@@ -201,7 +201,7 @@ def test_small_columns_are_measured_in_pairs_among_large_ones() -> None:
     with all columns large, or at a hundredth of the rho, 1-way marginals have all of the price."""
     mixed, large = (2, 3, 5, 5, 100, 100, 50, 2), (60,) * 8
     for sizes, price, measured in ((mixed, "1", True), (large, "1", False), (mixed, "0.05", False)):
-        plan = annealed(sizes, list(combinations(range(8), 3)), False, price_of(price), 1, 5_000)
+        plan = plan_aim(sizes, list(combinations(range(8), 3)), False, price_of(price), 1, 5_000)
         assert plan.pool is not None and plan.schedule is not None
         assert (plan.schedule.rounds > 0) == measured, sizes
         assert ((0, 1) in [family.attributes for family in plan.pool.workload]) == measured
@@ -233,15 +233,15 @@ def test_rounds_spend_all_of_their_price(monkeypatch: pytest.MonkeyPatch) -> Non
     table = made("made18", 4_000, 6)
     exact = np.zeros(table.sizes, np.int64)
     np.add.at(exact, tuple(table.codes), 1)
-    plan = annealed(table.sizes, list(combinations(range(6), 3)), False, price_of("5"), 1, 4_000)
+    plan = plan_aim(table.sizes, list(combinations(range(6), 3)), False, price_of("5"), 1, 4_000)
     assert plan.pool is not None and plan.schedule is not None and plan.method is not None
     oracle, numbers = Spending(plan.pool, exact, plan.schedule), list[int]()
 
     def counted(pool: Pool, distribution: Distribution, records: float, asked: np.ndarray) -> np.ndarray:
         numbers.append(int(asked.sum()))
-        return estimated(pool, distribution, records, asked)
+        return estimate_queries(pool, distribution, records, asked)
 
-    monkeypatch.setattr(mwem, "estimated", counted)
+    monkeypatch.setattr(mwem, "estimate_queries", counted)
     found = synthesise(plan.pool, plan.schedule, plan.method, oracle)
     assert numbers[0] == len(plan.pool.workload) and min(numbers[1:]) < len(plan.pool.workload)
     assert len(oracle.spent) == len(found.chosen) > 6 and oracle.left == 0

@@ -14,7 +14,7 @@ from dpduck.engine.functions import OWNER, engine_of
 from dpduck.kernel.noise.entropy import operating_system_entropy, words64
 from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.registry import mechanism_of
-from dpduck.mechanisms.synthetic.children import child_codes, ruled_out
+from dpduck.mechanisms.synthetic.children import child_codes, is_childless
 from dpduck.mechanisms.synthetic.distribution import Distribution, uniform
 from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
@@ -337,7 +337,7 @@ def test_parents_that_cannot_be_have_children_all_the_same() -> None:
     table = np.array([[0.5, 0.0], [0.25, 0.25]])
     distribution = uniform((2, 2, 3), dense=True)
     full = (table[:, :, None] * np.array([0.2, 0.3, 0.5])).astype(np.float64)
-    distribution = distribution.replaced(0, full)
+    distribution = distribution.with_table(0, full)
     known = {0: np.zeros(9000, np.int64), 1: np.ones(9000, np.int64)}
     codes = child_codes(distribution, np.ones(9000, np.int64), known, lambda count: words64(ENTROPY, count))
     assert set(codes[0]) == {0} and set(codes[1]) == {1}
@@ -345,7 +345,7 @@ def test_parents_that_cannot_be_have_children_all_the_same() -> None:
     zeros = (ImpossibleCells((0, 2), (2,)),)
     ruled = child_codes(distribution, np.ones(9000, np.int64), known, lambda count: words64(ENTROPY, count), zeros)
     assert set(ruled[0]) == {0} and set(ruled[1]) == {1} and set(ruled[2]) == {0, 1}
-    assert ruled_out((2, 2, 3), known, zeros).sum() == 0
-    assert ruled_out((2, 2, 3), known, (*zeros, ImpossibleCells((1, 2), (3, 4)))).all()
+    assert is_childless((2, 2, 3), known, zeros).sum() == 0
+    assert is_childless((2, 2, 3), known, (*zeros, ImpossibleCells((1, 2), (3, 4)))).all()
     assert all(len(one) == 0 for one in child_codes(distribution, np.zeros(3, np.int64), {0: np.zeros(3, np.int64)},
                                                     lambda count: words64(ENTROPY, count)))  # fmt: skip

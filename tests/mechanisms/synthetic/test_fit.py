@@ -10,8 +10,8 @@ import pytest
 
 from dpduck.mechanisms.synthetic import fit as fits
 from dpduck.mechanisms.synthetic.distribution import fit_tables
-from dpduck.mechanisms.synthetic.fit import Observation, planned_records, total_of
-from dpduck.mechanisms.synthetic.junction import calibrated, junction_tree
+from dpduck.mechanisms.synthetic.fit import Observation, records_for_plan, total_of
+from dpduck.mechanisms.synthetic.junction import calibrate, junction_tree
 
 SHAPE = (2, 3)
 SEEN = (Observation((0,), np.array([30.0, 60.0]), 2.0), Observation((1,), np.array([20.0, 30.0, 40.0]), 2.0))
@@ -69,7 +69,7 @@ def test_the_total_of_a_prior_is_that_of_its_tables(
     tree = junction_tree(((0, 1), (1, 2)))
     seen = (Observation((0, 1), np.ones((2, 4)), 1.0), Observation((1, 2), np.ones((4, 3)), 1.0))
     problem = fits.FitProblem(tree, (2, 4, 3), ((0, 1), (1, 2)), seen, 9.0, prior, 1.0, zeros)
-    assert problem.base[1] == pytest.approx(calibrated(tree, problem.base[0])[1], rel=1e-12)
+    assert problem.base[1] == pytest.approx(calibrate(tree, problem.base[0])[1], rel=1e-12)
 
 
 def test_a_fit_of_what_cannot_move_ends_at_once() -> None:
@@ -110,5 +110,5 @@ def test_an_estimate_is_brought_near_a_guess_within_its_error_alone() -> None:
         5.0, 14.0, 500.0, 700.0, 2_000.0, 8_990.0,
     ]  # fmt: skip
     assert total_of([], -5.0, 100.0, None) == 1.0
-    assert [planned_records(first, 100.0, 1_000) for first in (100.0, 700.0, 9_000.0)] == [110, 1_000, 8_990]
-    assert planned_records(700.0, 100.0, None) == 700
+    assert [records_for_plan(first, 100.0, 1_000) for first in (100.0, 700.0, 9_000.0)] == [110, 1_000, 8_990]
+    assert records_for_plan(700.0, 100.0, None) == 700

@@ -12,11 +12,11 @@ from dpduck.mechanisms.synthetic.distribution import (
     Distribution,
     cells_of,
     cliques_of,
-    sampled_codes,
+    sample_codes,
     uniform,
 )
 from dpduck.mechanisms.synthetic.fit import Observation, Parameters, fit
-from dpduck.mechanisms.synthetic.junction import JunctionTree, calibrated, eliminated, junction_tree, spread
+from dpduck.mechanisms.synthetic.junction import JunctionTree, calibrate, eliminate, junction_tree, spread
 
 SIZES = (3, 2, 4, 2, 3, 2)
 CHAIN = ((0, 1), (1, 2), (1, 3), (2, 3), (4, 5))
@@ -34,7 +34,7 @@ def chained(seed: int, scale: float = 1.0) -> tuple[Distribution, np.ndarray, fl
     dense = np.zeros(SIZES)
     for clique, logarithm in zip(cliques, logarithms, strict=True):
         dense += logarithm.reshape(spread(tuple(range(6)), clique, SIZES))
-    tables, total = calibrated(tree, logarithms)
+    tables, total = calibrate(tree, logarithms)
     parts = tuple(Component(clique, table) for clique, table in zip(cliques, tables, strict=True))
     peak = float(dense.max())
     weights = np.exp(dense - peak)
@@ -61,7 +61,7 @@ def test_no_value_of_a_separator_is_lost() -> None:
     """What one clique takes from a separator's value another gives back, although exp(-2000) is 0 in floating point;
     what is -1e9 in all is 0 exactly."""
     tree, far = junction_tree(((0, 1), (1, 2))), np.array([0.0, -2000.0, -1e9])
-    tables, _ = calibrated(tree, [np.zeros((2, 3)) + far, np.zeros((3, 2)) - np.array([[0.0], [-2000.0], [0.0]])])
+    tables, _ = calibrate(tree, [np.zeros((2, 3)) + far, np.zeros((3, 2)) - np.array([[0.0], [-2000.0], [0.0]])])
     assert np.abs(tables[0] - np.array([0.25, 0.25, 0.0])).max() < 1e-12
     assert np.abs(tables[1] - np.array([[0.25], [0.25], [0.0]])).max() < 1e-12
 
@@ -82,7 +82,7 @@ def test_cliques_hold_what_was_asked() -> None:
         sizes = tuple(draws.integers(2, 9, 9).tolist())
         picked = (draws.choice(9, draws.integers(1, 4), replace=False) for _ in range(draws.integers(1, 12)))
         sets = [tuple(sorted(one.tolist())) for one in picked]
-        elimination = eliminated(tuple(sizes), frozenset(sets))
+        elimination = eliminate(tuple(sizes), frozenset(sets))
         cliques = elimination.cliques()
         assert all(any(set(one) <= set(clique) for clique in cliques) for one in sets)
         tree = junction_tree(cliques)
@@ -106,7 +106,7 @@ def test_rows_follow_the_tree() -> None:
     nearer than independent draws of as many would have them."""
     distribution, dense, _ = chained(3)
     rows = 5_000
-    codes = sampled_codes(distribution, rows, words)
+    codes = sample_codes(distribution, rows, words)
     first = distribution.components[distribution.tree.order[0]]
     drawn = np.zeros(first.table.shape)
     np.add.at(drawn, tuple(codes[one] for one in first.members), 1)

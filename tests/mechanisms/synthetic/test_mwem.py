@@ -15,7 +15,7 @@ from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
-from dpduck.mechanisms.synthetic.mwem import Method, Run, State, _estimates, _moved_to, synthesise
+from dpduck.mechanisms.synthetic.mwem import Method, Run, State, _estimates, _step_towards, synthesise
 from dpduck.mechanisms.synthetic.pool import Estimates, Pool, interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of
@@ -85,7 +85,7 @@ def test_margin_tree_is_sums_and_its_adjoint() -> None:
         assert np.allclose(found[target], weights.sum(axis=absent))
     kept = {target: dual.copy() for target, dual in duals.items()}
     inner = sum(float((found[target] * duals[target]).sum()) for target in wanted)
-    assert float((weights * tree.lifted(duals)).sum()) == pytest.approx(inner)
+    assert float((weights * tree.lift(duals)).sum()) == pytest.approx(inner)
     assert all(np.array_equal(duals[target], kept[target]) for target in wanted)
 
 
@@ -112,7 +112,7 @@ def test_marginals_of_factors_are_marginals_of_their_product() -> None:
     for pair in ((0, 2), (1, 3)):
         factored, place = factored.join(pair)
         weights = draws.exponential(size=factored.components[place].table.shape)
-        factored = factored.replaced(place, weights / weights.sum())
+        factored = factored.with_table(place, weights / weights.sum())
     dense, _ = factored.join(range(4))
     wanted = [(), (0,), (0, 1), (0, 2, 3), (0, 1, 2, 3)]
     for target, found in factored.marginals(wanted).items():
@@ -193,7 +193,7 @@ def test_an_annealed_fit_begins_near_its_answer(noise: float, least: float, most
     """Before a step of the fit, a clear answer is closer than a third of where it was; a drowned one moves nothing."""
     counts = np.array([[90.0, 60.0, 30.0, 20.0], [40.0, 50.0, 60.0, 50.0], [20.0, 30.0, 60.0, 90.0]])
     newest = Observation((0, 2), counts, noise**2)
-    start = _moved_to(newest, State(uniform(SIZES, dense=False), {}, {}, 600.0))[0, 2].reshape(3, 4)
+    start = _step_towards(newest, State(uniform(SIZES, dense=False), {}, {}, 600.0))[0, 2].reshape(3, 4)
     begun = 600 * np.exp(start) / np.exp(start).sum()
     left = float(np.abs(begun - counts).sum() / np.abs(50 - counts).sum())
     assert least <= left <= most
@@ -204,7 +204,7 @@ def test_a_cell_far_below_its_answer_is_not_raised_beyond_it() -> None:
     in the logarithm would raise that cell by a factor of e^11."""
     counts = np.full((3, 4), 1.0)
     counts[1, 2] = 589.0
-    start = _moved_to(Observation((0, 2), counts, 0.01), State(uniform(SIZES, dense=False), {}, {}, 600.0))
+    start = _step_towards(Observation((0, 2), counts, 0.01), State(uniform(SIZES, dense=False), {}, {}, 600.0))
     begun = 50 * np.exp(start[0, 2].reshape(3, 4))
     assert begun[1, 2] == pytest.approx(589, rel=0.01)
     assert begun.max() == begun[1, 2] and begun[0, 0] < 5

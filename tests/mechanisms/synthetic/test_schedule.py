@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from dpduck.mechanisms.synthetic.schedule import Schedule, largest_error, queries_rounds, updated_error, updates_of
+from dpduck.mechanisms.synthetic.schedule import Schedule, largest_error, queries_rounds, update_error, updates_of
 
 PURE = Schedule(True, Fraction(1), 1, 1, Fraction(1, 2))
 ADULT = (9, 7, 6, 5, 2, 2)
@@ -36,7 +36,7 @@ def test_rounds_of_the_update_are_a_minimum() -> None:
     """One round less and one more are predicted to be no better, and the limit holds."""
     shapes, schedule = shapes_of(ADULT, 3), replace(PURE, amount=Fraction(1, 10))
     found = updates_of(schedule, shapes, 6, 32_561, 64)
-    errors = [updated_error(replace(schedule, rounds=found + one), shapes, 6, 32_561) for one in (-1, 0, 1)]
+    errors = [update_error(replace(schedule, rounds=found + one), shapes, 6, 32_561) for one in (-1, 0, 1)]
     assert min(errors) == errors[1]
     assert updates_of(schedule, shapes, 6, 32_561, 3) == 3
 

@@ -19,8 +19,8 @@ from dpduck.engine import functions
 from dpduck.engine.engine import Engine
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.release import Releaser
-from dpduck.mechanisms.synthetic.plan import annealed, tables_error
-from dpduck.mechanisms.synthetic.schedule import Schedule, predicted_error, rounds_of
+from dpduck.mechanisms.synthetic.plan import plan_aim, tables_error
+from dpduck.mechanisms.synthetic.schedule import Schedule, error_after_rounds, rounds_of
 from dpduck.store.cursors import Caller
 from dpduck.store.releases import ReleaseStore
 from dpduck.strategies.choose import plan_workload
@@ -351,7 +351,7 @@ def test_the_predicted_error_of_rounds_knows_that_cells_are_uneven(data_file: Ca
     codes = np.array([*duckdb.sql(f"FROM '{data_file('adult_encoded_48842.parquet')}'").fetchnumpy().values()], int)
     table = Wide("adult", codes, (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2))
     pairs, price = picked(table, 2), price_of("1")
-    predicted = annealed(table.sizes, pairs, False, price, 1, table.rows).error
+    predicted = plan_aim(table.sizes, pairs, False, price, 1, table.rows).error
     found = run_annealed(counts_of(table), tuple(pairs), False, price, table.rows)
     assert predicted / 2 < distance(table, pairs, found.marginals) < 2 * predicted
 
@@ -363,4 +363,4 @@ def test_few_rounds_are_not_taken_to_be_better() -> None:
     shapes = [tuple(sizes[place] for place in chosen) for chosen in sets]
     schedule = Schedule(True, Fraction(1), 1, 1, Fraction(1, 4))
     assert rounds_of(schedule, shapes, 5, 3_000) == 1
-    assert tables_error(plan, 3_000) < predicted_error(schedule, shapes, 5, 3_000)
+    assert tables_error(plan, 3_000) < error_after_rounds(schedule, shapes, 5, 3_000)

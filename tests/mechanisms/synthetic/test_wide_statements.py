@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpduck.language.select.impossible_cells import ImpossibleCells
-from dpduck.mechanisms.synthetic.distribution import _drawn, kept_zeros, uniform, zero_tables
+from dpduck.mechanisms.synthetic.distribution import _draw_cells, kept_zeros, uniform, zero_tables
 from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
 from tests.support.clinics import Clinic
@@ -162,4 +162,4 @@ def test_no_row_is_rounded_into_a_cell_without_weight() -> None:
     draws = np.random.default_rng(6)
     for _ in range(200):
         weights = np.concatenate([draws.random(7), np.zeros(3)])[None] * 1e-3
-        assert _drawn(weights, np.zeros(1000, np.int64), float(draws.random())).max() < 7
+        assert _draw_cells(weights, np.zeros(1000, np.int64), float(draws.random())).max() < 7

@@ -21,7 +21,7 @@ from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.sessions import Sessions
 from dpduck.server.web import listener, pages
-from dpduck.server.web.listener import Connections, WebListener
+from dpduck.server.web.listener import PageConnections, WebListener
 from dpduck.server.web.requests import REFUSED, place_of, set_cookie
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.server.served import NoAudit, Served, add_principals, make_clinic
@@ -306,7 +306,7 @@ def test_what_is_at_work_keeps_its_place() -> None:
     """Only those whose turn it is are sent away; where everybody is at work, who comes is."""
     pairs = [socket.socketpair() for _ in range(5)]
     ends = [one for one, _ in pairs]
-    held = Connections(2)
+    held = PageConnections(2)
     assert held.enter(ends[0]) and held.enter(ends[1])
     held.works(ends[0])
     assert held.enter(ends[2]) and pairs[1][1].recv(1) == b"", "the one that waited was sent away"
@@ -385,7 +385,7 @@ def test_who_waits_without_a_place_waits_no_longer() -> None:
     """A wrong token waits its second, but its thread ends as soon as somebody else has its place."""
     pairs = [socket.socketpair() for _ in range(2)]
     (first, _), (second, _) = pairs
-    held = Connections(1)
+    held = PageConnections(1)
     assert held.enter(first)
     held.works(first)
     waiting = threading.Thread(target=held.pause, args=(first, 60.0))

@@ -21,10 +21,10 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pytest
 
-from dpduck.publish.pictures import KeyColumn, Shape
+from dpduck.publish.pictures import PictureKey, Shape
 from dpduck.server.limits import Limits
 from dpduck.server.web import asking, drawing, markup
-from dpduck.server.web.asking import Answer, answer_shape
+from dpduck.server.web.asking import PageAnswer, answer_shape
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.listener import WebListener
 from tests.server.served import Served, add_principals, certificate, make_clinic, serving_flight
@@ -160,7 +160,7 @@ def test_names_are_written_as_a_statement_has_them(served: Served, port: int, al
     """Plain names as they are; others in quotes."""
     assert '<option value="patient">BIGINT of visits</option>' in alice.get("/ask").body
     listener = WebListener(f"127.0.0.1:{free_port()}", served.service, Limits())
-    written = [listener._pages._written(name) for name in ("n", "select", "two words", 'a"b')]
+    written = [listener._pages._quote_name(name) for name in ("n", "select", "two words", 'a"b')]
     listener.close()
     assert written == ["n", '"select"', '"two words"', '"a""b"']
 
@@ -178,7 +178,7 @@ def test_names_are_written_as_a_statement_has_them(served: Served, port: int, al
 )  # fmt: skip
 def test_answers_are_told_from_keys(columns: tuple[str, ...], types: tuple[str, ...], shape: tuple[Any, Any]) -> None:
     """By the names that views, dp_stderr and dp_known give to errors, whatever the types of keys."""
-    found = answer_shape(Answer(columns, types, ()))
+    found = answer_shape(PageAnswer(columns, types, ()))
     assert (found.names, found.answers) == shape
 
 
@@ -233,7 +233,7 @@ class Watched(Artist):
         self.lines: list[str] = []
         self._able = True
 
-    def _drawn(self, line: str) -> str | None:
+    def _draw(self, line: str) -> str | None:
         self.lines.append(line)
         return None
 
@@ -242,10 +242,10 @@ def test_pictures_are_few_and_short_and_failures_are_remembered() -> None:
     """Six a page, labels cut but not mixed up, none after the page's time, and no second try of one that failed."""
     columns = ("key", *(f"{'n' * 1_000}{one}" for one in range(20)))
     rows = tuple((f"{'x' * 1_000}{row}", *range(20)) for row in range(5))
-    answer = Answer(columns, ("VARCHAR", *["BIGINT"] * 20), rows)
-    artist, shape = Watched(), Shape((KeyColumn("key"),), tuple((name, None) for name in columns[1:]))
+    answer = PageAnswer(columns, ("VARCHAR", *["BIGINT"] * 20), rows)
+    artist, shape = Watched(), Shape((PictureKey("key"),), tuple((name, None) for name in columns[1:]))
     for _ in range(2):
-        markup.shown(answer, shape, "it", artist, "alice")
+        markup.render_answer(answer, shape, "it", artist, "alice")
     assert len(artist.lines) == markup.MOST_PICTURES
     spec = json.loads(artist.lines[0])
     keys = {point["key"] for point in spec["data"]["values"]}

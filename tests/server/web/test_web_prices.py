@@ -80,13 +80,13 @@ def test_a_ceiling_is_compared_as_it_was_shown() -> None:
     alice = Caller("alice", owner=False, ceiling=shown)
     alice.require_within(Charge.pure(third))
     Caller("alice", owner=False).require_within(Charge.pure(third))
-    for charge in (Charge.pure(third + small), Charge.concentrated(Fraction(1)), Charge.concentrated(small, small)):
+    for charge in (Charge.pure(third + small), Charge.zcdp(Fraction(1)), Charge.zcdp(small, small)):
         with pytest.raises(Refusal, match=DEARER):
             alice.require_within(charge)
-    for charge in (Charge.pure(small), Charge.concentrated(small)):
+    for charge in (Charge.pure(small), Charge.zcdp(small)):
         with pytest.raises(Refusal, match=DEARER):
             Caller("alice", owner=False, ceiling=FREE_OF_CHARGE).require_within(charge)
-    Caller("alice", owner=False, ceiling=(None, 1.0, 0.0)).require_within(Charge.concentrated(Fraction(1)))
+    Caller("alice", owner=False, ceiling=(None, 1.0, 0.0)).require_within(Charge.zcdp(Fraction(1)))
     with pytest.raises(Refusal, match=DEARER):
         Caller("alice", owner=False, ceiling=(None, 1.0, 0.0)).require_within(Charge.pure(small))
 

@@ -19,16 +19,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, charts
+from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, charts
 from dpduck.publish.report import NullWord, caption_of
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
 from dpduck.server.web import beside, cards, rows
-from dpduck.server.web.asking import Answer, Desk
+from dpduck.server.web.asking import Desk, PageAnswer
 from dpduck.server.web.beside import History
 from dpduck.server.web.cards import View
 from dpduck.server.web.requests import REFUSED
-from dpduck.server.web.rows import Wish, file_of, file_sql, listed, wish_of
+from dpduck.server.web.rows import Wish, file_of, file_sql, render_rows, wish_of
 from dpduck.values.column_notes import KEY
 from dpduck.values.errors import Refusal
 from tests.server.served import Served
@@ -131,9 +131,9 @@ def test_many_columns_of_one_leave_no_view_without() -> None:
         class Asked:
             principal = Principal("bob", None, None, "")
 
-            def ask(self, text: str, most: int = MOST_POINTS) -> Answer:
+            def ask(self, text: str, most: int = MOST_POINTS) -> PageAnswer:
                 found = con.sql(f"SELECT * FROM ({text}) LIMIT {most}")
-                return Answer(tuple(found.columns), (), tuple(found.fetchall()))
+                return PageAnswer(tuple(found.columns), (), tuple(found.fetchall()))
 
         last = cards.views_of(cast("Desk", Asked()), {})[-1]
         assert last.name == "z" and last.sentence == "n by k."
@@ -142,7 +142,7 @@ def test_many_columns_of_one_leave_no_view_without() -> None:
 def test_a_small_picture_has_no_long_names() -> None:
     """Everybody is sent the pictures of the first cards: a long name is not in each of their marks."""
     spec, _ = charts(
-        Shape((KeyColumn("k" * 900),), (("n", None),)), ("n", None), [{"k" * 900: v, "n": 1} for v in "ab"]
+        Shape((PictureKey("k" * 900),), (("n", None),)), ("n", None), [{"k" * 900: v, "n": 1} for v in "ab"]
     )[0]
     assert "k" * 900 in json.dumps(spec) and "k" * 100 not in json.dumps(cards.small(spec))
 
@@ -294,11 +294,11 @@ def test_types_that_few_programs_read_become_text() -> None:
 
 def test_many_rows_are_in_pages() -> None:
     """A hundred at once. A link to a row leads to its page. Rows beyond the limit are said."""
-    answer = Answer(("k", "n"), ("VARCHAR", "BIGINT"), tuple((f"k{one:03}", one) for one in range(250)), more=True)
-    shape = Shape((KeyColumn("k"),), (("n", None),))
+    answer = PageAnswer(("k", "n"), ("VARCHAR", "BIGINT"), tuple((f"k{one:03}", one) for one in range(250)), more=True)
+    shape = Shape((PictureKey("k"),), (("n", None),))
 
     def shown(wish: Wish) -> str:
-        return "".join(listed(answer, shape, wish, "v"))
+        return "".join(render_rows(answer, shape, wish, "v"))
 
     first, last = shown(Wish()), shown(Wish(page=99))
     assert "Rows 1 to 100 of 250" in first and "Later rows" in first and "Earlier rows" not in first
@@ -306,10 +306,10 @@ def test_many_rows_are_in_pages() -> None:
     assert "Rows 101 to 200 of 250" in shown(Wish(row=150)) and '<tr id="row-150">' in shown(Wish(row=150))
     assert "Only the first 250 rows are sorted" in first
     mixed: list[list[Any]] = [[Decimal(2)], ["x"], [None], [10], [NullWord("all")], [1.5]]
-    assert rows._sorted(mixed, ["v"], Wish("v")) == [[1.5], [Decimal(2)], [10], ["all"], ["x"], [None]]
+    assert rows._sort_rows(mixed, ["v"], Wish("v")) == [[1.5], [Decimal(2)], [10], ["all"], ["x"], [None]]
     assert wish_of({"sort": "k", "down": "1", "page": "2"}, ["k"]) == Wish("k", True, "", 2)
     days = [[date(2024, 1, 2)], [date(2024, 1, 1)]]
-    assert rows._sorted(days, ["v"], Wish("v"))[0] == [date(2024, 1, 1)]
+    assert rows._sort_rows(days, ["v"], Wish("v"))[0] == [date(2024, 1, 1)]
 
 
 def test_tables_examples_and_statements_before_stand_beside(served: Served, port: int) -> None:
@@ -373,7 +373,7 @@ def test_what_was_paid_is_a_list_that_a_phone_shows(served: Served, alice: Brows
 def test_cards_without_words_have_a_sentence() -> None:
     """Of what there is: answers and keys, answers alone, or the name."""
     nothing = caption_of("differentially private")
-    keys = (KeyColumn("sex"), KeyColumn("ward"))
+    keys = (PictureKey("sex"), PictureKey("ward"))
     for shape, said in (
         (Shape(keys, (("n", None), ("a", None))), "n and a by sex and ward."),
         (Shape((), (("n", None),)), "One row: n."),

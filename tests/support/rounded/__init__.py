@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.tables import Total
-from dpduck.language.select.request import Request
+from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.language.text.options import Option
 from dpduck.mechanisms.jobs import counting_job
@@ -26,7 +26,7 @@ ROUND_TO = Option("round_to", "whole", "counts are rounded to a multiple of it",
 class Rounded:
     """The plan: what is asked, and to what it is rounded."""
 
-    request: Request
+    request: SelectRequest
     ask: Ask[int]
     to: int
 
@@ -37,14 +37,14 @@ class Rounded:
         return (0.0 if noise is None else noise.variance) + self.to**2 / 12
 
 
-def plan(request: Request) -> Rounded:
+def plan(request: SelectRequest) -> Rounded:
     """Plans Laplace noise for the whole price; refuses what is not one count of all rows."""
     epsilon = request.price.charge.epsilon
     if request.question.keys or [one.text for one in request.question.aggregates] != ["count(*)"] or not epsilon:
         raise Refusal(
             "round_to is for one count, at an epsilon", accepted="OPTIONS (epsilon = 1, round_to = 9) count(*)"
         )
-    scan = Scan(counting_job(request, [Contribution()]), request.rows.unit_bound)
+    scan = AskScan(counting_job(request, [Contribution()]), request.rows.unit_bound)
     noise = Noise(NoiseKind.LAPLACE, request.rows.unit_bound / epsilon)
     return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.question.own)["round_to"])))
 
@@ -64,17 +64,17 @@ def recover(proposal: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
     )
 
 
-def describe(request: Request, proposal: Rounded) -> str:
+def describe(request: SelectRequest, proposal: Rounded) -> str:
     """Writes one row of dp_explain."""
     charge, variance = request.price.charge, proposal.variance
     price = (request.price.stated_epsilon, request.price.stated_delta, charge.rho)
     return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {proposal.to}", 0.0]])
 
 
-ROUNDED = Mechanism[Request, Rounded, int](
+ROUNDED = Mechanism[SelectRequest, Rounded, int](
     name="rounded",
     options=(ROUND_TO,),
-    serves=lambda request: isinstance(request, Request) and "round_to" in dict(request.question.own),
+    serves=lambda request: isinstance(request, SelectRequest) and "round_to" in dict(request.question.own),
     plan=plan,
     asks=lambda proposal: [proposal.ask],
     header=lambda proposal: ReleaseHeader(
