@@ -40,7 +40,7 @@ RATCHETS = {
     house.TYPE_SET_FILES: Ratchet(1),
     house.UNIT_CLASSES: Ratchet(0),
     house.UNIT_WINDOWS: Ratchet(5),
-    house.VARIANTS: Ratchet(15, slack=2),
+    house.VARIANTS: Ratchet(12, slack=2),
     house.JOB_TESTS: Ratchet(0),
     house.TIER_1_OTHERS: Ratchet(0),
     # Of paths the slack is large: caches that other tests have filled make them shorter.

@@ -263,12 +263,9 @@ class Crowds:
 
 
 def bound_rows_sql(
-    rows_sql: str,
-    outputs: Sequence[str],
-    max_rows: int,
-    facts: BoundingFacts = NOTHING_KNOWN,
+    rows_sql: str, outputs: Sequence[str], max_rows: int, facts: BoundingFacts = NOTHING_KNOWN,
     crowds: Crowds | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Keeps at most `max_rows` rows of each unit from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
 
     Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that still tie are
