@@ -194,9 +194,8 @@ def read_analysis(
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
-    plain_columns = items_without_answers(released, items, answers) if ask.view is not None else ()
-    rest = (options.reuse, options.ahead, plain_columns, options.caption)
-    return Analysis(request, outer, require_confidence(options), shown, cells, *rest), source
+    rest = options.reuse, options.ahead, items_without_answers(released, items, answers) if ask.view is not None else ()
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption), source
 
 
 def _possible(
