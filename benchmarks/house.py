@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,13 +40,19 @@ VARIANTS, JOB_TESTS = "branches on variants in trusted code", "isinstance of kin
 FUNCTIONS, MODULES, SWITCHES = (f"{what} of a plain count" for what in ("functions", "modules", "module switches"))
 STORED_FUNCTIONS, STORED_MODULES = (f"{what} of a stored answer" for what in ("functions", "modules"))
 PRODUCT = "lines of the product"
+WHAT_IS, OF_IT, WHOSE, SEMICOLONS = (
+    f"{phrase} in 10,000 words of docstrings" for phrase in ("'what is ..'", "'of it'", "'whose'", "semicolons")
+)
+PARTICIPLES, VAGUE_NAMES = "functions named by a participle", "variables called one or found"
+SHARED_CLASSES, BANNERS = "class names in two files", "files with a second subject behind a banner"
 
 AIMS = {
     READING_ALL: 7300, READING_LIVE: 4800, TIER_1_LINES: 2300, TIER_1_OTHERS: 0, LANGUAGE_IMPORTS: 0, TEXT_CALLS: 0,
     TEXT_TESTS: 12, TYPE_SETS: 1, TYPE_SET_FILES: 1, UNIT_CLASSES: 0, UNIT_WINDOWS: 4, VARIANTS: 20, JOB_TESTS: 0,
     FUNCTIONS: 420, MODULES: 70, SWITCHES: 420, PRODUCT: 71_153,
+    WHAT_IS: 5, OF_IT: 5, WHOSE: 5, SEMICOLONS: 30, PARTICIPLES: 100, VAGUE_NAMES: 200, SHARED_CLASSES: 0, BANNERS: 15,
 }  # fmt: skip
-"""The most that each count may be when the kernel is whole."""
+"""The most that each count may be."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +211,49 @@ def ties(files: Sequence[Source]) -> dict[str, int]:
     }
 
 
+# Words: phrases that a reader stops at, and names that do not say what they name.
+
+PHRASES = {
+    WHAT_IS: re.compile(r"\b[Ww]hat (?:is|was|are|were|it|a|an|the|they|one|each|may|can|has|have|no)\b"),
+    OF_IT: re.compile(r"\bof (?:these|it|them|those)\b"),
+    WHOSE: re.compile(r"\b[Ww]hose\b"),
+    SEMICOLONS: re.compile(";"),
+}
+PARTICIPLE = re.compile(
+    r"_?[a-z]+ed(?:_[a-z]+)*|_*(?:found|made|held|told|said|taken|known|given|kept|written|shown|chosen|sent|read|drawn"
+    r"|begun|lent|put|cut|built)_*"
+)
+VAGUE = ("one", "found")
+BANNER = re.compile(r"\n\n\n(?:# [^\n]*\n)(?:#[^\n]*\n)*\n")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def docstrings(files: Iterable[Source]) -> list[str]:
+    """Lists the docstrings of modules, classes and functions."""
+    nodes = [node for file in files for node in ast.walk(file.tree) if isinstance(node, DOCUMENTED)]
+    return [text for node in nodes if (text := ast.get_docstring(node)) is not None]
+
+
+def words(files: Sequence[Source]) -> dict[str, int]:
+    """Counts phrases of docstrings, and names."""
+    texts, nodes = docstrings(files), [node for file in files for node in ast.walk(file.tree)]
+    total = max(sum(len(text.split()) for text in texts), 1)
+    functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    bound = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    bound += [node.arg for node in nodes if isinstance(node, ast.arg)]
+    classes = Counter(
+        name for file in files for name in {node.name for node in ast.walk(file.tree) if isinstance(node, ast.ClassDef)}
+    )
+    phrases = {name: sum(len(pattern.findall(text)) for text in texts) for name, pattern in PHRASES.items()}
+    return {
+        **{name: round(10_000 * count / total) for name, count in phrases.items()},
+        PARTICIPLES: sum(PARTICIPLE.fullmatch(name) is not None for name in functions),
+        VAGUE_NAMES: sum(name in VAGUE for name in bound),
+        SHARED_CLASSES: sum(count > 1 for count in classes.values()),
+        BANNERS: sum(BANNER.search(file.text) is not None for file in files),
+    }
+
+
 # What one plain count runs through.
 
 POLICY = (
@@ -265,7 +315,7 @@ def paths() -> dict[str, int]:
 def counts() -> dict[str, int]:
     """Counts everything, a plain count too."""
     files = sources()
-    return {**sizes(files), **ties(files), **paths()}
+    return {**sizes(files), **ties(files), **words(files), **paths()}
 
 
 def main() -> None:

@@ -54,6 +54,15 @@ RATCHETS = {
     house.FUNCTIONS: Ratchet(710, slack=40, room=110),
     house.MODULES: Ratchet(108, slack=8, room=9),
     house.SWITCHES: Ratchet(863, slack=50, room=180),
+    # Words have room up to their aims.
+    house.WHAT_IS: Ratchet(1, slack=1, room=4),
+    house.OF_IT: Ratchet(4, slack=2, room=1),
+    house.WHOSE: Ratchet(0, room=5),
+    house.SEMICOLONS: Ratchet(2, slack=2, room=28),
+    house.PARTICIPLES: Ratchet(91, slack=10, room=9),
+    house.VAGUE_NAMES: Ratchet(20, slack=20, room=180),
+    house.SHARED_CLASSES: Ratchet(0),
+    house.BANNERS: Ratchet(87, slack=3),
 }
 """What `python -m benchmarks.house` printed last of each count."""
 
@@ -122,6 +131,33 @@ TIES = {
 def test_what_is_counted_is_found(name: str, absent: set[str]) -> None:
     """Each tie is found in a file that has it: some in trusted code alone, one in the kernel's folder alone."""
     assert house.ties([made(name, PLANTED)]) == {tie: 0 if tie in absent else count for tie, count in TIES.items()}
+
+
+WORDY = '''
+"""What is told of it; whose rows."""
+class Job: ...
+
+
+# Another subject.
+
+def counted(one):
+    found = [one for one in one]
+    """no docstring: whose"""
+'''
+
+
+def test_words_are_found() -> None:
+    """Each phrase of a docstring counts, and each name. A class counts if two files have one of its name."""
+    files = [made("a.py", WORDY), made("b.py", "class Job: ...\nfound: int = 1\n")]
+    rate = round(10_000 / 7)
+    assert house.words(files) == {
+        **dict.fromkeys((house.WHAT_IS, house.OF_IT, house.WHOSE, house.SEMICOLONS), rate),
+        house.PARTICIPLES: 1,
+        house.VAGUE_NAMES: 4,
+        house.SHARED_CLASSES: 1,
+        house.BANNERS: 1,
+    }
+    assert house.words(files[1:])[house.SHARED_CLASSES] == 0
 
 
 def test_a_function_that_is_given_nodes_takes_no_text_apart() -> None:
