@@ -121,7 +121,7 @@ def test_a_violation_is_found(module: str, source: str) -> None:
     [
         ("dpduck", "from dpduck.engine.connection import connect, load"),
         ("dpduck.values.privacy", "import fractions\nimport numpy as np\nfrom dpduck.values.errors import Refusal"),
-        ("dpduck.kernel.rows.scan", "import duckdb\nimport secrets\nfrom dpduck.algebra.dyadic import Axis"),
+        ("dpduck.kernel.rows.scan", "import duckdb\nimport secrets\nfrom dpduck.algebra.dyadic import DyadicAxis"),
         ("dpduck.strategies.plan", "from dpduck.kernel.price import Ask\nfrom dpduck.kernel.noise.law import Noise"),
         ("dpduck.strategies.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..plan import Plan"),
         ("dpduck.engine.connection", "import duckdb\nfrom dpduck.kernel import ledger"),

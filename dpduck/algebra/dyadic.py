@@ -22,7 +22,7 @@ from dpduck.values.arrays import IntegerArray
 class DyadicAxis:
     """Nodes of one ordered attribute. shape: 'dyadic' or 'haar'. size: number of labels.
 
-    >>> Axis("dyadic", 5).nodes, Axis("haar", 5).nodes, Axis("haar", 5).height
+    >>> DyadicAxis("dyadic", 5).nodes, DyadicAxis("haar", 5).nodes, DyadicAxis("haar", 5).height
     (11, 7, 3)
     """
 

@@ -52,7 +52,7 @@ MOST_PARTS, _QUOTES = 3, frozenset("'\"")
 def read_table_name(text: str) -> TableName:
     """Reads a table name. It is written as in SQL, or without quotes even if it has blanks.
 
-    >>> named_table('"a b".c').parts, named_table("a b.c").parts
+    >>> read_table_name('"a b".c').parts, read_table_name("a b.c").parts
     (('a b', 'c'), ('a b', 'c'))
     """
     reader = TokenReader(text, tokenize_statement(text))

@@ -83,9 +83,12 @@ def is_reserved(name: str) -> bool:
 def _read_policies(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, str | None]:
     """Reads the stored text of each table's policy in force, and None for each public table."""
     dpduck = f"{quote_identifier(store)}.dpduck"
-    public = cursor.execute(f"SELECT table_name FROM {dpduck}.public_tables").fetchall()
-    private = cursor.execute(f"SELECT table_name, definition FROM {dpduck}.policies WHERE active").fetchall()
-    return {str(table): None for (table,) in public} | {str(table): str(policy) for table, policy in private}
+    rows = cursor.execute(
+        f"SELECT table_name, definition FROM {dpduck}.policies WHERE active "
+        f"UNION ALL SELECT table_name, NULL FROM {dpduck}.public_tables"
+    ).fetchall()
+    public = {str(table): None for table, definition in rows if definition is None}
+    return public | {str(table): str(definition) for table, definition in rows if definition is not None}
 
 
 def _unit(definition: str | None) -> PolicyUnit | None:

@@ -55,7 +55,7 @@ class BatchStep:
 def split_statements(text: str) -> list[str]:
     """Splits a text into its statements at the semicolons.
 
-    >>> separated("SELECT 1; SELECT ';' ;")
+    >>> split_statements("SELECT 1; SELECT ';' ;")
     ['SELECT 1', "SELECT ';'"]
     """
     if len(text) > MAX_CHARACTERS:

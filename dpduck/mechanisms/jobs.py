@@ -71,7 +71,7 @@ def cross_attributes(attributes: Sequence[Attribute], sizes: Sequence[int]) -> A
     """Combines attributes into one, the first varying slowest. A cell that one drops is dropped. sizes: of sources.
 
     >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]
-    >>> crossed(both, (3, 2)).codes.tolist()
+    >>> cross_attributes(both, (3, 2)).codes.tolist()
     [[1, 0], [-1, -1], [3, 2]]
     """
     sources = sorted({source for attribute in attributes for source in attribute.sources})

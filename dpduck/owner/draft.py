@@ -202,7 +202,7 @@ def _remark(text: str, indent: str = "    ") -> Iterator[str]:
 def _comment_text(name: str) -> str:
     """Returns a name on one line, for use in a comment: a line's end would end the comment.
 
-    >>> _said("of" + chr(10) + "birth")
+    >>> _comment_text("of" + chr(10) + "birth")
     '"of birth"'
     """
     return " ".join(name_text(name).split())

@@ -105,7 +105,7 @@ CANDIDATES: tuple[Strategy, ...] = (
 def spell_out(strategy: str) -> str:
     """Returns the meaning of a strategy's letters, "" for a strategy named by a word.
 
-    >>> spelled_out("Q+"), spelled_out("hierarchy")
+    >>> spell_out("Q+"), spell_out("hierarchy")
     ('marginals: each table that is asked, with the price shared out as each needs', '')
     """
     for candidate in CANDIDATES:

@@ -234,7 +234,7 @@ def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
 def code_count(size: int) -> int:
     """Returns the number of codes m of an attribute of `size` values: the next power of two.
 
-    >>> padded(9), padded(16), padded(1)
+    >>> code_count(9), code_count(16), code_count(1)
     (16, 16, 1)
     """
     return 1 << (size - 1).bit_length()

@@ -137,7 +137,7 @@ def between(word: str, first: date, last: date) -> Periods | None:
 def charge_key(unit_key: str, periods: Periods | None) -> str:
     """Returns the key of a charge: a unit's key, and its periods if there are any.
 
-    >>> charged_key("clinic.main.visits.patient_id PER DAY", Periods("DAY", 738885, 738885))
+    >>> charge_key("clinic.main.visits.patient_id PER DAY", Periods("DAY", 738885, 738885))
     'clinic.main.visits.patient_id PER DAY FROM 2024-01-01 TO 2024-01-02'
     """
     return unit_key if periods is None else f"{unit_key} {periods}"
@@ -178,7 +178,7 @@ def each(run: Periods) -> list[Periods]:
 def format_run(run: Periods) -> str:
     """Renders a run for people: a month by its name, others by their first day, several by the first and the last.
 
-    >>> shown(Periods("MONTH", 24280, 24280)), shown(Periods("WEEK", 105589, 105590)), shown(every("DAY"))
+    >>> format_run(Periods("MONTH", 24280, 24280)), format_run(Periods("WEEK", 105589, 105590)), format_run(every("DAY"))
     ('2024-05', '2024-08-26 to 2024-09-02', 'every day')
     """
     if run.every:

@@ -61,7 +61,7 @@ def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
 def unquote_identifier(name: str) -> str:
     """Returns a name without the quotes of SQL.
 
-    >>> unquoted('"a""b"'), unquoted("day")
+    >>> unquote_identifier('"a""b"'), unquote_identifier("day")
     ('a"b', 'day')
     """
     return name[1:-1].replace('""', '"') if name.startswith('"') else name

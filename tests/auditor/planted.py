@@ -184,8 +184,8 @@ def _shape_by_rows(patch: pytest.MonkeyPatch) -> None:
         return counts
 
     counted(note)(patch)
-    right = cube_measure.released_rows
-    patch.setattr(cube_measure, "released_rows", lambda *given: right(*given).slice(int(known[0] > ROWS)))
+    right = cube_measure.release_rows
+    patch.setattr(cube_measure, "release_rows", lambda *given: right(*given).slice(int(known[0] > ROWS)))
 
 
 def _priced_by_rows(patch: pytest.MonkeyPatch) -> None:

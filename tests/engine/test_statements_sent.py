@@ -22,10 +22,12 @@ SHAPES = {
     "expression": "sex, count(*) AS n FROM visits WHERE age % 7 > {} GROUP BY sex",
 }
 SENT = {
-    "read-only": {"count": 40, "cube": 44, "condition": 49, "expression": 52, "stored": 8},
-    "written": {"count": 43, "cube": 47, "condition": 52, "expression": 55, "stored": 8},
+    "read-only": {"count": 42, "cube": 46, "condition": 51, "expression": 54, "stored": 8},
+    "written": {"count": 45, "cube": 49, "condition": 54, "expression": 57, "stored": 8},
 }
-"""Of a new statement whose shape is known, and of one that is asked again. Lower a figure when there are fewer."""
+"""Of a new statement whose shape is known, and of one that is asked again. Lower a figure when there are fewer.
+
+The kernel reads facts by three short statements. One long one took three times as long."""
 
 
 @pytest.mark.parametrize("kind", SENT)

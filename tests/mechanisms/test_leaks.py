@@ -185,7 +185,7 @@ def quoting(error: type[BaseException]) -> Callable[..., NoReturn]:
     return fail
 
 
-FAILURES = ("count_exactly", "measure", "recovered", "released_rows", "put_table", "entropy")
+FAILURES = ("count_exactly", "measure", "recover_table", "release_rows", "put_table", "entropy")
 
 
 def after_the_rehearsal(fail: Callable[..., NoReturn]) -> Callable[..., object]:

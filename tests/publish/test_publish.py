@@ -31,7 +31,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from dpduck.publish.publish import publish
-from dpduck.publish.publish import exchanged
+from dpduck.publish.publish import swap_directories
 publish(Path(sys.argv[1]), sys.argv[2], steps=lambda _: os.kill(os.getpid(), signal.SIGKILL))
 """
 

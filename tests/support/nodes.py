@@ -19,7 +19,7 @@ def columns_of(types: Mapping[str, str]) -> dict[str, RelationColumn]:
     """Returns columns by their SQL. types: DuckDB's type of each, by the same SQL.
 
     >>> columns_of({'"r0"."age"': "INTEGER"})['"r0"."age"']
-    Column(relation='r0', name='age', type_name='INTEGER')
+    RelationColumn(relation='r0', name='age', type_name='INTEGER')
     """
     parts = ((sql, *(part.strip('"') for part in sql.split('"."')), kind) for sql, kind in types.items())
     return {sql: RelationColumn(*found) for sql, *found in parts}

@@ -220,9 +220,9 @@ def name_of_change(old: Budget | None, new: Budget) -> str:
 def format_amount(amount: Fraction, *, up: bool) -> str:
     """Renders an amount for people, in six digits and never on the wrong side: rounded up if `up`, else down.
 
-    >>> shown(Fraction(1, 3), up=False), shown(Fraction(1, 3), up=True), shown(Fraction(10), up=True)
+    >>> format_amount(Fraction(1, 3), up=False), format_amount(Fraction(1, 3), up=True), format_amount(Fraction(10), up=True)
     ('0.333333', '0.333334', '10')
-    >>> shown(Fraction(1, 10**6), up=False), shown(Fraction(1, 10**7), up=False)
+    >>> format_amount(Fraction(1, 10**6), up=False), format_amount(Fraction(1, 10**7), up=False)
     ('1e-6', '1e-7')
     """
     context = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR, Emin=-999_999, Emax=999_999)

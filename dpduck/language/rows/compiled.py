@@ -64,7 +64,7 @@ _PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate"
 def condition_of(text: str, columns: Columns) -> Expression:
     """Compiles a condition.
 
-    >>> age = Column("r0", "age", "INTEGER")
+    >>> age = RelationColumn("r0", "age", "INTEGER")
     >>> condition_of('("r0"."age" BETWEEN 1 AND 9)', {age.quoted: age}).sql
     '"r0"."age" BETWEEN 1 AND 9'
     >>> condition_of('try(abs("r0"."age") > 1)', {age.quoted: age}).plain

@@ -337,7 +337,7 @@ def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
 
     There are none without EXPECT ROWS. If there are too few cells for strata of small cells, each cell has more rows.
 
-    >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guessed_table(3_000, 10**9)]
+    >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guess_table(3_000, 10**9)]
     [(600, 1), (150, 4), (38, 16), (9, 64), (2, 256)]
     """
     if not expect_rows:

@@ -60,7 +60,7 @@ class View:
 def _join_names(names: Sequence[str]) -> str:
     """Joins names for a sentence.
 
-    >>> _listed(["sex", "ward", "age"]), _listed(["sex"])
+    >>> _join_names(["sex", "ward", "age"]), _join_names(["sex"])
     ('sex, ward and age', 'sex')
     """
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

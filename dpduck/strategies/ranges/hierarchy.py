@@ -58,7 +58,7 @@ class Hierarchy:
 def build_hierarchy(size: int, branching: int) -> Hierarchy:
     """Cuts the n values at level l into branching^l intervals. Their lengths differ by at most 1.
 
-    >>> [b.tolist() for b in balanced_hierarchy(5, 2).boundaries]
+    >>> [b.tolist() for b in build_hierarchy(5, 2).boundaries]
     [[0, 5], [0, 2, 5], [0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 5]]
     """
     boundaries = []

@@ -159,7 +159,7 @@ def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tu
 def assign_points(log_sizes: FloatArray, points: int) -> IndexArray:
     """Assigns a point to each attribute: the largest attributes first, each to the emptiest point so far.
 
-    >>> balanced_assignment(np.log([4.0, 2.0, 9.0]), 2).tolist()
+    >>> assign_points(np.log([4.0, 2.0, 9.0]), 2).tolist()
     [1, 1, 0]
     """
     loads = np.zeros(points)

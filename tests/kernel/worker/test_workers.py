@@ -132,12 +132,12 @@ def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int)
 
 LIMITED = """
 import sys, pyarrow as pa
-from dpduck.kernel.worker.workers import Program, Workers
+from dpduck.kernel.worker.workers import WorkerProgram, Workers
 from dpduck.server.limits import limit_memory
 assert limit_memory(400 << 20)
 row, found, pool = "a" * 65_535, [], Workers()
 for rows in ([row, "x"], [row, row, "x"], [row]):
-    with pool.runner(Program(sys.argv[1], pa.schema([pa.field("y", pa.bool_())]))) as runner:
+    with pool.runner(WorkerProgram(sys.argv[1], pa.schema([pa.field("y", pa.bool_())]))) as runner:
         found.append(runner.compute(pa.table({"x": pa.array(rows, pa.large_string())}))["y"].to_pylist())
 pool.close()
 print(found)

@@ -97,7 +97,7 @@ class Visits:
         """What the stream asks."""
         statement = parse_statement(self.named.statement)
         assert isinstance(statement, CreateStream)
-        found: StreamRequest = self.streams._analysed(statement)
+        found: StreamRequest = self.streams._analyse_statement(statement)
         return found
 
     def exact(self, number: int = 0) -> NDArray[np.int64]:
