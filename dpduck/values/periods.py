@@ -178,8 +178,8 @@ def each(run: Periods) -> list[Periods]:
 def format_run(run: Periods) -> str:
     """Renders a run for people: a month by its name, others by their first day, several by the first and the last.
 
-    >>> format_run(Periods("MONTH", 24280, 24280)), format_run(Periods("WEEK", 105589, 105590)), format_run(every("DAY"))
-    ('2024-05', '2024-08-26 to 2024-09-02', 'every day')
+    >>> [format_run(run) for run in (Periods("MONTH", 24280, 24280), Periods("WEEK", 105589, 105590), every("DAY"))]
+    ['2024-05', '2024-08-26 to 2024-09-02', 'every day']
     """
     if run.every:
         return f"every {run.word.lower()}"

@@ -220,8 +220,8 @@ def name_of_change(old: Budget | None, new: Budget) -> str:
 def format_amount(amount: Fraction, *, up: bool) -> str:
     """Renders an amount for people, in six digits and never on the wrong side: rounded up if `up`, else down.
 
-    >>> format_amount(Fraction(1, 3), up=False), format_amount(Fraction(1, 3), up=True), format_amount(Fraction(10), up=True)
-    ('0.333333', '0.333334', '10')
+    >>> [format_amount(Fraction(1, 3), up=up) for up in (False, True)], format_amount(Fraction(10), up=True)
+    (['0.333333', '0.333334'], '10')
     >>> format_amount(Fraction(1, 10**6), up=False), format_amount(Fraction(1, 10**7), up=False)
     ('1e-6', '1e-7')
     """
