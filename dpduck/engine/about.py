@@ -105,9 +105,9 @@ class AboutTables:
             return check(check_table(reads, policy, from_sql, unit_sql, rows, period, averages=not there))
 
     def compare(self, text: str, caller: Caller) -> str:
-        """Returns SQL with exact distances of a synthetic table from the data, for its owner's eyes only.
+        """Returns SQL with the exact distances between a synthetic table and the data. Only an owner may see them.
 
-        A WHERE runs here, so it must be the owner's. Others' conditions run in a process that holds nothing else.
+        The WHERE of a table runs in this process. So a table with the WHERE of somebody else is refused.
         """
         require_owner(caller)
         name = read_table_name(text).table

@@ -325,7 +325,7 @@ class Engine:
         return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
     def plan(self, text: str, caller: Caller) -> str:
-        """Returns SQL with the prices of statements, one after the other and in total. Nothing is charged."""
+        """Returns SQL that lists the price of each statement, and their total. Nothing is charged."""
         from dpduck.mechanisms.batch import plan_batch  # noqa: PLC0415
 
         with self._open_cursor() as cursor:

@@ -61,11 +61,11 @@ def known_margins(
     answers_of: AnswersOf,
     store: ReleaseStore,
 ) -> KnownMargins:
-    """Returns the largest known tables over some columns, and their margins that releases ask for.
+    """Returns the largest tables over these columns that releases determine, and their released margins.
 
     measured: returns the releases about the table of a question.
     ask: reads a plain SELECT.
-    answers_of: returns the known answers to a question. If a Same is given, they are about its rows.
+    answers_of: returns the known answers to a question. With a Same, they are about the rows that it describes.
     """
     if len({fold(name) for name in names}) < len(names) or len(names) > MOST_COLUMNS:
         raise Refusal("a column is named twice, or there are too many", accepted=f"at most {MOST_COLUMNS} columns")

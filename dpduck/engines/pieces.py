@@ -56,8 +56,8 @@ def bundle_task(
 
 
 def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
-    """Packs the rows of a bucket into pieces of whole units, one piece in a row, with each column as bytes. A piece has
-    the number of its rows of each table. The first piece's numbers include the rows that were left out.
+    """Packs the rows of a bucket into pieces of whole units. Each row of the result is a piece, with columns as bytes
+    and its number of rows of each table. The numbers of the first piece also count the rows that were left out.
     """
     order, bundles, output = orders.order_from(plain), given.to_pylist(), dict[str, list[Any]]()
     tables = [_of_units(order, number, bundles) for number in range(len(order.tables))]

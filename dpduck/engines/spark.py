@@ -246,7 +246,7 @@ def _frame_to_group(frames: dict[str, Any], places: dict[str, TablePlace], bucke
 
 
 def _select_columns(number: int, place: TablePlace, table: Sent, frame: Any, order: Order) -> tuple[TablePlace, Any]:
-    """Returns the columns of a table that an order names, by number. Keeps each part's first rows of crowded units."""
+    """Cuts a table to the columns of an order, renamed by number. Crowded units keep their first rows."""
     own = table.columns
     own_rows = frame if place.unit is None or place.every else frame.where(f"{_quote_name(place.unit)} IS NOT NULL")
     rows = own_rows.selectExpr(*(f"{_quote_name(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))

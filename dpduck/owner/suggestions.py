@@ -311,7 +311,7 @@ def range_of(low: Fraction, high: Fraction, whole: bool) -> tuple[Fraction, Frac
 def suggest(
     policy: Policy, answers: Sequence[Answered], left: Sequence[tuple[CatalogColumn, str]], price: str, home: Home
 ) -> Suggested:
-    """Returns the answers' suggestions. The first answer is about units. left: columns, with " WITH NULL" or ""."""
+    """Drafts what noisy answers suggest. The first is about units. left: other columns, with " WITH NULL" or ""."""
     facts = unit_facts(policy, answers[0].rows[0], answers[0].rank)
     about = {answer.question.column: answer for answer in answers}
     columns = {

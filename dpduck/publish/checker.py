@@ -92,7 +92,7 @@ def check_chain(bundle: Part, head: str | None) -> Iterator[str]:
 
 
 def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
-    """Yields the errors of one release."""
+    """Yields the faults of one certificate, compared with its entry of the ledger."""
     name = f"the certificate of entry {certificate['entry']}"
     if entry is None:
         yield f"{name} has no entry in the ledger, or it has two"

@@ -65,7 +65,7 @@ class PublicDatabase:
     """DuckDB instance that clients read. Many threads may use it."""
 
     def __init__(self, limits: Limits, *, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> None:
-        """prepare: a step before the lock, such as loading the extension that listens."""
+        """prepare: a step before the settings are locked, such as loading the extension that listens."""
         self._limits = limits
         self._root = duckdb.connect(":memory:", config={"memory_limit": f"{limits.memory}B", "threads": THREADS})
         for database in (ANSWERS, LISTING):

@@ -247,7 +247,7 @@ class _Runner:
             raise
 
     def provide(self, sources: Sequence[TableRead], most: int) -> None:
-        """Sends missing and changed tables to the runner. Drops tables of one run, and longest unused ones for room."""
+        """Sends missing and changed tables to the runner. First drops tables that served one run, then unused ones."""
         gone = [table for table, (mark, _) in self._held.items() if not mark]
         wanted = {source.table for source in sources}
         gone += [s.table for s in sources if s.table in self._held and self._held[s.table][0] != s.mark]

@@ -392,7 +392,7 @@ def _done(asked: Sequence[TwinRecord], written: Sequence[TwinRecord]) -> str:
 
 
 def cuts_of(policy: Policy, columns: Columns) -> tuple[ClampedColumn, ...]:
-    """Returns the columns with a CLAMP that a twin also holds clamped."""
+    """Returns the columns with a CLAMP. A twin holds a clamped copy of each, too."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
     cuts = (clamp_column(*field, clamp.low, clamp.high, clamp.step) for field, clamp in clamps if field is not None)

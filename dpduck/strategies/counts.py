@@ -74,7 +74,7 @@ class CountStrategy:
     def row_bound(self) -> int:
         """Returns the bound of one row's contribution to an answer, as planners of groups expect it.
 
-        They leave room for sums of 2^32 rows beside such a bound. Entries of a strategy leave less room in any case.
+        Planners allow SPARE_BITS of a row's bound for free. Entries of a strategy may not use them, so they are added.
         """
         root = isqrt(self.factor.norms[1] - 1) + 1
         return root << SPARE_BITS if root > 1 else 1

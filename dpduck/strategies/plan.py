@@ -165,7 +165,7 @@ class PlanningProblem:
 
     @cached_property
     def few_subsets(self) -> bool:
-        """Tells whether strategies over the workload's closure are candidates: its sums take seconds at most."""
+        """Tells whether strategies over the workload's closure are candidates. Its sums must take seconds at most."""
         return closure_steps(self.workload.marginals) <= MOST_STEPS
 
     def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:

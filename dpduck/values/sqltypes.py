@@ -393,7 +393,7 @@ class SqlType:
     def is_told_by_label(self) -> bool:
         """Tells whether the code of a listed value determines the value. For floats it does not: 0 is equal to -0.
 
-        Wide numbers, UUID and TIME go to a worker as texts. Conditions over them are evaluated on the rows.
+        If so, a condition is evaluated once for each label. Wide numbers, UUID and TIME go to a worker as texts.
         """
         kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in kinds

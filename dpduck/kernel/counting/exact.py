@@ -431,11 +431,11 @@ def word_cells(reading: JobReading) -> dict[str, int | None]:
 
 
 def rows_of(reading: JobReading) -> str:
-    """Writes rows of integers. In place of the worker's outputs, they have the inputs of the worker.
+    """Writes rows of integers. Where a worker computes a column, the rows have the columns that it computes from.
 
     Packing pays if rows are sorted or sent, since it makes them narrow. Rows outside a domain are then dropped before
-    bounding. Elsewhere rows are grouped by the columns themselves, or by a position in the list of labels. That is as
-    fast as DuckDB's own query. Packing several keys into one integer is not.
+    bounding. Other rows are grouped by the key columns themselves, or by positions in the lists of labels. That is as
+    fast as DuckDB's own query. Packing several keys into one integer would be slower.
     """
     job, scan, division = reading.job, reading.scan, reading.division
     cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
@@ -451,7 +451,7 @@ def rows_of(reading: JobReading) -> str:
     short = {binning.label_name(position): text for position, text in reading.labels.items()}
     rows = rows_sql(scan, {**early, **short, **columns}, conditions, division)
     travelling = [*scan.bounding, *division.inputs()]
-    if late:  # short texts become codes
+    if late:  # a second SELECT, since these codes are looked up from the short texts of the first
         listed = ", ".join([*(f"{cells[name]} AS {name}" for name in late), *early, *columns, *travelling])
         inside = _inside([reading.keys[position] for position in reading.labels], exactly)
         rows = f"SELECT {listed} FROM ({rows}){where_sql(inside)}"

@@ -101,7 +101,7 @@ class Ledger:
 
     @property
     def bounding_key(self) -> bytes:
-        """Returns the key of the order in which a unit's rows are kept."""
+        """Returns the secret key of the order that decides which rows of a unit MAX ROWS keeps."""
         return require_secret(self.secrets, BOUNDING_KEY)
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:

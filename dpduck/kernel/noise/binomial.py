@@ -117,7 +117,7 @@ def _invert_bounds(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | N
 def _weights(
     trials: int, mode: int, odds: tuple[Fraction, Fraction], precision: int, *, upwards: bool
 ) -> tuple[list[int], list[int], int]:
-    """Bounds each weight on one side of the mode from below and above, and the sum of omitted weights from above."""
+    """Returns lower and upper bounds of the weights on one side of the mode, and a bound of the omitted sum."""
     low_step, high_step = odds if upwards else (1 / odds[1], 1 / odds[0])
     shift = precision + max(0, high_step.denominator.bit_length() - high_step.numerator.bit_length())
     low_rate = (low_step.numerator << shift) // low_step.denominator

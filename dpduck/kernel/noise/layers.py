@@ -201,7 +201,7 @@ def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
 
 
 def _accept(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: Entropy) -> NDArray[np.bool_]:
-    """Accepts magnitudes k with probability keep(k), or for the linear proposal keep(k) tau / k: at most 1."""
+    """Accepts magnitudes k with probability keep(k), or keep(k) tau / k if proposed by k a^k. Both are at most 1."""
     values = magnitudes.astype(np.float64)
     chance = keep_floats(law, values)
     if not linear:

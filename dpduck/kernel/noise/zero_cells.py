@@ -26,7 +26,7 @@ def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy
     """Draws a set of `count` ranks below radix.cells - left_out, exactly uniformly. Returns it sorted.
 
     Ranks are drawn until `count` are different: the first different values of an independent uniform sequence are a
-    uniformly random set. On average at most one in FEW draws repeats: larger sets are drawn otherwise.
+    uniformly random set. On average at most one in FEW draws repeats. Larger sets are drawn by random keys.
     """
     available = radix.cells - left_out
     if not 0 <= count <= available:

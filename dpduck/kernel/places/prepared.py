@@ -51,7 +51,7 @@ class PreparedTable:
     keys: tuple[tuple[str, ...], ...] = ()
 
     def unit_of(self, alias: str) -> Expression | None:
-        """Returns the unit of its rows under an alias. None if rows are units."""
+        """Returns the unit of the table's rows, if the table has this alias. None if rows are units."""
         if self.own and self.together:
             return UnitTuple(tuple(RelationColumn(alias, name, kind) for name, kind in self.together))
         return None if self.unit is None else RelationColumn(alias, self.unit, self.unit_type)

@@ -163,7 +163,7 @@ class Threshold(Query[PublishedKeys]):
             raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
     def draw(self, counts: Hidden, ask: Ask[PublishedKeys], entropy: Entropy, chosen: object) -> PublishedKeys:
-        """Selects groups by noisy counts while they are counted, and adds noise to the published answers."""
+        """Reads the groups once: selects by noisy counts, then adds noise to the answers of the published groups."""
         if not isinstance(counts, KeyStream):
             raise InternalError("a query of other counts")
         job = counts._job

@@ -186,7 +186,7 @@ def _edge_bins(value: str, domain: RangeDomain, name: str) -> str:
 
 
 def texts_sql(name: str, type_name: str) -> str:
-    """Writes a prepared parameter, a JSON list of texts, as a list of this type.
+    """Writes SQL that turns a prepared parameter, a JSON list of texts, into a list of this type.
 
     DuckDB 1.5 takes 0.2 ms for each element of a Python list that is bound, and nothing for a text.
     """

@@ -127,7 +127,7 @@ def apart_sql(value: str, type_name: str) -> str:
 
 def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], str]:
     """Keeps at most join.copies rows of a table for each value of its joined columns. Returns columns to add to the
-    table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
+    table first, and QUALIFY over them. DuckDB holds a window's order columns for all rows, so these are short.
 
     In a private table, rows of one key are of one unit. The first in keyed order of their own content are kept, so that
     no other unit, nor chance, has a say. Rows that are tied are the same, bit by bit, in all that may be read. In a

@@ -142,4 +142,4 @@ def try_read(read: Callable[[], T], *failures: type[Exception]) -> T:
     """Returns the result of a read. Errors of DuckDB, of Arrow and in `failures` become the one fixed text."""
     with suppress(duckdb.Error, pa.ArrowException, *failures):
         return read()
-    raise InternalError(FAILED)  # outside the handler: DuckDB's error is not even this one's context
+    raise InternalError(FAILED)  # outside the handler, so that DuckDB's error is not its context

@@ -120,8 +120,8 @@ def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
 def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
     """Writes a SELECT of the outputs, the worker's inputs, and the unit and its order if there is one.
 
-    If the unit is looked up, rows are filtered and narrowed before that. A looked-up row has a reference, so its
-    condition is about the unit alone. Still it is written over both sides. DuckDB expects a condition on the table of
+    If the unit is looked up, rows are filtered and narrowed before that. A row that was looked up has a
+    reference, so the unit alone would do. Still the condition names both. DuckDB expects a condition on the table of
     units to leave a fifth of its rows. It would hash that table in place of the few rows that are looked up, which
     takes TPC-H query 6 twice the time.
     """
@@ -140,10 +140,10 @@ def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str
             f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {text} AS {UNIT} FROM ({rows}) AS {ROWS} "
             f"{lookup_sql(unit)}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
         )
-    else:  # if rows are numbered, the stage looks at numbers that are NULL wherever the unit is
+    else:  # numbered rows need no condition: their number is NULL if the unit is, and the stage drops them
         numbered = scan.job.place.is_numbered and not division.has_work
         rows = _select({**outputs, UNIT: text}, scan.from_sql, [*conditions, *([] if numbered else [there])])
-    if several:  # a text that is made once, and then made short
+    if several:  # the text of the unit is made once, and shortened outside
         rows = f"SELECT * REPLACE ({shorten_sql(UNIT, unit_type)} AS {UNIT}) FROM ({rows})"
     return rows
 

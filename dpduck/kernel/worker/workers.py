@@ -365,6 +365,6 @@ class Runner:
             self._workers.give_back(worker)
 
     def abandon(self) -> bool:
-        """Ends the process. Tells whether it was slow."""
+        """Ends the process. Tells whether it had been ended before, for using too much of the processor."""
         worker, self._worker = self._worker, None
         return worker is not None and worker.end()

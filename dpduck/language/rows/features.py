@@ -89,7 +89,7 @@ class FeatureReader:
         raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
 
     def window(self, node: exp.Expr) -> FeatureColumn:
-        """Reads a window over the rows of each row's own unit."""
+        """Reads a window function, which runs over the rows of one unit."""
         other = {part for part, value in node.args.items() if value} - {"this", "partition_by", "order", "over"}
         function, filters = _split_filter(node.this)
         if other or isinstance(function, exp.IgnoreNulls):

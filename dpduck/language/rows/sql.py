@@ -56,7 +56,7 @@ class Compiled:
 
     @property
     def where(self) -> list[str]:
-        """Returns the conditions of the rows in brackets, to be combined with other conditions."""
+        """Returns the conditions on the rows, each in brackets, to be combined with other conditions."""
         return [f"({condition})" for condition in self.filters]
 
 

@@ -433,7 +433,7 @@ def _is_common_table(node: exp.Table) -> bool:
 
 
 def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
-    """Gives a public table its full name: DuckDB then reads the checked table, whatever hides the short name."""
+    """Gives a public table its full name: DuckDB then reads the checked table, even if its short name is hidden."""
     if not isinstance(node.this, exp.Identifier):
         raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
     name = TableName(tuple(part.name for part in node.parts))

@@ -75,7 +75,7 @@ class CubeProposal:
 
 
 def propose_cube(request: SelectRequest) -> CubeProposal:
-    """Returns the plan of a request by declared keys."""
+    """Returns the plan and the asks of a request with declared domains for all keys."""
     cube = plan_cube(request)
     return CubeProposal(cube, tuple(declare_asks(cube)))
 

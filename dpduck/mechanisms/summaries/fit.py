@@ -68,7 +68,7 @@ def fit_intervals(
 
 
 def _families(axis: DyadicAxis, ordered: int, codes: Sequence[NDArray[np.int64]]) -> list[_Families]:
-    """Returns the families with a released interval and released halves, level by level from the leaves."""
+    """Returns, for each level from the leaves up, the released intervals with released halves."""
     others = [code for number, code in enumerate(codes) if number != ordered]
     levels, intervals = places_of(axis, codes[ordered])
     names = _groups(others, len(levels)) * axis.nodes + codes[ordered]

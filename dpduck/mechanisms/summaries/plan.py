@@ -185,7 +185,7 @@ def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs a threshold for the expected number of rows: empty cells, and the guessed total over tau."""
+    """Designs a threshold tau. Expected rows are the empty cells that pass, plus the guessed total divided by tau."""
     theta = _theta(summary, cells, scale)
     tau = summary.tau or _threshold_for(cells, scale, theta, summary.size, summary.expect_rows or 0)
     plan = SummaryPlan((SummaryLaw(scale, theta, tau),))

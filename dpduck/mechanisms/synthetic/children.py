@@ -215,7 +215,7 @@ def _draw(
     distribution: Distribution, given: Mapping[int, IntegerArray], rows: IntegerArray, of_row: IntegerArray,
     turns: IntegerArray, codes: Sequence[IntegerArray], words: Words,
 ) -> None:  # fmt: skip
-    """Fills in the codes of some rows. of_row: the combination of each row. turns: the row's number among siblings."""
+    """Fills in the codes of some rows. of_row: each row's combination of known values. turns: number among siblings."""
     tables, impossible = _beneath(distribution, given)
     tree = distribution.tree
     for place in tree.order:

@@ -234,7 +234,7 @@ def _hangs(attributes: Members, near: Sequence[int]) -> bool:
 
 
 def estimate_queries(pool: Pool, distribution: Distribution, records: float, asked: NDArray[np.bool_]) -> FloatArray:
-    """Returns the estimate of every query that may be asked, by the distribution. Other estimates are 0."""
+    """Estimates, from the distribution, every query of the families in `asked`. Other estimates are 0."""
     numbers = np.flatnonzero(asked).tolist()
     values = np.zeros(int(pool.starts[-1]))
     if pool.plain and len(numbers) == len(pool.workload):

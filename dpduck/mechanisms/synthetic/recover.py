@@ -88,7 +88,7 @@ class SyntheticTables:
         """Tells whether this very statement made its tables already. Refuses a name that is not free for them.
 
         It runs before the charge. So it also refuses a table of weights that cannot be made, and rows for which
-        there is no room. Existing tables stay if their parents are dropped.
+        there is no room. Tables that exist count as made, even if a parent was dropped.
         """
         cells = prod(request.base.question.sizes)
         if request.options.weights and cells > LARGEST_TABLE:

@@ -116,7 +116,7 @@ def _short(value: Any) -> Any:
 
 
 def pictures(answer: PageAnswer, shape: Shape, artist: Artist, name: str) -> list[Html]:
-    """Draws the pictures of an answer. name: the principal, who waits for the pictures."""
+    """Draws the pictures of an answer. name: the principal for whom it is drawn."""
     until = time.monotonic() + OF_A_PAGE
     drawn = [picture for pair in shape.answers[:MOST_PICTURES] for picture in pictures_of(shape, pair, answer)]
     figures = [_picture(picture, artist, name, until) for picture in drawn[:MOST_PICTURES]]
@@ -131,7 +131,7 @@ def in_order(answer: PageAnswer, shape: Shape) -> PageAnswer:
 
 
 def render_answer(answer: PageAnswer, shape: Shape, about: str, artist: Artist, name: str) -> list[Html]:
-    """Renders an answer as pictures and as a table. name: the principal, who waits for the pictures."""
+    """Renders an answer as pictures and as a table. name: the principal for whom it is drawn."""
     ordered = in_order(answer, shape)
     figures = pictures(ordered, shape, artist, name)
     said = []

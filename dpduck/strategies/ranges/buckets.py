@@ -128,7 +128,7 @@ def bucket_choices(
     below, above = fraction.denominator - fraction.numerator, fraction.numerator
 
     def choice(part: Fraction, side: int = 0, direction: int = 0) -> BucketChoice:
-        """Returns a choice. Whatever the rows, an end is on the wrong side at most once in 40 times (privacy.md)."""
+        """Plans one end. For any rows, it is on the wrong side of the value at most once in 40 times (privacy.md)."""
         loss = part * amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * part * amount / sets)
         rate = loss / (2 * max(below, above) * unit_bound)
         if not direction:

@@ -243,11 +243,11 @@ def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -
 def _squares(haar: Haar, workload: RangeWorkload) -> list[FloatArray]:
     """Returns, per group and query, the summed squares of the coefficients that turn the group's rows into the answer.
 
-    At every split (left, right) = ((total + difference)/2, (total - difference)/2). So row v reaches its values with
-    weights that add up to 0. A node counts only if an end of the interval cuts it, by the weights before the cut.
+    At every split (left, right) = ((total + difference)/2, (total - difference)/2). So a difference enters the values
+    below with weights that add up to 0. It counts only if an interval ends within its node, by the weights before.
     """
     tree, starts, stops = haar.tree, workload.starts, workload.stops
-    share = np.zeros(tree.size + 1)  # part of its node's total before each position, all differences being 0
+    share = np.zeros(tree.size + 1)  # part of its node's total before each position, if differences are 0
     group_squares: list[FloatArray] = []
     for level in range(tree.levels - 2, -1, -1):
         node, child = tree.node_of[level], tree.node_of[level + 1]

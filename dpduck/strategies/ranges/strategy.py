@@ -82,7 +82,7 @@ class RangeStrategy:
         return self.buckets.variances(covariance_of(normal))
 
     def unit_total(self, norm: int) -> float:
-        """Returns the total weighted variance to compare: parameters are variances (norm 2) or deviations (norm 1)."""
+        """Returns the weighted sum of query variances at a budget of 1. Norm 1 has scales, which are squared."""
         parameters = self.unit_parameters(norm)
         return float(self.workload.weights @ self.variances(parameters**2 if norm == 1 else parameters))
 

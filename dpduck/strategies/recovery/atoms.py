@@ -267,7 +267,7 @@ def _solve_triangle(
 
 
 def _squares(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
-    """Computes |Mu|^2 for every product u of one row from each list, with an axis for each list."""
+    """Computes |Mu|^2 for every Kronecker product u of one row from each matrix, with an axis for each matrix."""
     sizes, lengths = [row.shape[1] for row in rows], [len(row) for row in rows]
     totals = np.zeros(lengths)
     step = max(1, AT_ONCE // max(1, prod(max(pair) for pair in zip(sizes, lengths, strict=True))))
