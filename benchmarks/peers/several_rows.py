@@ -124,7 +124,7 @@ def means(questions: list[Question], told: Told) -> Iterator[tuple[str, float, s
     """For each kind, our error over the best peer's, and a sentence about it and our own other ways."""
     peers = [f"{peer}, {noise}" for peer in THEIRS for noise in NOISES]
     others = {
-        "of the best peer with Gaussian noise": [one for one in peers if one.endswith("Gaussian")],
+        "times that of the best peer with Gaussian noise": [one for one in peers if one.endswith("Gaussian")],
         "of our best norm": OURS[1:2],
         "of our best MAX ROWS": OURS[2:],
     }
@@ -139,8 +139,8 @@ def means(questions: list[Question], told: Told) -> Iterator[tuple[str, float, s
             kind,
             mean,
             (
-                f"{kind}: ours is {mean:.2f} times the best peer's error over {len(of)} statements; {parts}. The "
-                f"better of our two other ways, in hindsight as they are, has {hindsight:.2f} times the best peer's"
+                f"{kind}: ours is {mean:.2f} times the best peer's error over {len(of)} statements. It is {parts}. The "
+                f"better of our two other ways, both in hindsight, has {hindsight:.2f} times the best peer's error"
             ),
         )
 
@@ -187,7 +187,7 @@ def lines_of(questions: list[Question], told: Told, where: str) -> Iterator[str]
         number = sum(one not in OURS for one in told[name])
         own = float(told[name]["dpduck"]["error"])
         cases.append(f"{name}, {len(found)} of {number} (best {system}: {least:.3g}, ours {own:.3g})")
-    text = "; ".join(cases) or "nowhere in this table by more than chance"
+    text = ". ".join(cases) or "nowhere in this table by more than chance"
     yield from wrap(f"* Where a peer is better: {text}.", 118, subsequent_indent="  ")
     if wrong := unlike(told):
         yield from wrap(f"* Unlike their simulation: {'; '.join(wrong)}.", 118, subsequent_indent="  ")
@@ -198,29 +198,40 @@ def listed(sizes: tuple[int, ...]) -> str:
     return ", ".join(map(str, sizes))
 
 
-HEAD = "\n".join(
-    wrap(
-        f"""Epsilon 1 for the whole statement, delta 1e-06 for Gaussian noise, one person added or removed, keys public.
-Error: of a group |answer - truth| over the truth, of averages |answer - truth|. A statement's error is the median over
-groups, by their rows, and the mean over {REPEATS} releases ({2 * REPEATS} of ours), with its standard error as a part
-of it. Truths are of the whole table. **Bold**: better than ours by more than 3.5 standard errors of both. Ours is
-`max_norm_contributed = 'private'`, which pays for its norm, at MAX ROWS 1000. All others have the best bounds of a
-grid in hindsight, which nobody could choose so well. Groups of a person, or rows in all: {listed(GROUPS)}. Rows of a
-person in a group: {listed(ROWS)}. Clips of a person's sum in a group: {listed(CLIPS)} times the public guess of the
-average. OpenDP's averages have {listed(FEW)} for both. Clamps of PipelineDP's averages: {listed(WIDTHS)} times the
-guess. Our MAX ROWS: {listed(OWN_ROWS)}. Our norms: {listed(OWN_NORMS)}. Of averages and sums they are
-{listed(FEW_NORMS)}, and those of sums {listed(SUM_NORMS)} times the guess.""",
-        118,
-        break_on_hyphens=False,
-    )
-)
+HEAD = f"""
+* **Price:** epsilon is 1 for the whole statement, and delta is 1e-06 for Gaussian noise. One person is added or
+  removed, and keys are public.
+* **Error of a group:** |answer - truth| over the truth, and for averages |answer - truth|. Truths are of the whole
+  table.
+* **Error of a statement:** the median over groups, weighted by their rows. The table has its mean over {REPEATS}
+  releases ({2 * REPEATS} of ours). After ± is its standard error, as a part of the error.
+* **Bold**: better than ours by more than 3.5 standard errors of both. "3 of 4" says how many lines of peers are better.
+* **Ours** is `max_norm_contributed = 'private'`, which pays for its norm, at MAX ROWS 1000. All others have the best
+  bounds of a grid in hindsight, which nobody could choose so well.
+* **Noise:** a peer has either kind. Laplace noise is for epsilon 1 alone, without a delta. But it costs 15 times as
+  much of a budget in rho.
+
+The grid of bounds:
+
+* Groups of a person, or rows in all: {listed(GROUPS)}.
+* Rows of a person in a group: {listed(ROWS)}.
+* Clips of a person's sum in a group: {listed(CLIPS)} times the public guess of the average.
+* OpenDP's averages have {listed(FEW)} for both rows and clips.
+* Clamps of PipelineDP's averages: {listed(WIDTHS)} times the guess.
+* Our MAX ROWS: {listed(OWN_ROWS)}. Our norms: {listed(OWN_NORMS)}.
+* Of averages and sums our norms are {listed(FEW_NORMS)}, and those of sums {listed(SUM_NORMS)} times the guess.
+""".strip()
 DATA_SAID = """
-Tables: web logs (made: 10,000 people, Pareto, at most 2,000 rows of one), stays (made: 5,000 people, at most 24), taxi
-routes (real: 6,295 pairs of zones, at most 1,790). Values are in seconds, tenths and cents. OpenDP 0.16 keeps a
-person's first or last groups, one less than it charges for: its choice of groups by chance fails with the polars that
-it asks for. Its choices of rows by chance work, and are in the grid. Of noise a peer has either kind; Laplace noise is
-for epsilon 1 alone, but costs 15 times as much of a budget that is kept in rho. Our policies' clamps
-are 600, 5,000 and 10,000, for MAX ROWS as well. The run takes eight minutes of a processor.
+OpenDP 0.16 keeps a person's first or last groups, one less than it charges for. Its choice of groups by chance fails
+with the polars that it asks for. Its choices of rows by chance work, and are in the grid.
+
+The tables:
+
+* Web logs are made: 10,000 people, Pareto, at most 2,000 rows of one. Values are in seconds.
+* Stays are made: 5,000 people, at most 24 rows of one. Values are in tenths.
+* Taxi routes are real: 6,295 pairs of zones, at most 1,790 rows of one. Values are in cents.
+
+Our policies' clamps are 600, 5,000 and 10,000, for MAX ROWS as well. The run takes eight minutes of a processor.
 
 | workload | system | outcome | error |
 |---|---|---|---|"""
@@ -229,19 +240,19 @@ are 600, 5,000 and 10,000, for MAX ROWS as well. The run takes eight minutes of 
 SHOWS = """
 What it shows:
 
-* Counts: by 480 or 168 groups ours is alike. By 20 to 40 groups, and where nobody has more than 24 rows, peers are
-  better with one kind of noise at least, and so is our own best bound in hindsight. What is lost is the choice. A
-  private norm is paid for, and ends too low where groups are few: name a number there, or take `total = TRUE`.
-* Persons: alike for web logs and taxi routes. Peers are 1.4 times better for stays: nobody has more than 24 rows there,
-  and a bound in hindsight leaves nobody out.
+* Counts: by 480 or 168 groups ours errs about as much. By 20 to 40 groups, and if nobody has more than 24 rows, peers
+  are better with one kind of noise at least. So is our own best bound in hindsight. The loss comes from the choice. A
+  private norm is paid for, and ends too low if groups are few. Name a number there, or take `total = TRUE`.
+* Persons: about the same for web logs and taxi routes. Peers are 1.4 times better for stays. Nobody has more than 24
+  rows there, and a bound in hindsight leaves nobody out.
 * Averages: ours is 1.8 and 2.0 times better for web logs and stays, and is told the guess alone. For taxi routes OpenDP
   has 0.75 of our error, 2.4 standard errors apart. It is given distances from the guess, which its users would have to
   subtract. PipelineDP takes the middle of its clamp for a guess.
-* Sums: a clip of what a person adds to a group is a good bound for whoever knows it. For web logs and taxi routes it is
-  2.1 and 1.8 times better than a private norm. For stays the private norm is 1.7 times better than our best norm.
-* Noise: Laplace noise at epsilon 1 is better where people have few rows (stays by ward: half of the error, here as
-  there). A statement asks for it by leaving out its delta.
-* Our grid of norms of sums is coarse: for sums of stays the private norm lies between its points, and is better.
+* Sums: a clip of what a person adds to a group is a good bound for somebody who knows it. For web logs and taxi routes
+  it is 2.1 and 1.8 times better than a private norm. For stays the private norm is 1.7 times better than our best norm.
+* Noise: Laplace noise at epsilon 1 is better if people have few rows. In stays by ward it has half of the error, in
+  dpduck as in the peers. Leave the delta out of a statement to have it.
+* Our grid of norms of sums is coarse. For sums of stays the private norm lies between its points, and is better.
 """
 
 

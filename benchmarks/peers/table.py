@@ -42,18 +42,19 @@ PEERS = {
 }
 SCRIPTS = dict(zip(PEERS, ("dpduck", "opendp", "smartnoise", "pipelinedp"), strict=True))
 SPENT = {
-    "dpduck": "once for the statement, and lies in a ledger on disk that refuses what is beyond the budget",
-    "OpenDP 0.16": "once for the statement, in a context that refuses more and ends with its process",
-    "SmartNoise SQL 1.0": "for each column by itself, unless its odometer is asked before, as it is here; it refuses "
+    "dpduck": "once for the statement. The charge lies in a ledger on disk, and the ledger refuses statements beyond "
+    "the budget",
+    "OpenDP 0.16": "once for the statement, in a context. The context refuses more, and ends with its process",
+    "SmartNoise SQL 1.0": "for each column by itself, unless its odometer is asked before, as it is here. It refuses "
     "nothing",
-    "PipelineDP 0.3": "once for what one accountant divides, which ends with its process",
+    "PipelineDP 0.3": "once for the budget that one accountant divides. The accountant ends with its process",
 }
 NOT_HERE = {
-    "Tumult Analytics": "pip finds no version of tumult-analytics; its noise needs Spark",
-    "Qrlew 0.9": "rewrites SQL for a server to run, with that server's RANDOM() for noise; none is part of it",
+    "Tumult Analytics": "pip finds no version of tumult-analytics. Its noise needs Spark",
+    "Qrlew 0.9": "it rewrites SQL for a server to run, with that server's RANDOM() for noise. No server is part of it",
     "`pac`, `privacy` and `dp` of DuckDB's community": "binaries of DuckDB's server, which is no registry of packages",
-    "SmartNoise Synth, mbi 2's AIM and MST": "beside our synthetic tables in `benchmarks/peers/synthetic.py` "
-    "([synthetic_data.md](synthetic_data.md)); AIM and MST of mbi 1.1, which OpenDP has, below",
+    "SmartNoise Synth, mbi 2's AIM and MST": "they are beside our synthetic tables in `benchmarks/peers/synthetic.py` "
+    "([synthetic_data.md](synthetic_data.md)). AIM and MST of mbi 1.1, which OpenDP has, are below",
 }
 CLOSE = {"seconds": 1.1, "busy": 1.1, "mebibytes": 1.1}
 """Factors below which figures are alike."""
@@ -63,13 +64,14 @@ SURE, LEAST_REPEATS = 3.5, 5
 
 WOULD_DO = {
     "error": "see below",
-    "seconds": "a new answer waits for a ledger, a rehearsal on made-up rows and a plan, 24 to 33 ms where nothing "
-    "else is at work (CHANGELOG.md); a loop over a thousand rows in Python waits for none of them: profile a first "
-    "question in memory, and answer small tables without a rehearsal",
+    "seconds": "profile a first question in memory, and answer small tables without a rehearsal. A new answer waits "
+    "for a ledger, a rehearsal on made-up rows and a plan. That takes 24 to 33 ms if nothing else is at work "
+    "(CHANGELOG.md). A loop over a thousand rows in Python waits for none of them",
     "busy": "the same",
-    "mebibytes": "DuckDB and pyarrow are in the process, parts of scipy that are used, and a worker beside it, which "
-    "could wait until there is an expression",
+    "mebibytes": "start the worker only when there is an expression. DuckDB and pyarrow are in the process, with the "
+    "parts of scipy that are used, and the worker is beside it",
 }
+EACH = "Each table has the cases of one figure. A cell is empty if that system is not better."
 BEYOND = {
     "error": " Two questions are not in it, and have tables below: quantiles, and people with many rows.",
 }
@@ -197,7 +199,7 @@ def here() -> str:
 def lines_of(told: Told, where: str) -> Iterator[str]:
     """Yields the page: one table, bold where a peer is better by more than chance, and what we would do about it."""
     yield from (line.format(where=where) for line in HEAD.strip().splitlines())
-    better: dict[str, list[str]] = {figure: [] for figure in WOULD_DO}
+    better: dict[str, dict[str, dict[str, str]]] = {figure: {} for figure in WOULD_DO}
     for (workload, rows), by_peer in told.items():
         ours = by_peer["dpduck"]
         for peer, found in by_peer.items():
@@ -210,7 +212,8 @@ def lines_of(told: Told, where: str) -> Iterator[str]:
             for figure in WOULD_DO:
                 value, text = float(found[figure]), f"{float(found[figure]):.3g}"
                 if peer != "dpduck" and is_better(found, ours, figure):
-                    better[figure].append(f"{name}, {peer} ({text}, ours {float(ours.get(figure, 'nan')):.3g})")
+                    line = better[figure].setdefault(name, {"dpduck": f"{float(ours.get(figure, 'nan')):.3g}"})
+                    line[peer] = text
                     text = f"**{text}**"
                 if figure == "error":
                     sure = found.get("sure")
@@ -223,12 +226,9 @@ def lines_of(told: Told, where: str) -> Iterator[str]:
                     )
                 cells.append(text)
             yield f"| {name} | {peer} | {' | '.join(cells)} |"
-    yield from ("", "## Where a peer is better", "")
-    for figure, cases in better.items():
-        heading = {"busy": "processor seconds", "mebibytes": "MiB"}.get(figure, figure)
-        would = f"{'; '.join(cases)}. What we would do: {WOULD_DO[figure]}."
-        all_of = would if cases else f"nowhere in this table by more than chance.{BEYOND.get(figure, '')}"
-        yield from wrap(f"* {heading}: {all_of}", 118, subsequent_indent="  ")
+    yield from ("", "## Where a peer is better", "", EACH, "")
+    yield from (line for figure, cases in better.items() for line in better_lines(figure, cases))
+    yield ""
     yield from NOTES.rstrip().splitlines()
     yield from ("", "## What is spent", "")
     yield from (line for peer, how in SPENT.items() for line in wrap(f"* {peer}: {how}.", 118, subsequent_indent="  "))
@@ -239,20 +239,41 @@ def lines_of(told: Told, where: str) -> Iterator[str]:
         yield from wrap(f"* {peer}: {why}.", 118, subsequent_indent="  ")
 
 
+def better_lines(figure: str, cases: dict[str, dict[str, str]]) -> Iterator[str]:
+    """Yields a table of the workloads where a peer's figure is better, and what we would do. cases: by workload."""
+    heading = {"busy": "processor seconds", "mebibytes": "MiB"}.get(figure, figure)
+    if not cases:
+        text = f"* {heading}: nowhere in this table by more than chance.{BEYOND.get(figure, '')}"
+        yield from wrap(text, 118, subsequent_indent="  ")
+        return
+    yield from ("", f"| {heading} | {' | '.join(PEERS)} |", "|---|" + "---|" * len(PEERS))
+    for name, line in cases.items():
+        cells = (f" {line[peer]} |" if peer in line else " |" for peer in PEERS)
+        yield f"| {name} |{''.join(cells)}"
+    yield ""
+    yield from wrap(f"What we would do: {WOULD_DO[figure]}.", 118)
+
+
 HEAD = f"""# Beside whom we stand
 
 Made by `python -m benchmarks.peers.table` in one run: {{where}}.
-Epsilon {EPSILON:g} for the whole statement, delta {DELTA:g} where it is needed, one person added or removed. One row a
-person, but in "several rows" and "join": one to {MOST}, which every system is told to be the most that count.
 
-Error: root mean squared, over cells and repeats, with its standard error as a part of it. **Bold**: better than ours,
-errors by more than {SURE} standard errors of both, others by a tenth. Seconds are medians of one answer, of a machine
-that did other work too; processor seconds are those of an answer, of the process and all that it started; MiB at most
-while it was asked, of the same. Counts and keys are asked of tables of three sizes, all else of 10,000 rows, 1,000
-statements of 1,000 rows. "Pairs" are homes and places of work, of 1,000,000 possible ones; "added up", sums of the same
-answer over 100 squares of them; "ranges" all 5,151 of 101 values; "synthetic rows" the mean total variation over
-margins of two of four columns. "1,000 statements" are counts with different conditions on one budget, each paid for;
-"known" are the same, answered from one release of three keys that was paid with all of it.
+* **Price:** epsilon is {EPSILON:g} for the whole statement, and delta is {DELTA:g} if one is needed. One person is
+  added or removed.
+* **People:** each has one row. In "several rows" and "join" each has one to {MOST}, and every system is told that
+  {MOST} is the most that count.
+* **Error:** root mean squared, over cells and repeats. After ± is its standard error, as a part of the error.
+* **Bold**: better than ours, errors by more than {SURE} standard errors of both, other figures by a tenth.
+* **Seconds:** medians of one answer, on a machine that did other work too. Processor seconds are those of an answer,
+  for the process and all that it started. MiB are the most that these processes held.
+* **Sizes:** counts and keys are asked of tables of three sizes. The 1,000 statements are asked of 1,000 rows, and all
+  else of 10,000 rows.
+* **"Pairs":** homes and places of work, of 1,000,000 possible ones. "Added up" are sums of the same answer over 100
+  squares of them.
+* **"Ranges":** all 5,151 ranges of 101 values.
+* **"Synthetic rows":** the error is the mean total variation over margins of two of four columns.
+* **"1,000 statements":** counts with different conditions on one budget, and each is paid for. "Known" are the same
+  counts, answered from one release of three keys. That release was paid with the whole budget.
 
 | workload | system | outcome | error | seconds | processor seconds | MiB |
 |---|---|---|---|---|---|---|"""
@@ -260,18 +281,19 @@ margins of two of four columns. "1,000 statements" are counts with different con
 NOTES = """
 ## What the errors come from
 
-* Counts, keys, sums and several rows: all of them add Laplace noise of the same scale (a standard error of 1.4 for a
-  count, 141 for a sum of charges of a group): what differs there is chance, at any number of repeats. An earlier table
-  of ten draws had 107 beside our 198 for sums, which was chance, too.
-* SmartNoise SQL moves counts below 0 up to 0, which is an error of sums of many small bins (ranges).
-* Averages: OpenDP and SmartNoise SQL divide the price between a sum and a count; PipelineDP and we add up distances
+* Counts, keys, sums and several rows: all systems add Laplace noise of the same scale. Its standard error is 1.4 for a
+  count, and 141 for a sum of charges of a group. So the differences are chance, at any number of repeats. An earlier
+  table of ten draws had 107 beside our 198 for sums, which was chance, too.
+* SmartNoise SQL moves counts below 0 up to 0. That adds an error to sums of many small bins (ranges).
+* Averages: OpenDP and SmartNoise SQL divide the price between a sum and a count. PipelineDP and dpduck add up distances
   from the middle of the bounds, which move half as far.
-* A cube: one plan for all grouping sets here, a quarter of the price for each of four statements there.
-* Free texts and pairs: thresholds at one delta. Added up, a threshold has lost what is rare; a summary has not.
-* Synthetic rows: the columns are independent of each other, which nobody knows beforehand. `auto` takes a cube there;
-  `mechanism = 'aim'` has 0.051. A noisy look at how far columns depend on each other would choose (decisions.md).
-* 1,000 statements: zero-concentrated accounting here and at OpenDP, advanced composition at SmartNoise SQL, the sum of
-  epsilons at PipelineDP.
+* A cube: dpduck makes one plan for all grouping sets. The others ask four statements, at a quarter of the price each.
+* Free texts and pairs: all systems have thresholds at the same delta. In pairs that are added up, a threshold has lost
+  rare pairs, and a summary has not.
+* Synthetic rows: the columns are independent of each other, which nobody knows beforehand. `auto` takes a cube there,
+  and `mechanism = 'aim'` has 0.051. A noisy look at how far columns depend on each other would choose (decisions.md).
+* 1,000 statements: dpduck and OpenDP have zero-concentrated accounting. SmartNoise SQL has advanced composition, and
+  PipelineDP the sum of epsilons.
 """
 
 

@@ -55,7 +55,7 @@ def test_wrong_estimates_are_found() -> None:
     """The test above tells something: counts in place of weights are biased, three tenths less variance is seen."""
     sums, variances = subset_sums(Summary("threshold", 40), EXACT, SCALE, SUBSET, RUNS)
     assert sqrt(0.7 * variances.mean()) != pytest.approx(sums.std(), rel=0.1)
-    with patch("tests.mechanisms.summaries.drawn.estimated", without_thresholds):
+    with patch("tests.mechanisms.summaries.drawn.estimate_weights", without_thresholds):
         raw, _ = subset_sums(Summary("threshold", 40), EXACT, SCALE, SUBSET, RUNS)
     assert abs(raw.mean() - EXACT[:SUBSET].sum()) > 20 * raw.std() / sqrt(RUNS)
 
