@@ -1,7 +1,7 @@
 """Lets only noisy answers out: prices the asks, charges for them durably, and only then counts.
 
-`opened` runs the steps of a release in order. A Door, or a session's gate, hides the exact counts. They leave only as
-noisy answers, for each ask as often as it was declared and paid for. Any other ask is a defect and raises.
+`open_door` runs the steps of a release in order. A Door, or a session's gate, hides the exact counts. They leave only
+as noisy answers, for each ask as often as it was declared and paid for. Any other ask is a defect and raises.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def add_by_weight_sql(
 
 
 def together_sql(units_sql: str, aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> str:
-    """Writes the columns of each unit, summed over all of its cells. units_sql: as in weighed_sql."""
+    """Writes the columns of each unit, summed over all of its cells. units_sql: as in weigh_cells_sql."""
     summed = ", ".join(f"CAST(sum({name}) AS {kind}) AS {name}" for _, name in _sum_columns(aggregates))
     return f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}"
 
@@ -121,7 +121,7 @@ however many cells there are."""
 
 
 def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int, kind: str = "HUGEINT") -> str:
-    """Writes the number of units by level, each as often as it counts (jobs.CountingJob). units_sql: as in weighed_sql.
+    """Writes the number of units by level, as often as it counts (jobs.CountingJob). units_sql: see weigh_cells_sql.
 
     A unit with rows in many cells has a small norm for its rows. So it counts several times: it would lose more rows.
     """

@@ -4,7 +4,7 @@ docs/privacy.md, section 4, has the theorem about one unit's contribution, and i
 a flag and a number of steps for each aggregate, a unit and an order. Each may be any integer, or NULL. A cell may be
 bytes.
 
-Prepared rows (Known) bring two more numbers. They are facts of their unit's rows alone, and NULL if the unit is NULL.
+Prepared rows (BoundingFacts) bring two more numbers: facts of their unit's rows alone, and NULL if the unit is NULL.
 No row without a unit is kept. OF_UNIT is at least the number of rows that the unit has here. So a unit with
 OF_UNIT <= m keeps all rows, at most m, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and
 OPEN is 0, at most m rows have ORDER <= m. `placed` says that a rank would keep the same rows. The guarantee does not
@@ -315,7 +315,7 @@ def _check_rows_sql(
     bounded: Sequence[str],
     any_unit: bool,
 ) -> str:
-    """Writes the rows that take part. any_unit: whether rows without a unit need a filter (Known.of_anybody)."""
+    """Writes the rows that take part. any_unit: whether rows without a unit need a filter (`of_anybody`)."""
     listed = [*cells, *clamp_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]

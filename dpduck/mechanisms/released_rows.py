@@ -64,7 +64,7 @@ def release_columns(request: SelectRequest, whole: Sequence[bool]) -> tuple[tupl
 def release_rows(
     request: SelectRequest, answers: Sequence[AnswerColumn], whole: Sequence[bool], box: Sandbox
 ) -> pa.Table:
-    """Returns the rows of a release from the answers of every aggregate. whole: see released_columns. box: casts
+    """Returns the rows of a release from the answers of every aggregate. whole: see release_columns. box: casts
     labels.
     """
     sizes, cells = request.question.answer_sizes, rows_per_set(request.question)

@@ -280,7 +280,7 @@ def _narrow(array: IntegerArray) -> NDArray[np.integer]:
 
 
 def measurements_from_bytes(noisy: bytes) -> Measured:
-    """Reads the measurements that measured_to_bytes wrote."""
+    """Reads the measurements that measurements_to_bytes wrote."""
     bare, values = _load(noisy)
     place, tables = 0, list[tuple[tuple[IntegerArray, ...], ...]]()
     for table in bare.tables:

@@ -144,7 +144,7 @@ def charge_key(unit_key: str, periods: Periods | None) -> str:
 
 
 def split_key(key: str) -> tuple[str, Periods | None]:
-    """Splits a charged key into a unit's key and the periods that charged_key wrote. None if it has none.
+    """Splits a charged key into a unit's key and the periods that charge_key wrote. None if it has none.
 
     >>> split_key("main.visits.patient_id PER YEAR FROM 2024-01-01 TO 2026-01-01")[1].count
     2

@@ -51,7 +51,7 @@ def slowly(module, name):
         time.sleep(SLOW)
         return made(*arguments, **named)
     setattr(module, name, slow)
-for module, name in ((mwem, "_fitted"), (recover, "fit_tables"), (recover, "sampled_codes")):
+for module, name in ((mwem, "_fit_parts"), (recover, "fit_tables"), (recover, "sample_codes")):
     slowly(module, name)
 con = dpduck.connect()
 con.execute("CREATE TABLE people AS SELECT range // 2 AS person, range % 2 AS a, range % 3 AS b, range % 4 AS c "

@@ -4,7 +4,7 @@ A plain expression compares stored columns with constants and with each other. N
 can neither raise, nor allocate, nor take long, whatever a row holds. The database's own process evaluates it. LIKE
 with % as its only wildcard is plain, too: DuckDB matches it in one pass.
 
-A `Program` is the text of an analyst's expression. A worker process evaluates it. `Own` is SQL that the kernel wrote.
+An `AnalystSql` is the text of an analyst's expression. A worker evaluates it. `Own` is SQL that the kernel wrote.
 
 Each constructor checks its rule and raises `NotPlain`. Sums and products are in arithmetic.py.
 """

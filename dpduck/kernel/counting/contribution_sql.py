@@ -80,7 +80,7 @@ def steps(aggregate: Contribution, value: str) -> str:
 
     No value is farther from 0 than 2^45 steps, where a double is exact to 2^-8. So nothing between low and high rounds
     to less than 0 or more than K. `least`, `greatest` and `round` would take several times as long as all the rest.
-    Bounds are not compared if the type has room for the value: checked_columns puts every step between 0 and K.
+    Bounds are not compared if the type has room for the value: clamp_columns puts every step between 0 and K.
     """
     if aggregate.stepped:
         return value

@@ -48,7 +48,7 @@ def binomial(trials: int, probability: Probability, entropy: Entropy) -> int:
 
 
 def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
-    """Returns the value that `_inverted` finds, computed in floats. None if the floats leave a doubt.
+    """Returns the value that `_invert_bounds` finds, computed in floats. None if the floats leave a doubt.
 
     Proof. Let u = 2**-53. The relative error of the odds is within 2 u, since the bounds differ by 2**-80 of p
     and of 1 - p. N - k and k are within 2 u (N below 2**53, or k at most N/2). So a ratio is within 8 u, and a product

@@ -2,7 +2,7 @@
 
 Keys with rows get their noise when the histogram is made, from fresh entropy, and their noisy counts are stored with
 the secrets. So rows that move to another key later are never counted again under the same charge. The noise of every
-other key is derived when a question has the key (keyed_noise). The time of a question does not show which keys have
+other key is derived when a question has the key (draw_key_noise). The time of a question does not show which keys have
 rows, because keyed noise is drawn for every key of the question.
 """
 

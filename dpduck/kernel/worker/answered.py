@@ -54,7 +54,7 @@ class Asking:
 def answer_rows(
     cursor: duckdb.DuckDBPyConnection, stages: Sequence[Asking], asking: Asking, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, object]]]:
-    """Lends a cursor that reads the rows by their answered_sql, and the parameters of that SQL."""
+    """Lends a cursor that reads the rows by their rows_with_answers, and the parameters of that SQL."""
     with ExitStack() as stack:
         for stage in stages:
             _put_answers(cursor, stage, workers)

@@ -175,7 +175,7 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
 def items_without_answers(
     select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader
 ) -> tuple[PlainViewColumn, ...]:
-    """Describes the items of a view that are no answers. select: the result of released_select."""
+    """Describes the items of a view that are no answers. select: the result of select_over_release."""
     descriptions = []
     for item, shown in zip(items, select.expressions, strict=False):
         expression, written = shown.unalias(), item.expression.unnest()

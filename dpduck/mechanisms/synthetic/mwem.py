@@ -41,8 +41,8 @@ ROUND_STEPS = 30
 """Steps of a fit after a round. It starts from the fit before."""
 
 QUICK_STEPS, LAST_QUICK_STEPS, QUICK_FIRST = 3, 60, 1 / 32
-"""Steps of a fit after an annealed round, which begins near its end (`_moved_to`), and of the last fit. Largest move of
-log p by the first step of a round's fit: nearly all first steps went back to this from 1."""
+"""Steps of a fit after an annealed round, which begins near its end (`_step_towards`), and of the last fit. Largest
+move of log p by the first step of a round's fit: nearly all first steps went back to this from 1."""
 
 REFRESHED = 8
 """Number of answers after which all candidates of annealed rounds are estimated anew (`_estimates`)."""

@@ -56,7 +56,7 @@ def best_fit(
 
 
 def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers], fit: Fit) -> float:
-    """Returns the weight of the prior that gives fits the least distance (`_missed`).
+    """Returns the weight of the prior that gives fits the least distance (`_miss`).
 
     noises: for each draw, the noise that moves each observation. fit: returns the distribution and the number of
     records, from observations and a weight. Neighbours are tried as long as the distance falls.

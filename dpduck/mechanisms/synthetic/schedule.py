@@ -244,7 +244,7 @@ def answer_noise(schedule: Schedule, shapes: Sequence[tuple[int, ...]], records:
 
 
 def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int, most: int) -> int:
-    """Returns the number of rounds of the paper's update over whole marginals: one more while `updated_error` falls.
+    """Returns the number of rounds of the paper's update over whole marginals: one more while `update_error` falls.
 
     The first minimum counts. No round is added if noise drowns its answer: such a round neither loses nor learns.
     """
