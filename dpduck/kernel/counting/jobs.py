@@ -23,7 +23,7 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class GroupKey:
-    """Value by which rows are grouped, with its public domain."""
+    """Expression by which rows are grouped, with the public domain of its values."""
 
     value: Expression
     domain: Domain
@@ -62,8 +62,8 @@ class CountingJob:
     periods: for units by period, the periods of the rows that are read. A unit is one person's rows of one period.
     levels: if it is above 0, units are counted in place of rows, each at one level. The level is the number of
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
-    spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
-        at least once.
+    spread: with levels, the largest number of times that a unit counts. It counts as often as its L2 norm fits into its
+        L1 norm, and at least once.
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
     selected: whether groups are private until they are published. Then each group comes with its number of units, and
         each aggregate has one table. The attributes are the keys with a public domain.
@@ -72,7 +72,7 @@ class CountingJob:
         dropped. There are no other keys then.
     cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. Then
         no two rows of a unit are in one cell. The door checks before the charge that the table has this key.
-    together: whether norms and levels are for all cells of a unit, as if they were one. Then there are no attributes.
+    together: whether norms and levels are of a unit's sum over all cells. Then there are no attributes.
     beside: aggregates of this job and of other jobs over the same rows, without norms. Rows are added up once for these
         jobs (unit_cells.py). (): this job is counted alone.
     """
@@ -173,13 +173,13 @@ class CountingJob:
 
     @property
     def _has_groups(self) -> bool:
-        """Tells whether a unit's groups are the cells of the keys, and attributes tell these cells apart."""
+        """Tells whether `groups` can limit the cells of a unit: attributes tell the cells apart, nothing is weighed."""
         plain = not self.levels and not any(aggregate.norm for aggregate in self.aggregates)
         return self.groups > 0 and plain and self.unit is not None and bool(self.keys) and self.tells_keys_apart
 
     @property
     def _has_cell_key(self) -> bool:
-        """Tells whether rows of one unit in one cell agree in every column of the cell's key.
+        """Tells whether cell_key proves that a unit has one row in a cell: all its columns are equal in such rows.
 
         Each row of the stored table is read once. A key of the job has one value in a cell, which is not NULL.
         """
@@ -232,8 +232,8 @@ class CountingJob:
     def cell_bounds(self) -> tuple[int, ...]:
         """Bounds the contribution of one unit's kept rows to one cell of all attributes, for each aggregate's tables.
 
-        A bound by group is for a cell of the keys. It holds for a cell of the attributes if the attributes tell all
-        keys apart. Otherwise a cell may hold as much as all cells together.
+        A bound by group is for a cell of the keys. It holds for a cell of the attributes if they tell all keys apart.
+        Otherwise one cell of the attributes may get all rows of the unit.
         """
         if self.levels or not (self.tells_keys_apart or self.merges):
             return self.unit_bounds
@@ -251,13 +251,13 @@ class CountingJob:
 
     @property
     def group_bound(self) -> int:
-        """Bounds the selected groups in which a unit has rows."""
+        """Bounds the number of selected groups in which a unit has rows."""
         return min(self.groups, self.max_rows) if self.unit is not None else self.copies
 
     def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
-        """Returns the sensitivity of each aggregate's table by selected group (L1, squared L2, any one number).
+        """Returns the sensitivity of each aggregate's table by selected group: L1, squared L2, largest entry.
 
-        merged: whether groups may be added up to one row, so that all rows of a unit are in one number.
+        merged: whether groups may be added up later, so that all rows of a unit are in one number.
         """
         rows, groups, norms = self.row_bound, self.group_bound, list[Norms]()
         for aggregate in self.aggregates:
@@ -274,7 +274,7 @@ class CountingJob:
 
     @property
     def tells_keys_apart(self) -> bool:
-        """Tells whether any two combinations of keys differ in some attribute, or are dropped."""
+        """Tells whether any two combinations of key values that are not dropped differ in some attribute."""
         sources: set[int] = set()
         for attribute in self.attributes:
             codes = attribute.codes[attribute.codes >= 0]
@@ -284,9 +284,9 @@ class CountingJob:
 
 
 def row_copies(source: Source) -> int:
-    """Bounds the rows that joins make of one row. Each join is with a stored table, by its keys (rows/held.cut_sql).
+    """Bounds the number of rows into which joins turn one row. Each joins a stored table by keys (rows/held.cut_sql).
 
-    Sources with any other first relation, or with a joined table that nothing cuts, are refused.
+    Sources with any other first relation, or with a join without a limit of rows, are refused.
     """
     joined = [join.right for join in source.joins]
     whole = isinstance(source.first, Stored | Grouped)
@@ -298,15 +298,15 @@ def row_copies(source: Source) -> int:
 
 
 def _by_keys(join: Join) -> bool:
-    """Tells whether the conditions of a join are equalities with its keys, at least one, and nothing else."""
+    """Tells whether a join's conditions are exactly one equality for each of its keys, with at least one key."""
     equal = [_is_key(condition, key) for condition, key in zip(join.on, join.keys, strict=False)]
     return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")
 
 
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
-    """Tells whether all key values that equal a value are one group. In INTEGER = VARCHAR, '1' and '01' are two.
+    """Tells whether all values of a key that meet an equality are one group in SQL, so that a limit by key holds.
 
-    Within one type, DuckDB groups values as it compares them (tests/kernel/rows/test_rows.py).
+    In INTEGER = VARCHAR, '1' and '01' are two. Within one type, groups follow `=` (tests/kernel/rows/test_rows.py).
     """
     own = sql_type(key.type_name)
     if isinstance(condition, Lookup):
