@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class StatementParts:
-    """Parts of statements over a table. keys: by size. clamped: with a CLAMP. texts: without a domain. unit: its SQL."""
+    """Parts of statements over a table. keys: by size. clamped: with a CLAMP. texts: without a domain. unit: SQL."""
 
     table: str
     keys: tuple[str, ...]
