@@ -63,7 +63,7 @@ def difference(first: Outcome, second: Outcome) -> str | None:
 
 def _outcome(connection: duckdb.DuckDBPyConnection, text: str) -> Outcome:
     last = connection.execute("SELECT coalesce(max(id), 0) FROM dp_ledger()").fetchall()[0][0]
-    said, shape = "", tuple[object, ...]()
+    message, shape = "", tuple[object, ...]()
     try:
         answer = connection.execute("FROM dp($1)", [text])
         columns = tuple((name, str(kind)) for name, kind, *_ in answer.description or ())
@@ -71,10 +71,10 @@ def _outcome(connection: duckdb.DuckDBPyConnection, text: str) -> Outcome:
         public = not any(word in text for word in FREE_ROWS)
         shape, kind = (columns, len(rows) if public and "HAVING" not in text else None), ANSWERED
     except (duckdb.Error, DpduckError) as error:
-        said = str(error).split("\n", 1)[0]
-        kind = FAILED if "after its charge" in said else REFUSED
+        message = str(error).split("\n", 1)[0]
+        kind = FAILED if "after its charge" in message else REFUSED
     price = connection.execute(_LEDGER, [last]).fetchall()[0]
-    return Outcome(kind, said, shape, tuple(map(str, price)))
+    return Outcome(kind, message, shape, tuple(map(str, price)))
 
 
 ERROR = 1e-9

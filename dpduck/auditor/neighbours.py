@@ -172,8 +172,8 @@ def _parts(pair: Neighbours, policy: Policy) -> dict[str, str]:
     for column in pair.columns(policy):
         if fold(column.name) in unit_columns:
             name, kind = quote_identifier(column.name), column.type_name
-            own = f"CAST({key_sql(str(WHOSE), kind)} AS {kind})" if policy.domain(column.name) is None else "NULL"
-            least = f"SELECT CAST(coalesce({own}, min({name})) AS VARCHAR) FROM {table}"
+            number = f"CAST({key_sql(str(WHOSE), kind)} AS {kind})" if policy.domain(column.name) is None else "NULL"
+            least = f"SELECT CAST(coalesce({number}, min({name})) AS VARCHAR) FROM {table}"
             ((text,),) = pair.both[1].execute(least).fetchall()
             values[column.name] = "NULL" if text is None else f"CAST({quote_text(text)} AS {kind})"
     if values:

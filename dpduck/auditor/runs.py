@@ -160,10 +160,10 @@ def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, F
     both = []
     for side in runs:
         fixed = np.array([numbers[:width] for numbers, _ in side], dtype=np.float64).reshape(len(side), width)
-        there = np.array([[name in named for name in names] for _, named in side], dtype=np.float64)
+        present = np.array([[name in named for name in names] for _, named in side], dtype=np.float64)
         value = np.array([[named.get(name, 0.0) for name in names] for _, named in side], dtype=np.float64)
         size = np.array([[float(len(named))] for _, named in side])
-        both.append(np.hstack([fixed, there.reshape(len(side), -1), value.reshape(len(side), -1), size]))
+        both.append(np.hstack([fixed, present.reshape(len(side), -1), value.reshape(len(side), -1), size]))
     without, having = (np.nan_to_num(side, posinf=1e18, neginf=-1e18) for side in both)
     moved = np.abs(having[:half].mean(axis=0) - without[:half].mean(axis=0))
     spread = np.sqrt(having[:half].var(axis=0) + without[:half].var(axis=0)) + 1e-9

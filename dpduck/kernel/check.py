@@ -229,26 +229,26 @@ def _column(alias: str, name: str, table: TableFacts) -> RelationColumn:
 
 def _unit_of(alias: str, unit: PolicyUnit, table: TableFacts, facts: Facts) -> Expression | None:
     """Returns the unit of a row, from its own table or the last table of its references. None: each row is a unit."""
-    steps, reference, own, last = list[ReferenceStep](), None, alias, table
+    steps, reference, relation, last = list[ReferenceStep](), None, alias, table
     key = unit.key
     while unit.reference is not None:
         column, parent, parent_key = unit.reference
-        start = _column(own, column, last)
+        start = _column(relation, column, last)
         reference = start if reference is None else reference
         if steps:
             steps[-1] = replace(steps[-1], reference=start)
         demand(parent in facts, "a reference to a table without facts")
-        own, child, last = f"{alias}_{len(steps) + 1}", last, facts[parent]
+        relation, child, last = f"{alias}_{len(steps) + 1}", last, facts[parent]
         demand(last.is_table, "a reference to a view")
         demand(last.unit is not None and last.unit.key == key, "a reference to rows of another unit")
         demand(last.unit is None or last.unit.period is None, "a reference to rows by periods")
         demand(fold(parent_key) in last.keys, "a reference that leads to no key")
         demand(not (child.collated or last.collated), "a reference that a collation compares")
-        steps.append(ReferenceStep(parent, _column(own, parent_key, last)))
+        steps.append(ReferenceStep(parent, _column(relation, parent_key, last)))
         demand(_are_keys(start, steps[-1].key), "a reference of another type than its key")
         demand(len(steps) < 64 and last.unit is not None, "references in a circle")
         unit = last.unit or unit
-    columns = tuple(_column(own, name, last) for name in unit.columns)
+    columns = tuple(_column(relation, name, last) for name in unit.columns)
     demand(not (last.collated and any(part.type_name == "VARCHAR" for part in columns)), "units under a collation")
     demand(all(sql_type(part.type_name).is_unit for part in columns), "a unit of a type with two forms of one value")
     demand(len(columns) < 2 or all(sql_type(part.type_name).has_one_form for part in columns), "a part of a unit")
@@ -344,8 +344,8 @@ def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
 
 def _are_keys(left: RelationColumn, right: RelationColumn) -> bool:
     """Tells whether two columns compare without a cast: both are integers, or of one type for keys and units."""
-    own, theirs = sql_type(left.type_name), sql_type(right.type_name)
-    return (own == theirs and own.is_key and own.is_unit) or (own.is_integer and theirs.is_integer)
+    first, second = sql_type(left.type_name), sql_type(right.type_name)
+    return (first == second and first.is_key and first.is_unit) or (first.is_integer and second.is_integer)
 
 
 def _are_linked(join: Join, left: Carried, right: Carried) -> bool:

@@ -101,11 +101,11 @@ def _unit(definition: str | None) -> PolicyUnit | None:
     per = (str(period[0]), str(period[1])) if isinstance(period, list) else None
     if policy.get("reference") is None:
         return PolicyUnit(str(key), columns, None, per)
-    own, parent, parent_key = policy["reference"]
+    start, parent, parent_key = policy["reference"]
     if not isinstance(parent, list):
         raise Refusal(CHANGED, accepted="the same statement again")
     return PolicyUnit(
-        str(key), (), (str(own), ".".join(quote_identifier(str(part)) for part in parent), str(parent_key)), per
+        str(key), (), (str(start), ".".join(quote_identifier(str(part)) for part in parent), str(parent_key)), per
     )
 
 

@@ -171,7 +171,7 @@ def _sum_columns(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
 
 
 def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> list[str]:
-    """Returns SQL of a unit's columns in a cell. They have the same names with bounds by group and without."""
+    """Returns SQL of a unit's columns in a cell, under equal names if bounds are by group. by_unit: by_unit's SQL."""
     columns, sums = [], iter(by_unit)
     for number, aggregate in enumerate(aggregates):
         if not aggregate.per_group:

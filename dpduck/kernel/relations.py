@@ -51,7 +51,7 @@ class Stored:
         """Writes the table, or the SELECT of its columns."""
         if not self.selected:
             return self.table
-        listed = ", ".join(f"{quote_identifier(own)} AS {quote_identifier(shown)}" for shown, own in self.selected)
+        listed = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in self.selected)
         return f"(SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {self.table})"
 
 

@@ -269,8 +269,8 @@ def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
         for null in dict.fromkeys(map(schema.null, free)):
             alike = [name for name in free if schema.null(name) == null]
             names = ", ".join(map(name_text, alike))
-            of = "ALL" if alike == typed and len(alike) > 1 else f"({names})" if len(alike) > 1 else names
-            yield f"    DOMAIN {of} {kind}{null},"
+            target = "ALL" if alike == typed and len(alike) > 1 else f"({names})" if len(alike) > 1 else names
+            yield f"    DOMAIN {target} {kind}{null},"
 
 
 def _find_declarations(
@@ -330,14 +330,14 @@ def _namesakes(column: CatalogColumn, catalog: Catalog, public: Sequence[TableNa
         if not catalog.is_public(table):
             continue
         for other in catalog.columns(table):
-            called = fold(table.table) in plural and fold(other.name) in (
+            is_named = fold(table.table) in plural and fold(other.name) in (
                 "name",
                 "code",
                 "id",
                 "key",
                 fold(column.name),
             )
-            if other.type_name == column.type_name and (called or fold(other.name) == fold(column.name)):
+            if other.type_name == column.type_name and (is_named or fold(other.name) == fold(column.name)):
                 source = f"{table_text(table, schema.home)}.{name_text(other.name)}"
                 domain = f"DOMAIN {name_text(column.name)} FROM {source}{schema.null(column.name)},"
                 remark = f"by its name: {_comment_text(table.table)} is public. Take it out if it means otherwise."

@@ -391,18 +391,18 @@ def _about(answer: Answered, units: float, null: str) -> tuple[str, Sequence[str
         return "its bounds do not stand out of the noise at this price, or lie beyond the grid.", ()
     if sql_type(column.type_name).is_moment:
         return _of_dates(column, shares, ends, null)
-    said, place = [], no_answer(shares)
+    remarks, place = [], no_answer(shares)
     if place is not None:
         number = shares.edges[place]
-        said.append(f"about {_percent(shares.share(place))} are {number}, which may stand for no answer.")
+        remarks.append(f"about {_percent(shares.share(place))} are {number}, which may stand for no answer.")
         shares = shares.without(place)
         ends = shares.ends
         if ends is None:
-            return _sentences([*said, "the others do not stand out of the noise at this price."]), ()
+            return _sentences([*remarks, "the others do not stand out of the noise at this price."]), ()
     if shares.blank > STANDS_OUT * shares.error:
-        said.append(f"about {_percent(shares.blank)} have no value.")
+        remarks.append(f"about {_percent(shares.blank)} have no value.")
     more, items = of_numbers(column, shares, ends, null)
-    return _sentences([*said, *more]), items
+    return _sentences([*remarks, *more]), items
 
 
 def _of_texts(column: CatalogColumn, rows: Rows, units: float, null: str) -> tuple[str, Sequence[str]]:
@@ -440,30 +440,30 @@ def of_numbers(
     low, high = shares.edges[ends[0]], shares.edges[ends[1] + 1]
     if few is not None:
         codes, others = few
-        said = f"{_left_text(others)} of the units have another value, and are in no group."
-        return ["few whole numbers.", said, "CLAMP is for sums and averages: take the -- off."], [
+        remark = f"{_left_text(others)} of the units have another value, and are in no group."
+        return ["few whole numbers.", remark, "CLAMP is for sums and averages: take the -- off."], [
             f"DOMAIN {name} IN ({', '.join(map(str, codes))}){null},",
             f"-- CLAMP {name} BETWEEN {codes[0]} AND {codes[-1]},",
         ]
     outside = shares.outside(ends[0], ends[1] + 1)
     if ends[0] == ends[1]:
-        said = f"{_left_text(outside)} of the units have no value from {decimal_text(low)} to {decimal_text(high)}."
-        return [said, "What they have does not stand out of the noise at this price."], []
-    said = f"{_left_text(outside)} of the units lie outside of the range."
+        remark = f"{_left_text(outside)} of the units have no value from {decimal_text(low)} to {decimal_text(high)}."
+        return [remark, "What they have does not stand out of the noise at this price."], []
+    remark = f"{_left_text(outside)} of the units lie outside of the range."
     if shares.whole and low >= CALENDAR.start and high <= CALENDAR.stop and high - low <= MOST_YEARS:
         clamp = f"-- CLAMP {name} BETWEEN {low} AND {high},"
-        return ["years, it seems.", said], [f"DOMAIN {name} RANGE {low} TO {high} STEP 1{null} WITH EDGES,", clamp]
+        return ["years, it seems.", remark], [f"DOMAIN {name} RANGE {low} TO {high} STEP 1{null} WITH EDGES,", clamp]
     first, last, step = map(decimal_text, range_of(low, high, shares.whole))
     domain, bounds = f"DOMAIN {name} RANGE {first} TO {last} STEP {step}{null} WITH EDGES,", clamp_of(shares)
     if bounds is None:
         why = "the noise hides how much of the sum the largest values hold."
-        return [said, f"{TODO}: a clamp.", why], [domain, f"-- CLAMP {name} BETWEEN {TODO} AND {TODO},"]
+        return [remark, f"{TODO}: a clamp.", why], [domain, f"-- CLAMP {name} BETWEEN {TODO} AND {TODO},"]
     clamp = f"CLAMP {name} BETWEEN {decimal_text(bounds.low)} AND {decimal_text(bounds.high)},"
     left = (
         f"the clamp leaves out {_left_text(bounds.left)} of the sum, if values thin out beyond it as they do below: up "
         f"to {_round(bounds.beyond)} units may lie there."
     )
-    return [said, left], [domain, clamp]
+    return [remark, left], [domain, clamp]
 
 
 def _left_text(left: Beyond) -> str:

@@ -167,9 +167,9 @@ def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
 
 
 def _key(name: str, comment: str) -> PictureKey:
-    said = comment.split("; ")
-    values = next((values for values in Values if values in said), None)
-    return PictureKey(name, values, next((nulls for nulls in Nulls if nulls in said), Nulls.NONE))
+    notes = comment.split("; ")
+    values = next((values for values in Values if values in notes), None)
+    return PictureKey(name, values, next((nulls for nulls in Nulls if nulls in notes), Nulls.NONE))
 
 
 def _is_error(name: str, kind: str, comments: Mapping[str, str]) -> bool:
@@ -412,9 +412,9 @@ class Picture:
             "scale": scale,
             "legend": legend,
         }
-        said = f"{self.name} by {first.name} and {second.name}{self.where}{_without(self.without)}"
+        text = f"{self.name} by {first.name} and {second.name}{self.where}{_without(self.without)}"
         layer = [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}]
-        return [(spec_of(points, layer, said), f"{said}; {ONE_SHADE if alike else SHADES}")]
+        return [(spec_of(points, layer, text), f"{text}; {ONE_SHADE if alike else SHADES}")]
 
     def _scale(self, zero: bool) -> dict[str, Any]:
         """Returns the scale of the answer, if several pictures share one."""
@@ -437,12 +437,12 @@ class Picture:
         self, points: _Points, marks: list[dict[str, Any]], errors: dict[str, Any], by: str, more: Mapping[str, Any]
     ) -> Drawn:
         """Returns the picture with its errors, if it has some: a band below the line, or error bars over bars."""
-        said = f"{self.name} by {by}{self.where}{_without(self.without)}"
+        text = f"{self.name} by {by}{self.where}{_without(self.without)}"
         if not points.errors:
-            drawn = spec_of(points.rows, marks, said)
-            return {**drawn, **more}, f"{said}; the view has no standard errors of it"
+            drawn = spec_of(points.rows, marks, text)
+            return {**drawn, **more}, f"{text}; the view has no standard errors of it"
         layer = [errors, *marks] if errors["mark"]["type"] == "area" else [*marks, errors]
-        return {**spec_of(points.rows, layer, said), **more}, f"{said}, and {ERRORS_SHOWN} standard errors to each side"
+        return {**spec_of(points.rows, layer, text), **more}, f"{text}, and {ERRORS_SHOWN} standard errors to each side"
 
 
 @dataclass(frozen=True)

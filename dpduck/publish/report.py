@@ -351,8 +351,8 @@ def _budget(row: Mapping[str, Any]) -> str:
     name = escape(str(row["table_name"]) + (f", {row['period']}" if row["period"] else ""))
     budget, spent = float(row["budget"]), float(row["spent"])
     bar = f'<meter min="0" max="{budget}" value="{spent}" aria-label="spent of {name}"></meter>'
-    said = f"{escape(str(row['measure']))}: {spent:.4g} of {budget:.4g} spent"
-    return f"<tr><td>{name}</td><td>{bar}</td><td>{said}</td></tr>"
+    amounts = f"{escape(str(row['measure']))}: {spent:.4g} of {budget:.4g} spent"
+    return f"<tr><td>{name}</td><td>{bar}</td><td>{amounts}</td></tr>"
 
 
 def _ledger(ledger: Rows, with_ledger: bool) -> str:

@@ -109,8 +109,8 @@ def costs(budgets: Sequence[Mapping[str, Any]], policies: Sequence[Mapping[str, 
         table, period = str(row["table_name"]), str(row.get("period") or "")
         unit = units.get(table.rpartition(".")[2], "one of them")
         cost = result.setdefault((table, period), Cost(table, period, unit, {}, {}, row.get("share")))
-        spent, budget = ({**of, str(row["measure"]): float(row[what])}
-                         for of, what in ((cost.spent, "spent"), (cost.budget, "budget")))  # fmt: skip
+        spent, budget = ({**amounts, str(row["measure"]): float(row[column])}
+                         for amounts, column in ((cost.spent, "spent"), (cost.budget, "budget")))  # fmt: skip
         result[table, period] = Cost(table, period, unit, spent, budget, row.get("share"))
     return list(result.values())
 
@@ -118,12 +118,12 @@ def costs(budgets: Sequence[Mapping[str, Any]], policies: Sequence[Mapping[str, 
 def spent_sentences(cost: Cost) -> list[str]:
     """Says in plain words which part of a budget is spent, and how much all releases together reveal about one unit."""
     now, most = guesses(cost.spent), guesses(cost.budget)
-    said = [
+    sentences = [
         f"{percent(cost.part)} of the budget is spent.",
         f"Suppose somebody guesses whether {cost.unit} is in the data. A blind guess is right {BLIND} of 100 times.",
         f"With all numbers that were paid for, a guess is right {at_most(now)}.",
     ]
-    return said if most == now else [*said, f"Once the whole budget is spent, it is right {at_most(most)}."]
+    return sentences if most == now else [*sentences, f"Once the whole budget is spent, it is right {at_most(most)}."]
 
 
 def promise_sentences(cost: Cost) -> list[str]:

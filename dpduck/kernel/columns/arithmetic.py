@@ -175,8 +175,8 @@ class Product(Number):
 
     @property
     def _wide(self) -> bool:
-        own = self.left.digits, self.right.digits
-        return sum(own) > FAST_DIGITS >= max(own)
+        digits = self.left.digits, self.right.digits
+        return sum(digits) > FAST_DIGITS >= max(digits)
 
     @cached_property
     def places(self) -> tuple[int, int]:

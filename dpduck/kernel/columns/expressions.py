@@ -195,8 +195,8 @@ def compares(column: RelationColumn, other: Operand) -> bool:
     if isinstance(other, Literal):
         return other.is_like(column.type_name)
     require(isinstance(other, RelationColumn))
-    own, theirs = sql_type(column.type_name), sql_type(other.type_name)
-    return (own.is_integer and theirs.is_integer) or (own == theirs and own.is_comparable)
+    first, second = sql_type(column.type_name), sql_type(other.type_name)
+    return (first.is_integer and second.is_integer) or (first == second and first.is_comparable)
 
 
 def _has_null(column: RelationColumn) -> bool:

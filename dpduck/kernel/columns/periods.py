@@ -26,8 +26,8 @@ _NUMBERS = {
 
 def pair_sql(unit: str, number: str) -> str:
     """Writes one value for a unit and the number of a period, NULL if either is NULL."""
-    there = f"{number} IS NOT NULL AND {unit} IS NOT NULL"
-    return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number}) END"
+    is_known = f"{number} IS NOT NULL AND {unit} IS NOT NULL"
+    return f"CASE WHEN {is_known} THEN struct_pack(of := {unit}, in_period := {number}) END"
 
 
 def inside_sql(name: str, moment: RelationColumn, periods: Periods) -> list[str]:

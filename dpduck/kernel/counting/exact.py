@@ -104,13 +104,13 @@ def counting_cells(
     """Yields SQL of one row per occupied cell, the cursor that reads it, and its parameters."""
     job = reading.job
     bounded = job.unit is not None and 0 < job.groups < job.max_rows
-    again = {KEY: key_integer(bounding_key)} if bounded else {}
+    group_key = {KEY: key_integer(bounding_key)} if bounded else {}
     if isinstance(job.place, EngineRows):
-        with _read_in_engine(cursor, job.place, reading, bounding_key, workers, again) as (added, second):
+        with _read_in_engine(cursor, job.place, reading, bounding_key, workers, group_key) as (added, second):
             yield added, second, {}
         return
-    with read_rows(cursor, reading, bounding_key, workers) as (rows, second, own):
-        parameters = {**own, **again}
+    with read_rows(cursor, reading, bounding_key, workers) as (rows, second, row_parameters):
+        parameters = {**row_parameters, **group_key}
         heavy_units = None if reading.division.has_work else _find_crowds(second, reading, parameters)
         try:
             yield _stage(reading, cell_rows(reading, rows), heavy_units), second, parameters
@@ -125,8 +125,8 @@ def read_rows(
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
     """Yields SQL of a job's rows of integers, the cursor that reads it, and its parameters."""
     with (
-        _askings(reading, bounding_key, workers) as (stages, asking, own),
-        answer_rows(cursor, stages, asking, own) as (second, parameters),
+        _askings(reading, bounding_key, workers) as (stages, asking, own_workers),
+        answer_rows(cursor, stages, asking, own_workers) as (second, parameters),
     ):
         yield asking.rows_with_answers, second, parameters
 
@@ -154,8 +154,8 @@ def _read_in_engine(
     parts = Parts(partial(cell_rows, reading), cut_part, partial(_stage, reading)) if by_parts else None
     key = None if by_parts or job.unit is None else key_integer(bounding_key)
     with (
-        _askings(reading, bounding_key, workers) as (stages, asking, own),
-        count_in_engine(cursor, engine, stages, asking, stage, parameters, own, parts, key) as query,
+        _askings(reading, bounding_key, workers) as (stages, asking, own_workers),
+        count_in_engine(cursor, engine, stages, asking, stage, parameters, own_workers, parts, key) as query,
     ):
         yield query
 
@@ -203,8 +203,8 @@ def _find_crowds(
     crowded = crowds.put_crowds(cursor, scan.units_sql, count, few, parameters)
     if not crowded:
         return None if crowded is None else Crowds()
-    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
-    rows = rows_of(replace(reading, scan=replace(scan, from_sql=theirs)))
+    crowded_sql = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
+    rows = rows_of(replace(reading, scan=replace(scan, from_sql=crowded_sql)))
     return Crowds(crowds.CROWDS, cell_rows(reading, rows))
 
 

@@ -136,8 +136,8 @@ class CountingJob:
             if attribute.codes.shape != tuple(sizes) or len(sizes) != len(attribute.sources):
                 raise InternalError("an attribute of other keys than those of the job")
         for key in self.keys:
-            own = key.value.type_name if isinstance(key.value, RelationColumn) else ""
-            if key.domain.type_name != own and not sql_type(key.domain.type_name).is_named:
+            type_name = key.value.type_name if isinstance(key.value, RelationColumn) else ""
+            if key.domain.type_name != type_name and not sql_type(key.domain.type_name).is_named:
                 raise InternalError("a key of no type")
 
     def _require_selectable(self) -> None:
@@ -308,14 +308,14 @@ def _is_key(condition: Expression, key: RelationColumn) -> bool:
 
     In INTEGER = VARCHAR, '1' and '01' are two. Within one type, groups follow `=` (tests/kernel/rows/test_rows.py).
     """
-    own = sql_type(key.type_name)
+    kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):
         if any(column.relation == key.relation for column in condition.value.columns):
             return False
-        return own.is_grouped_as_compared and condition.column == key
+        return kind.is_grouped_as_compared and condition.column == key
     if not isinstance(condition, Comparison) or condition.sign != "=" or condition.other != key:
         return False
     if condition.column.relation == key.relation:
         return False
     other = sql_type(condition.column.type_name)
-    return own.is_grouped_as_compared and (own == other or (own.is_integer and other.is_integer))
+    return kind.is_grouped_as_compared and (kind == other or (kind.is_integer and other.is_integer))

@@ -154,8 +154,8 @@ def is_shared(job: CountingJob) -> bool:
     """Tells whether a job can use the shared tables: it counts by cells of its keys, in numbers that need no cap."""
     every = (*job.beside, *job.aggregates)
     plain = not (job.merges or job.groups) and all(aggregate.form != "moments" for aggregate in every)
-    here = job.unit is not None and not job.place.in_engine
-    return bool(job.beside) and plain and here and most_added(every, job.max_rows) <= WIDE
+    in_duckdb = job.unit is not None and not job.place.in_engine
+    return bool(job.beside) and plain and in_duckdb and most_added(every, job.max_rows) <= WIDE
 
 
 def _is_weighed(job: CountingJob) -> bool:

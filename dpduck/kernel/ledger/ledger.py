@@ -266,14 +266,14 @@ class Ledger:
             if principal is None:
                 raise InternalError("an allotment belongs to a principal")
             limits.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
-        for name, limit, who in limits:
+        for name, limit, payer in limits:
             lifetime = None if limit is None or periods is None else limit.lifetime
             if lifetime is not None and periods is not None:
                 require_proven(charge, periods)
-            require_room(name, limit, state.of(unit_key, who, periods), charge)
+            require_room(name, limit, state.of(unit_key, payer, periods), charge)
             if lifetime is not None and periods is not None:
-                spent, asked = state.of_person(unit_key, who), for_person(charge, periods.count)
-                require_room(f"LIFETIME in the {name}", lifetime, spent, asked)
+                spent, added = state.of_person(unit_key, payer), for_person(charge, periods.count)
+                require_room(f"LIFETIME in the {name}", lifetime, spent, added)
 
 
 def _still_begun(begun: Begun, entry_id: int) -> int:

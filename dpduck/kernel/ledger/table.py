@@ -169,8 +169,8 @@ class LedgerChain:
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
         """Returns all entries in order, or those of one principal."""
-        own = self._table.rows() if principal is None else self._table.rows("WHERE principal = ?", principal)
-        return [self._entry_of(row) for row in own]
+        rows = self._table.rows() if principal is None else self._table.rows("WHERE principal = ?", principal)
+        return [self._entry_of(row) for row in rows]
 
     def entry(self, entry_id: int) -> LedgerEntry:
         """Returns one entry by its number."""

@@ -92,6 +92,6 @@ class LazyUniform:
         self._entropy = entropy
 
     def extend(self, bits: int) -> None:
-        """Draws `bits` more, a multiple of 8."""
+        """Draws more bits of the number. bits: how many, a multiple of 8."""
         self.value = self.value << bits | int.from_bytes(_take(self._entropy, bits // 8), "big")
         self.bits += bits

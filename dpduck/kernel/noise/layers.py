@@ -214,7 +214,7 @@ def _accept(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: En
 
 
 def keep_floats(law: SummaryLaw, magnitudes: FloatArray) -> FloatArray:
-    """Returns law.keep without its filter, in floats: within 2**-50."""
+    """Returns law.keep in floats, within 2**-50, for magnitudes that pass the filter theta."""
     chance = np.minimum(magnitudes / float(law.tau), 1.0)
     if law.above is not None:
         chance -= np.minimum(magnitudes / float(law.above), 1.0)

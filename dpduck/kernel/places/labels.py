@@ -87,15 +87,15 @@ def _among(columns: Sequence[CodedColumn], flags: Sequence[bool]) -> Own:
     place: Pieces = (columns[0].code,)
     if len(columns) > 1:
         place = _place([(("CAST(", column.code, " AS BIGINT)"), column.domain.size) for column in columns])
-    among, but = _runs(flags, True), _runs(flags, False)
-    if not among:
+    chosen, others = _runs(flags, True), _runs(flags, False)
+    if not chosen:
         return Own(("FALSE",))
-    if not but:
+    if not others:
         return Own((*place, " IS NOT NULL"))
-    if min(len(among), len(but)) > MOST_RANGES:
+    if min(len(chosen), len(others)) > MOST_RANGES:
         listed = ", ".join("TRUE" if flag else "FALSE" for flag in flags)
         return Own((f"[{listed}][CAST(", *place, " AS BIGINT) + 1]"))
-    return Own(("NOT (", *_in(place, but), ")")) if len(but) < len(among) else Own(_in(place, among))
+    return Own(("NOT (", *_in(place, others), ")")) if len(others) < len(chosen) else Own(_in(place, chosen))
 
 
 Pieces = tuple[str | RelationColumn, ...]
@@ -128,8 +128,8 @@ def evaluate_on_labels(
     rows, number, parameters = _labels_sql(columns)
     flags = np.zeros(prod(column.domain.size for column in columns.values()), dtype=bool)
     if condition.plain:
-        asked = f"SELECT {number}, coalesce({condition.sql}, FALSE) FROM {rows}"
-        numbers, values = reader.columns(cursor, asked, parameters)
+        query = f"SELECT {number}, coalesce({condition.sql}, FALSE) FROM {rows}"
+        numbers, values = reader.columns(cursor, query, parameters)
         flags[numbers] = values
         return [bool(flag) for flag in flags]
     division = Division({_FLAG: Output("flag", condition)}, ())

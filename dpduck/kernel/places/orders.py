@@ -159,8 +159,8 @@ def _many(column: pa.ChunkedArray, least: int) -> pa.Array:
 def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
     """Puts rows under a table's name, cast to its types. numbered: whether the rows need a rowid."""
     database, schema, _ = table.parts
-    named = [f"dpduck_{number}" for number in range(len(table.columns))]
-    whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=named)
+    names = [f"dpduck_{number}" for number in range(len(table.columns))]
+    whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=names)
     reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quote_identifier(database)}")
     reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(database)}.{quote_identifier(schema)}")
     typed = ", ".join(

@@ -27,9 +27,9 @@ def cells_of(
         raise InternalError("a query of other counts")
     if any(counts._unit_bounds[table] != scan.l1 for table in tables):
         raise InternalError("the asks and the counts disagree about the contribution bound")
-    asked = [pair for query in queries for pair in zip(query.attributes, query.factors, strict=True)]
+    factors = [pair for query in queries for pair in zip(query.attributes, query.factors, strict=True)]
     sizes = dict(enumerate(counts._sizes))
-    if any(sizes.get(attribute) != factor.size for attribute, factor in asked):
+    if any(sizes.get(attribute) != factor.size for attribute, factor in factors):
         raise InternalError("the plan and the counts disagree about the domain")
     return counts
 

@@ -136,7 +136,7 @@ class StreamState(Hidden):
         columns = self._columns(f"SELECT {', '.join(self._count_columns())} FROM {{}}.main.counts")
         arrays = [np.ma.getdata(column).astype(np.int64) for column in columns]
         size = self._shape.attributes
-        codes = tuple(np.concatenate([*both]) for both in zip(arrays[:size], counts._exact_coordinates, strict=True))
+        codes = tuple(np.concatenate([*pair]) for pair in zip(arrays[:size], counts._exact_coordinates, strict=True))
         tables = np.concatenate([np.array(arrays[size:], np.int64), counts._exact_counts], axis=1)
         return ExactCounts(codes, tables, counts._sizes, counts._unit_bounds)
 

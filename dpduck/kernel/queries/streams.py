@@ -121,7 +121,7 @@ def refresh_stream(
 ) -> Version:
     """Counts the new periods, up to `closed` in all, measures them, and writes the version before it returns anything.
 
-    rows: the number of strategy rows measured after it. entry: the ledger entry that paid. place: cursor of the file.
+    rows: number of strategy rows answered after this refresh. entry: ledger entry that paid. place: cursor of the file.
     """
     paid = ledger.entry(entry)
     require_paid(asks, Charge(paid.epsilon, paid.rho, paid.delta))

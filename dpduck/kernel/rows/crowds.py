@@ -94,8 +94,8 @@ def _are_crowded(
     sample = f"SELECT {UNIT} FROM ({units_sql}){where_sql([f'hash({UNIT}) & {SAMPLE - 1} = 0'])}"
     counted = f"SELECT count(*) AS dpduck_n FROM ({sample}) GROUP BY {UNIT}"
     many = f"ifnull(sum(CASE WHEN dpduck_n > {int(max_rows)} THEN dpduck_n END), 0)"
-    asked = f"SELECT CAST(ifnull(sum(dpduck_n), 0) AS BIGINT), CAST({many} AS BIGINT) FROM ({counted})"
-    (rows,), (crowded,) = reader.columns(cursor, asked, parameters)
+    query = f"SELECT CAST(ifnull(sum(dpduck_n), 0) AS BIGINT), CAST({many} AS BIGINT) FROM ({counted})"
+    (rows,), (crowded,) = reader.columns(cursor, query, parameters)
     return int(crowded) * MOST_SHARE > int(rows) or not rows
 
 
@@ -103,10 +103,10 @@ def _hashes(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, part: int, parts: int, parameters: Mapping[str, object]
 ) -> NDArray[np.uint32]:
     """Returns the hash of the unit of each row, if the hash is in one of several equal parts of all hashes."""
-    asked = f"SELECT {unit_hash_sql(UNIT)} AS {UNIT_HASH} FROM ({units_sql})"
+    query = f"SELECT {unit_hash_sql(UNIT)} AS {UNIT_HASH} FROM ({units_sql})"
     if parts > 1:
-        asked = f"SELECT {UNIT_HASH} FROM ({asked}){where_sql([f'{UNIT_HASH} % {parts} = {part}'])}"
-    batches = reader.batches(cursor, asked, parameters, BATCH)
+        query = f"SELECT {UNIT_HASH} FROM ({query}){where_sql([f'{UNIT_HASH} % {parts} = {part}'])}"
+    batches = reader.batches(cursor, query, parameters, BATCH)
     return np.concatenate([batch.column(0).to_numpy() for batch in batches])
 
 

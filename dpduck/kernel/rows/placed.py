@@ -161,9 +161,9 @@ class _Scope:
 
     def _flag(self, condition: Expression, where: str = "") -> str:
         """Returns the column with the worker's answer to a condition about one table."""
-        asked = self._about(condition, where)
-        name = asked.flags.setdefault(condition, f"{asked.name}_f{len(asked.flags)}")
-        return self._column(asked, name)
+        stage = self._about(condition, where)
+        name = stage.flags.setdefault(condition, f"{stage.name}_f{len(stage.flags)}")
+        return self._column(stage, name)
 
     def _equality(self, lookup: Lookup) -> str:
         """Writes the equality of a Lookup: of a stored column, and a column with the worker's answers."""
@@ -188,11 +188,11 @@ class _Scope:
 
     def _answer_column(self, value: Expression, type_name: str, *, held: bool = False) -> str:
         """Returns the column with a worker's answers. held: whether these are texts that DuckDB holds for each row."""
-        asked = self._about(value)
-        name = asked.values.setdefault((value, type_name), f"{asked.name}_v{len(asked.values)}")
+        stage = self._about(value)
+        name = stage.values.setdefault((value, type_name), f"{stage.name}_v{len(stage.values)}")
         if held:
-            asked.texts.add(name)
-        return self._column(asked, name)
+            stage.texts.add(name)
+        return self._column(stage, name)
 
     def _column(self, asked: Stage, name: str) -> str:
         """Writes a column of answers, and notes it if an outer join may put NULLs for the table's row."""
@@ -219,11 +219,11 @@ class _Scope:
 
     def table_sql(self, stored: Stored) -> str:
         """Renders a table under its alias, with the answers about it as further columns."""
-        stages = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
+        stages = [stage for (alias, _), stage in self.asked.items() if alias == stored.alias]
         names = [
-            f'{asked.name}."{name}"' for asked in stages for name in (*asked.flags.values(), *asked.values.values())
+            f'{stage.name}."{name}"' for stage in stages for name in (*stage.flags.values(), *stage.values.values())
         ]
-        joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in stages)
+        joined = "".join(f" LEFT JOIN {stage.name} ON dpduck_t.rowid = {stage.name}.{ROW}" for stage in stages)
         return self.relation_sql(stored.sql, stored.alias, names, joined, self._inside(stored, "dpduck_t"))
 
     def _inside(self, stored: Stored, alias: str) -> list[str]:

@@ -133,16 +133,16 @@ def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str
     written, type_name = (f"({unit.sql})", "") if several else (unit.sql, unit_type)
     text = _unit_text(written, type_name, division.has_work)
     text = text if period is None else pair_sql(text, period.sql)
-    outputs, there = {**outputs, **scan.ordering()}, f"{shorten_sql(written, type_name)} IS NOT NULL"
+    outputs, has_unit = {**outputs, **scan.ordering()}, f"{shorten_sql(written, type_name)} IS NOT NULL"
     if isinstance(unit, Referenced):
         rows = _select({**outputs, REFERENCE: unit.reference.sql}, scan.from_sql, conditions)
         rows = (
             f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {text} AS {UNIT} FROM ({rows}) AS {ROWS} "
-            f"{lookup_sql(unit)}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
+            f"{lookup_sql(unit)}{where_sql([f'{has_unit} OR {ROWS}.{REFERENCE} IS NULL'])}"
         )
     else:  # numbered rows need no condition: their number is NULL if the unit is, and the stage drops them
         numbered = scan.job.place.is_numbered and not division.has_work
-        rows = _select({**outputs, UNIT: text}, scan.from_sql, [*conditions, *([] if numbered else [there])])
+        rows = _select({**outputs, UNIT: text}, scan.from_sql, [*conditions, *([] if numbered else [has_unit])])
     if several:  # the text of the unit is made once, and shortened outside
         rows = f"SELECT * REPLACE ({shorten_sql(UNIT, unit_type)} AS {UNIT}) FROM ({rows})"
     return rows

@@ -84,8 +84,8 @@ def _some(part: pa.Table) -> pa.ChunkedArray:
     chosen = None
     for name in part.column_names[1:]:
         column = part.column(name)
-        said = pc.fill_null(column, False) if pa.types.is_boolean(column.type) else pc.is_valid(column)
-        chosen = said if chosen is None else pc.or_(chosen, said)
+        answered = pc.fill_null(column, False) if pa.types.is_boolean(column.type) else pc.is_valid(column)
+        chosen = answered if chosen is None else pc.or_(chosen, answered)
     return chosen
 
 
@@ -101,14 +101,14 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
     for table in batches:
         if not table.num_rows:
             continue
-        asked = chosen_inputs(table, inputs)
+        inputs_of_batch = chosen_inputs(table, inputs)
         if pending is not None:
             answer = runner.finish(pending[1])
-            runner.begin(asked)
+            runner.begin(inputs_of_batch)
             yield _zip_columns(pending[0], answer)
         else:
-            runner.begin(asked)
-        pending = (table.select(others), asked)
+            runner.begin(inputs_of_batch)
+        pending = (table.select(others), inputs_of_batch)
     if pending is not None:
         yield _zip_columns(pending[0], runner.finish(pending[1]))
 

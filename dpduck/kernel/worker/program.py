@@ -285,10 +285,10 @@ def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) 
         name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))
         for name, kind in zip(division.inputs(), types, strict=True)
     }
-    asked = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
-    answer = runner.compute(asked)
-    said = (answer.column(name)[0].as_py() for name in stage.extended)
-    if any(value is not None and value is not False for value in said):
+    batch = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
+    answer = runner.compute(batch)
+    answers = (answer.column(name)[0].as_py() for name in stage.extended)
+    if any(value is not None and value is not False for value in answers):
         raise Refusal(
             "an expression that has a value for NULLs is asked of rows that an outer join made NULL",
             accepted="the condition in WHERE of the annotated SELECT, or IS NULL of a column",

@@ -75,8 +75,8 @@ def evaluate(
     """
     rows = batch.num_rows
     if any(part.num_rows % VECTOR == 1 for part in batch.to_batches()):
-        again = [batch.slice(rows - 1)] if rows % VECTOR == 1 else []
-        batch = pa.concat_tables([batch, *again]).combine_chunks()
+        last_row = [batch.slice(rows - 1)] if rows % VECTOR == 1 else []
+        batch = pa.concat_tables([batch, *last_row]).combine_chunks()
     connection.register(BATCH, batch)
     try:
         result: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
@@ -218,8 +218,8 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
     connection = open_database(threads, memory)
     warm = pa.table({"x": pa.array(["1"], pa.large_string())})
-    asked, answered, head = Room(), Room(), memoryview(bytearray(HEAD.size))
-    answered.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
+    received, sent, head = Room(), Room(), memoryview(bytearray(HEAD.size))
+    sent.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
     evaluate(connection, f"SELECT x = $p FROM {BATCH}", {"p": "1"}, warm)
     room = Memory(space)
     if room.left < least:
@@ -230,7 +230,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     while True:
         read_exactly(head)
         kind, length = HEAD.unpack(head)
-        body = asked.of(length)
+        body = received.of(length)
         read_exactly(body)
         if kind == b"P":
             program = json.loads(bytes(body))
@@ -250,7 +250,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
                 room.allow(batch.num_rows)
                 signal.setitimer(signal.ITIMER_PROF, processor_seconds(seconds, batch.num_rows, empty))
                 result = evaluate(connection, sql, parameters, batch)
-            status, answer = b"R", answered.stream(result)
+            status, answer = b"R", sent.stream(result)
         except ORDINARY as error:
             status, answer = b"F", memoryview(str(error).encode() if tells else b"")
         signal.setitimer(signal.ITIMER_PROF, 0)
