@@ -177,7 +177,7 @@ Seeing = Callable[[Any, Any, Tools], Seen]
 
 
 def _seeing(query: AuditPlan) -> Seeing:
-    """Returns a function that reads a mechanism's numbers. For fresh hashes, it reads counts through these hashes."""
+    """Returns a function that reads a mechanism's numbers. If these are hashed, it reads counts through the hashes."""
     if query.mechanism.name == "sketch":
         return _read_sketch
     if query.mechanism.name == "projection" and isinstance(query.question, SparseRequest):

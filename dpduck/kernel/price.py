@@ -185,7 +185,7 @@ def by_noise(moved: Iterable[tuple[Noise, Norms]]) -> list[tuple[Noise, Norms]]:
 def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
     """Adds up charges. If all have an epsilon, the rho is at most the rho that their total epsilon implies.
 
-    delta: delta of all charges together, beside their own deltas.
+    delta: further delta of all charges together, which is added to their own deltas.
     """
     rho = sum((charge.rho for charge in charges), ZERO)
     delta = sum((charge.delta for charge in charges), delta)

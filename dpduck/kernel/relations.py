@@ -160,9 +160,9 @@ class Feature:
 class Units:
     """One row for each privacy unit, under an alias. outputs: columns and names. counts: conditions and names.
 
-    The unit is one more column, UNIT_COLUMN. A condition None counts every row. features: other columns that are
-    computed from a unit's rows. windowed: whether the result has every row of the unit, with the features added to it,
-    and not one row for the unit.
+    The unit is one more column, UNIT_COLUMN. A count is the number of rows that meet its condition, None for all rows.
+    features: other columns that are computed from a unit's rows. windowed: whether the result has every row of the
+    unit, with the features added to it, and not one row for the unit.
     """
 
     source: Source

@@ -116,11 +116,11 @@ def cut_sql(
     groups: int | None = None,
     codes: Sequence[str] | None = None,
 ) -> tuple[str, str]:
-    """Writes two queries over a part of the rows: all its rows, and those that stage_sql could keep. groups: as there.
+    """Writes two queries over a part of the rows: for all its rows, and for those that stage_sql could keep.
 
-    With the second, no unit has more rows than a task has room for. Each of a unit's first m rows is among its first m
-    rows of its part. With C groups, a kept row is among the first m rows of one of the unit's first C cells in the
-    part. So stage_sql over all parts equals stage_sql over all rows: checks made here change nothing there.
+    Both are the second if `groups` limits cells. It leaves no unit more rows than a task has room for. A unit's first m
+    rows are among its first m rows of each part. With C groups, a kept row is among the first m rows of one of the
+    unit's first C cells in the part. So stage_sql over all parts equals stage_sql over all rows.
     """
     rows = f"SELECT {', '.join([*cells, *clamp_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER], True)

@@ -163,7 +163,7 @@ def parts_of(unit: Expression) -> list[Expression]:
 
 
 def unit_type(unit: Expression | None) -> str:
-    """Returns DuckDB's type of a unit without its period, "" for rows that are units."""
+    """Returns DuckDB's type of a unit without its period, "" if each row is a unit."""
     if isinstance(unit, InPeriod):
         return unit_type(unit.unit)
     if isinstance(unit, Referenced):

@@ -40,7 +40,7 @@ FRACTIONS = tuple(sorted({*_ENDS, *(part * STEP for part in range(1, 40)), *(rou
 
 
 def shares_up_to(places: Sequence[float | None], number: int) -> list[float]:
-    """Returns the share of the units at or below each place. places: a quantile for each fraction of FRACTIONS.
+    """Returns the share of the units at or below each of `number` places. places: a quantile for each of FRACTIONS.
 
     >>> [round(share, 2) for share in shares_up_to([1.0] * 20 + [2.0] * 37, 4)]
     [0.0, 0.29, 1.0, 1.0]

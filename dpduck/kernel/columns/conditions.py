@@ -1,8 +1,8 @@
 """Conditions on private rows, in a form that DuckDB evaluates on rows and pushes into no scan.
 
-A scan skips parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. If these are wrong, other
-people's rows decide whether your row is counted. For `score = 1 OR score IS DISTINCT FROM 0`, DuckDB 1.5 skipped a part
-with only NULLs, although each of its rows meets that condition. So one patient decided whether 5,000 others were
+A scan skips parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. With any defect of that code
+other people's rows decide whether your row is counted. For `score = 1 OR score IS DISTINCT FROM 0`, DuckDB 1.5 skipped
+a part with only NULLs, although each of its rows meets that condition. One patient decided whether 5,000 others were
 counted.
 
 So each condition is compared with a volatile expression that is always true. An optimizer must assume that this could
@@ -29,7 +29,7 @@ def beyond_scans(condition: str) -> str:
 
 
 def where_sql(conditions: Iterable[str]) -> str:
-    """Writes WHERE with all conditions, each beyond scans, or nothing without conditions.
+    """Writes WHERE with all conditions, each in the form of beyond_scans, or nothing without conditions.
 
     >>> where_sql(["a"])
     ' WHERE ((a) IS NOT DISTINCT FROM (current_transaction_id() >= 0))'

@@ -71,12 +71,12 @@ def clamp_columns(aggregates: Sequence[Contribution]) -> list[str]:
 
 
 def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
-    """Returns the bounds of a row's number of steps. By group, a unit's sum of them has other bounds (clamp_sql)."""
+    """Returns the bounds of a row's number of steps. With bounds by group, clamp_sql clamps a unit's sum of them."""
     return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
 
 
 def steps(aggregate: Contribution, value: str) -> str:
-    """Writes a row's number of steps k from `low`. By group, k is from 0, since a unit's rows are added up first.
+    """Writes a row's number of steps k from `low`. With bounds by group it is from 0, since rows are added up first.
 
     No value is farther from 0 than 2^45 steps, where a double is exact to 2^-8. So nothing between low and high rounds
     to less than 0 or more than K. `least`, `greatest` and `round` would take several times as long as all the rest.

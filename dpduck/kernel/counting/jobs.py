@@ -52,13 +52,13 @@ class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
     source: the private tables and their joins.
-    filters: further conditions beside the conditions of the source. A row must meet all conditions.
+    filters: further conditions besides those of the source. A row must meet all conditions.
     unit: privacy unit of a row, None for PRIVACY UNIT ROW. Rows with a NULL unit are dropped.
-    max_rows: m, the number of rows that are kept of one unit after filters and joins (only with a unit).
-    content: every column of the row source, for the keyed order in which a unit's rows are kept.
+    max_rows: m, the most rows that are kept of one unit after filters and joins (only with a unit).
+    content: all columns of the rows. A keyed hash of them orders a unit's rows, and the first are kept.
     aggregates: contributions of every kept row to tables of integers.
-    copies: without a unit, the most rows that the joins with public tables make of one row.
-    place: place that holds the rows. Joins make at most one row of each row of a prepared table.
+    copies: without a unit, the most rows that joins with public tables may turn one row into.
+    place: place that holds the rows. Joins never repeat a row of a prepared table.
     periods: for units by period, the periods of the rows that are read. A unit is one person's rows of one period.
     levels: if it is above 0, units are counted in place of rows, each at one level. The level is the number of
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
@@ -70,7 +70,7 @@ class CountingJob:
     texts: the other keys of selected groups, as VARCHAR.
     digest: key of an unbounded universe, as one canonical text, by which rows are counted. Rows with a NULL digest are
         dropped. There are no other keys then.
-    cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. Then
+    cell_key: columns of a unique key of the stored table, () for none: the unit's column, and columns of `keys`. Then
         no two rows of a unit are in one cell. The door checks before the charge that the table has this key.
     together: whether norms and levels are of a unit's sum over all cells. Then there are no attributes.
     beside: aggregates of this job and of other jobs over the same rows, without norms. Rows are added up once for these
@@ -155,20 +155,20 @@ class CountingJob:
 
     @property
     def read(self) -> list[Expression]:
-        """Lists all values that are read from a row, beside its source, its unit and its periods."""
+        """Lists all values that a job reads from a row, besides those of its source, its unit and its periods."""
         values = [aggregate.value for aggregate in (*self.aggregates, *self.beside) if aggregate.value is not None]
         digest = [] if self.digest is None else [self.digest]
         return [*self.content, *(key.value for key in self.keys), *self.texts, *digest, *values]
 
     @property
     def conditions(self) -> list[Expression]:
-        """Lists all conditions that are read from a row, beside the conditions of its source."""
+        """Lists all conditions that a job reads from a row, besides those of its source."""
         aggregates = (*self.aggregates, *self.beside)
         return [*self.filters, *(aggregate.condition for aggregate in aggregates if aggregate.condition is not None)]
 
     @property
     def unit_type(self) -> str:
-        """Returns DuckDB's type of the unit, "" for rows that are units."""
+        """Returns DuckDB's type of the unit, "" if each row is a unit."""
         return unit_type(self.unit)
 
     @property

@@ -88,7 +88,7 @@ def for_person(charge: Charge, count: int) -> Charge:
 
 
 def require_named(unit_key: str, periods: Periods | None) -> None:
-    """Raises unless a charge names periods with its unit's own word, or none for a unit without periods."""
+    """Raises unless a charge names periods of the length in its unit's key, or none for a unit without periods."""
     if word_of(unit_key) != (None if periods is None else periods.word):
         raise InternalError("a charge and its unit disagree about periods; nothing was charged")
 
@@ -110,7 +110,7 @@ def require_proven(charge: Charge, periods: Periods) -> None:
 
 
 def require_charge(charge: Charge) -> None:
-    """Refuses a charge that costs nothing, is not exact, or has a rho above epsilon^2/2 beside its pure epsilon."""
+    """Refuses a charge that costs nothing, is not exact, or has both an epsilon and a rho above epsilon^2/2."""
     amounts = [charge.rho, charge.delta, *([] if charge.epsilon is None else [charge.epsilon])]
     if not all(isinstance(amount, Fraction) for amount in amounts):
         raise InternalError("a charge must be made of exact rationals")
@@ -310,7 +310,7 @@ class LedgerState:
         self.last_id, self.charged_last = row.id, charge != NOTHING
 
     def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of a unit's charges, in all or by one principal. By periods, see PeriodSums.most."""
+        """Returns the sum of a unit's charges, in all or by one principal. For units by periods: PeriodSums.most."""
         sums = self.periods.get((unit_key, principal))
         if sums is not None:
             return sums.most(within)

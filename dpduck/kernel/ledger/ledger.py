@@ -62,7 +62,7 @@ class Ledger:
     ) -> Ledger:
         """Opens the ledger of an attached store, or begins one. Verifies the whole ledger, or raises StoreError.
 
-        secrets_path: None for a store in memory. witness_directory: None to do without (see copies.state_directory).
+        secrets_path: None for a store in memory. witness_directory: None for no witness (see copies.state_directory).
         """
         chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, steps)
         chain.begin()

@@ -100,7 +100,7 @@ class SecretsFile:
 
     @classmethod
     def open(cls, path: Path, *, create: bool, steps: Steps = no_step) -> SecretsFile:
-        """Opens the file. With `create`, makes it or finishes a half-made one."""
+        """Opens the file. create: whether to make it, or to finish one that a crash left half-made."""
         if create:
             _create_private(path)
         elif not path.exists():
@@ -184,7 +184,7 @@ def _create_private(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Puts a directory's entries on disk."""
+    """Writes a directory's own entries to disk, so that a new or renamed file in it survives a crash."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

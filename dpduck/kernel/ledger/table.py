@@ -184,7 +184,7 @@ class LedgerChain:
         return entry_of(row)
 
     def verify(self) -> None:
-        """Reads the whole chain again. StoreError names the first entry that is not as it was written."""
+        """Reads the whole chain again. Raises StoreError with the first entry that has changed since it was written."""
         state = LedgerState()
         self._absorb(state, self._table.rows())
         self.settle()

@@ -124,7 +124,7 @@ def evaluate_on_labels(
     condition: Expression,
     columns: Mapping[RelationColumn, CodedColumn],
 ) -> list[bool]:
-    """Evaluates a condition on all combinations of labels (Ask): a worker does so if it would for rows."""
+    """Evaluates a condition on all combinations of labels, as Ask says. Unless it is plain, a worker does so."""
     rows, number, parameters = _labels_sql(columns)
     flags = np.zeros(prod(column.domain.size for column in columns.values()), dtype=bool)
     if condition.plain:

@@ -188,7 +188,7 @@ def _label_texts(layout: Layout) -> list[_Told]:
 
 
 def _units(layout: Layout) -> str:
-    """Writes SQL of each unit with its number. Units inside of all domains come first, in the order of their rows."""
+    """Writes SQL of each unit with its number. Units inside of all domains come first, those with few rows before."""
     outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
     counted = (
         f"SELECT {quote_column(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "

@@ -82,7 +82,7 @@ class Held:
 def held_by(
     expressions: Sequence[Expression], content: Sequence[Expression], bounds: tuple[int, bool], made: int = 0
 ) -> Held:
-    """Returns the columns that are held if these expressions are read. bounds: see most_copies and repeats.
+    """Returns the columns that are held if these expressions are read. bounds: results of most_copies and repeats.
 
     content: columns that order rows. made: number of further texts that are held (texts_held).
     """

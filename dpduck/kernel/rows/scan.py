@@ -121,9 +121,9 @@ def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str
     """Writes a SELECT of the outputs, the worker's inputs, and the unit and its order if there is one.
 
     If the unit is in another table, rows are filtered before that table is joined. The last condition names the unit
-    and the reference, although every joined row has a reference. Without it, DuckDB would expect a condition on the
-    table of units to leave a fifth of its rows. It would then hash that table instead of the few filtered rows, which
-    takes TPC-H query 6 twice the time.
+    and the reference, although every joined row has a reference. If it named the unit alone, DuckDB would expect that a
+    fifth of the units meet it. It would then hash the table of units instead of the few filtered rows, which takes
+    TPC-H query 6 twice the time.
     """
     unit, unit_type, period = scan.unit, scan.job.unit_type, period_of(scan.job.unit)
     conditions, outputs = [*scan.where, *conditions, *division.guards()], {**outputs, **division.inputs()}
