@@ -4,7 +4,7 @@ The counted rows of a unit depend on that unit's rows alone. So the count of all
 unit, cell by cell. A scan may leave out rows because of other rows in the same part of a table. Such a defect breaks
 this sum first.
 
-The comparison uses a twin: a database with the policies of the first and a few units of made-up rows. One unit has NULL
+The comparison uses a twin: a database with the same policies, and with a few units of made-up rows. One unit has NULL
 in every column. One unit has the same row again and again. One unit has a value or NULL in each column.
 
 Each statement is planned once, over all units. Then the tables get the rows of all units, and later the rows of each

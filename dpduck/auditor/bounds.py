@@ -37,7 +37,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Event:
-    """Event that an answer lies on one side of a threshold, along a direction.
+    """Event that a weighted sum of an answer's numbers lies on one side of a threshold.
 
     more: the number of the table (0 or 1) on which the event is likelier.
     """

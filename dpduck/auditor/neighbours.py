@@ -165,7 +165,7 @@ def _add_unit(pair: Neighbours, policy: Policy) -> None:
 def _parts(pair: Neighbours, policy: Policy) -> dict[str, str]:
     """Returns SQL of the added unit's values in its own columns of the table, by name. Empty if it uses references.
 
-    Values lie in domains, and are not NULL if possible, since the row must be counted. Other such rows are deleted.
+    Values lie in domains, and are not NULL if possible, so that the row counts. Other rows with them are deleted.
     """
     values, table = dict[str, str](), within(policy)
     unit_columns = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()

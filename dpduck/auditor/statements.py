@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class StatementParts:
-    """Parts of statements over a table. keys: by size. clamped: with a CLAMP. texts: without a domain. unit: SQL."""
+    """Parts of statements over a table. keys: sorted by size. clamped: have a CLAMP. texts: no domain. unit: SQL."""
 
     table: str
     keys: tuple[str, ...]

@@ -377,7 +377,7 @@ def open_gate(
 ) -> SessionGate:
     """Returns the gate of a session that was paid for earlier. Its asks must not cost more than the ledger's entry.
 
-    secret: name of the secret with the session's thresholds, written after that charge. The store keeps the number of
+    secret: name of the secret with the session's thresholds, written after the charge. The store keeps the number of
     rounds that are left (mechanisms/sparse/ask.py), protected against older copies of the store.
     """
     paid = ledger.entry(entry)

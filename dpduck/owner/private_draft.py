@@ -212,7 +212,7 @@ def _of_keys(policy: Policy, column: CatalogColumn, price: str, delta: Fraction,
 
 
 def read_price(text: object) -> Fraction:
-    """Returns the epsilon of an owner's PRIVATELY. Refuses a text that is no number or out of range."""
+    """Returns the epsilon that an owner typed for a private draft. Refuses a text that is no number or out of range."""
     try:
         epsilon = Fraction(str(text))
     except ValueError:

@@ -241,7 +241,7 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
 
 @contextmanager
 def _open_replacement(target: Path) -> Iterator[Path]:
-    """Yields an empty directory, which takes the target's place after the block."""
+    """Yields an empty directory, and moves it to the target after the block."""
     if target.exists() and not (target / "certificates.json").is_file():
         raise Refusal(f"{target} is there and is no bundle", accepted="a directory that is not there yet")
     target.parent.mkdir(parents=True, exist_ok=True)

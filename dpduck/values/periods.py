@@ -129,7 +129,7 @@ def every(word: str) -> Periods:
 
 
 def between(word: str, first: date, last: date) -> Periods | None:
-    """Returns the periods from that of one day to that of another. None if none of them has a number."""
+    """Returns the periods from the one of the first day to the one of the last. None if none of them has a number."""
     low, high = number_of(word, first), min(number_of(word, last), last_number(word))
     return Periods(word, low, high) if low <= high else None
 

@@ -180,7 +180,7 @@ class SqlType:
 
     @cached_property
     def takes_date_functions(self) -> bool:
-        """Tells whether the type is not INTERVAL or TIME, which date functions do not take."""
+        """Tells whether date functions take the type. They take all types except INTERVAL and times of day."""
         return self.kind not in ("INTERVAL", "TIME", _ZONED_TIME, "TIME_NS")
 
     @cached_property
@@ -286,7 +286,7 @@ class SqlType:
 
     @cached_property
     def kept_unit(self) -> str:
-        """Returns the type of the unit in a stream's file. Units are equal there exactly if they are equal here."""
+        """Returns the type of the unit in a stream's file. Units are equal in the file exactly if they are equal."""
         return "VARCHAR" if self.kind == "UUID" else self.name
 
     @cached_property

@@ -257,7 +257,7 @@ class Comparison(RowCondition):
 
     @property
     def is_join(self) -> bool:
-        """Tells whether the comparison is between columns of two relations. DuckDB pushes none into a scan."""
+        """Tells whether the comparison is between columns of two relations. DuckDB never pushes it into a scan."""
         two = isinstance(self.other, RelationColumn) and self.other.relation != self.column.relation
         return two and self.sign in JOINING
 

@@ -33,7 +33,7 @@ UNBOUNDED = Fraction(1)
 
 @dataclass
 class PeriodSums:
-    """Spending of a unit by periods. charges: sums by charged run of periods. person: sum of a person (see above)."""
+    """Spending of a unit by periods. charges: sums by charged run of periods. person: a person's sum, as above."""
 
     charges: dict[Periods, Charge] = field(default_factory=dict)
     person: Charge = NOTHING

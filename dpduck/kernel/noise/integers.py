@@ -309,9 +309,9 @@ def _floors(law: DiscreteLaw, shift: int) -> list[int]:
 
 
 def settle(law: DiscreteLaw, shift: int, uniform: LazyUniform) -> int:
-    """Returns the code of the part that holds U. Draws more bits of U until it is certain.
+    """Returns the code of the part that holds U. Draws more bits of U until the part is certain.
 
-    That is so if U is below the lower bound of F(part), and not below the upper bound of F(part - 1).
+    A part is certain if U is below the lower bound of F(part), and not below the upper bound of F(part - 1).
     """
     while True:
         uniform.extend(uniform.bits)

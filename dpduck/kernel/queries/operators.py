@@ -121,7 +121,7 @@ class MatrixFactor:
 
     @cached_property
     def asks_single_cells(self) -> bool:
-        """Tells whether each row of the matrix has at most one entry that is not 0, as the identity matrix."""
+        """Tells whether each row of the matrix has at most one entry that is not 0, as in the identity matrix."""
         return int((self.entries != 0).sum(axis=1).max()) <= 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:

@@ -245,7 +245,7 @@ class _Scope:
     def relation_sql(
         self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "", inside: Sequence[str] = ()
     ) -> str:
-        """Renders rows under an alias, within limits of texts and joins. names, joined: columns and joins of answers."""
+        """Renders rows under an alias, within limits of texts and joins. names, joined: answers' columns and joins."""
         changed, added, conditions = self.held.of(alias)
         conditions = [*inside, *conditions]
         before, cut = self.cut.get(alias, ([], ""))
