@@ -226,7 +226,7 @@ def _is_below_price(outcome: Outcome, claim: Claim) -> bool:
 
 
 def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, settings: Settings) -> list[Bound]:
-    """Runs both in turn for `seconds` or `most` runs, and bounds the loss. A failed run is also an observation."""
+    """Runs both databases in turn, for `seconds` or `most` runs. Bounds the loss. Failed runs are observations, too."""
     seen: tuple[list[Seen], list[Seen]] = ([], [])
     end = settings.clock() + seconds
     while len(seen[0]) < LEAST_RUNS or (settings.clock() < end and len(seen[0]) < most):

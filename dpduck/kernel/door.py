@@ -254,7 +254,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def compute_charge(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """Computes the charge for a statement with the price `charge`. If that has an epsilon, rho is what its asks cost.
+    """Computes the charge for a statement with the price `charge`. With an epsilon, its rho is what the asks cost.
 
     least: the least rho to pay, unless `charge` has less. So MIN EPSILON bounds the number of statements about a unit.
     """

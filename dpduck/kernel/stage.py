@@ -66,7 +66,7 @@ def stage_sql(
 
     cells: number of values of each column of a cell, None for any value. max_rows, groups: most rows and most cells of
     a unit, None for no limit. known: facts of prepared rows. crowds: for other rows, a list of the units that may have
-    too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: whether all cells are one.
+    too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: all cells count as one.
     codes: SQL over a cell's columns, hashed in their place to order a unit's cells. With groups but no codes, the last
     column is the number of units in each cell, or without a unit the number of its rows.
     """
@@ -118,9 +118,9 @@ def cut_sql(
 ) -> tuple[str, str]:
     """Writes two queries over a part of the rows: for all its rows, and for those that stage_sql could keep.
 
-    Both are the second if `groups` limits cells. It leaves no unit more rows than a task has room for. A unit's first m
-    rows are among its first m rows of each part. With C groups, a kept row is among the first m rows of one of the
-    unit's first C cells in the part. So stage_sql over all parts equals stage_sql over all rows.
+    Both are the second if `groups` limits cells. The second leaves no unit more rows than a task has room for. A unit's
+    first m rows are among its first m rows of each part. With C groups, a kept row is among the first m rows of one of
+    the unit's first C cells in the part. So stage_sql over all parts equals stage_sql over all rows.
     """
     rows = f"SELECT {', '.join([*cells, *clamp_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER], True)

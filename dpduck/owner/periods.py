@@ -118,7 +118,7 @@ def unit_by_periods(
 
 
 def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, previous: Budget | None) -> Budget:
-    """Returns the declared budget, or the previous one if none is declared. The same holds for the lifetime."""
+    """Returns the declared budget and lifetime. Each of them is the previous one if none is declared."""
     per = "" if unit.period is None else unit.period.word
     if clauses.budget is not None and clauses.budget.per != per:
         raise Refusal(

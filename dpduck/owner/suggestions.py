@@ -187,7 +187,7 @@ def seen(
 
 
 def no_answer(shares: ColumnShares) -> int | None:
-    """Returns the place of a number such as 999 that seems to mean no answer: many units have it, few a neighbour."""
+    """Returns the place of a number such as 999 that seems to mean no answer: many units have it, few a number near."""
     if not shares.whole:
         return None
     for place, edge in enumerate(shares.edges[:-1]):

@@ -122,7 +122,7 @@ def _to_duckdb(
 def _was_published(target: Path, copy: Path) -> bool:
     """Tells whether a file is a publication: it has the metadata, and no ledger. A store has a ledger.
 
-    It reads a copy, since the file itself may be open, in this process or in another. An unreadable file is none.
+    It reads a copy, since the file itself may be open in some process. An unreadable file is no publication.
     """
     copyfile(target, copy)
     try:

@@ -294,7 +294,7 @@ class Double(Expression):
 
     @property
     def is_narrow(self) -> bool:
-        """Tells whether this is a column that is cast directly. DuckDB 2.0 raises for the least 128-bit decimal."""
+        """Tells whether this is a column to cast directly, no wide decimal: DuckDB 2.0 raises for the least one."""
         narrow = isinstance(self.number, RelationColumn) or self.number.digits <= FAST_DIGITS
         return self.column is not None and (narrow or sql_type(self.columns[0].type_name).is_integer)
 

@@ -76,7 +76,7 @@ def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
 
 
 def steps(aggregate: Contribution, value: str) -> str:
-    """Writes a row's number of steps k from `low`. With bounds by group it is from 0, since rows are added up first.
+    """Writes a row's number of steps k from `low`. If bounds are by group, k counts from 0: rows are added up first.
 
     No value is farther from 0 than 2^45 steps, where a double is exact to 2^-8. So nothing between low and high rounds
     to less than 0 or more than K. `least`, `greatest` and `round` would take several times as long as all the rest.

@@ -520,7 +520,7 @@ def _cell(number: int) -> str:
 
 
 def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
-    """Lists conditions of rows inside the domains. Unless `exactly`, other rows may pass, and are dropped as groups."""
+    """Lists conditions of rows inside the domains. If not `exactly`, other rows may pass: their groups are dropped."""
     conditions = [condition for reading in readings for condition in reading.filters]
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 
@@ -554,7 +554,7 @@ def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
 
 
 def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
-    """Writes the integer that packs a word's keys, in 32 bits if possible, since these sort faster than 64."""
+    """Writes the integer that packs a word's keys, in 32 bits if possible, which sort faster than 64 bits."""
     if len(word) == 1 and readings[word[0]].as_it_is:
         return readings[word[0]].packed_sql
     type_name = "INTEGER" if _farthest(readings, word) < 1 << 31 else "BIGINT"

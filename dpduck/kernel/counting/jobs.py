@@ -306,7 +306,7 @@ def _by_keys(join: Join) -> bool:
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
     """Tells whether all values of a key that meet an equality are one group in SQL, so that a limit by key holds.
 
-    In INTEGER = VARCHAR, '1' and '01' are two. Within one type, groups follow `=` (tests/kernel/rows/test_rows.py).
+    In INTEGER = VARCHAR, '1' and '01' are two groups. In one type, groups follow `=` (tests/kernel/rows/test_rows.py).
     """
     kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):

@@ -46,7 +46,7 @@ class PeriodSums:
     def by_run(self) -> list[tuple[Periods, Charge]]:
         """Splits the charged periods into runs with the same charges. Returns these runs in order, each with its sum.
 
-        One sweep is enough, even for many runs: a statement over all days so far, run each day, leaves one a day.
+        One sweep is enough, even for many runs: a daily statement over all days so far leaves one run for each day.
         """
         changes: dict[int, list[tuple[int, Charge]]] = defaultdict(list)
         for periods, charge in self.charges.items():

@@ -227,7 +227,7 @@ class Ledger:
             self._chain.settle(count_again)
 
     def end(self, entry_id: int, size: int = 0) -> None:
-        """Records outside the store that a charge is answered, before the answer is seen. Raises if it already was.
+        """Records outside the store that a charge is answered, before the answer is seen. Raises if it was answered.
 
         size: bytes of the answer. If the disk has no room for them, it raises, and the charge has no answer yet.
         """

@@ -206,7 +206,7 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Yields the first rows of each unit by an order's key. Units at the limit wait for the next part, if few do."""
+    """Yields the first rows of each unit by an order's key. A few units at the limit wait for the next part."""
     order, waiting = order_from(plain), list[pa.Table]()
     for rows in parts(given):
         ready, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))

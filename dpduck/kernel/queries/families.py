@@ -71,7 +71,7 @@ class Guess:
 
 @dataclass(frozen=True, eq=False)
 class Choice(Query[int]):
-    """Number of a candidate with a bad estimate: with probability proportional to exp(rate * weight * distance).
+    """Number of a candidate with a bad estimate, drawn with probability proportional to exp(rate * weight * distance).
 
     The distance of an answer from its estimate moves by at most l1, and no weight is above 1. So epsilon is twice the
     rate times l1. pure: use permute and flip. Otherwise the exponential mechanism is used. Its privacy loss lies in a

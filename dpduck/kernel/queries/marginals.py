@@ -22,7 +22,7 @@ OPEN_GROUPS = 32  # newest tables that a marginal is compared with, so that grou
 def cells_of(
     counts: Hidden, scan: AskScan, queries: Sequence[KroneckerQuery] = (), tables: Sequence[int] = (0,)
 ) -> ExactCounts:
-    """Returns `counts`, if they are counts by cell, of the queries' domain, and with the bounds that were priced."""
+    """Returns `counts`. Refuses counts that are not by cell, of another domain, or with bounds that were not priced."""
     if not isinstance(counts, ExactCounts):
         raise InternalError("a query of other counts")
     if any(counts._unit_bounds[table] != scan.l1 for table in tables):

@@ -23,7 +23,7 @@ Projected = tuple[Words, IntegerArray]
 class Projection(Query[Projected]):
     """Noisy sums of the rows' random signs, and the hash that gives each key a sign. A private row moves each sum by 1.
 
-    rows: number of sums. words, independence: shape of the hash's coefficients. It takes the higher half of a digest.
+    rows: number of sums. words, independence: shape of the hash's coefficients. The hash is of a digest's higher half.
     """
 
     rows: int

@@ -69,7 +69,7 @@ class GateLaw:
     """Public parameters of a gate, in units of 1/UNITS of a row.
 
     updates: number of rounds. threshold: the allowed error of a hypothesis. threshold_scale, question_scale: scales of
-    the noises. parameter: variance or scale of a measurement. total_parameter: that of the number of rows, in rows.
+    the noises. parameter: variance or scale of a measurement. total_parameter: likewise for the total number of rows.
     """
 
     updates: int

@@ -54,7 +54,7 @@ def without_signs(value: str, type_name: str) -> str:
 
 
 def texts_held(source: Source) -> int:
-    """Returns the number of texts that DuckDB holds for a row besides stored ones: computed ones, and of features.
+    """Returns the number of texts that DuckDB holds for a row besides stored texts: computed ones, and features.
 
     A text counts once for each feature, and once in its order. DuckDB makes the sort keys of thousands of rows before
     it takes the first row. If a larger text replaces another one, it keeps both until all rows are read. All subqueries
