@@ -186,7 +186,7 @@ def open_door(
         second, over = stack.enter_context(place.opened(cursor, workers))
         for job in jobs:
             require_cell_key(cursor, job, place)
-            over(job)  # a job that cannot be counted there fails before the charge
+            over(job)  # a job that the place cannot count fails before the charge
         drop = partial(drop_unit_cells, second) if any(job.beside for job in jobs) else None
         if paid is None:
             steps("before the charge")

@@ -88,7 +88,7 @@ class LedgerChain:
             texts = self._outside.read()  # before the store: each writer writes the store first
             self.read_on()
             if texts == self._seen.found and self.state.last_id == self._seen.last_id:
-                begun = self._seen.begun  # as this ledger left them: nothing is decoded and compared again
+                begun = self._seen.begun  # unchanged since this ledger's write, so nothing is decoded again
             else:
                 try:
                     self._outside.require_same(texts, self.state)
@@ -164,7 +164,7 @@ class LedgerChain:
             if missing != NOTHING:
                 self._table.append(self.row(unit_key, "", missing, principal, statement, "adopted charges"))
                 self.read_on()
-        if not self._advance(texts, {}):  # charges without an answer there are not answered here
+        if not self._advance(texts, {}):  # charges that have no answer yet get none here
             raise _crowding_error()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:

@@ -168,7 +168,7 @@ class Memory:
 
     def _usage(self) -> tuple[int, int]:
         """Returns bytes of address space, and bytes of the process's own data."""
-        if self._counted is None:  # a system that counts none limits none either
+        if self._counted is None:  # a system that does not count memory does not limit it
             return 2 << 30, 2 << 30
         pages = os.pread(self._counted, 128, 0).split()
         return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
@@ -239,12 +239,12 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
             continue
         try:
             batch = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-            if empty < 0 or not batch.num_rows:  # the time of planning is no row's
+            if empty < 0 or not batch.num_rows:  # planning is timed apart from rows
                 room.allow(1)  # planning needs its memory, whatever the rows are
                 empty = -time.process_time()
                 result = evaluate(connection, sql, parameters, batch.slice(0, 0))
                 empty += time.process_time()
-                if tells and (empty > PLANNING or room.outgrown()):  # rehearsed, hence the same for all rows
+                if tells and (empty > PLANNING or room.outgrown()):  # in a rehearsal: equal for all rows
                     raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds, or much memory")
             if batch.num_rows:
                 room.allow(batch.num_rows)
