@@ -1,1 +1,1 @@
-"""Auditor: neighbouring tables from a policy, many runs of statements over both, and lower bounds on privacy losses."""
+"""Auditor: makes neighbouring tables from a policy, runs statements often over both, and bounds privacy losses."""

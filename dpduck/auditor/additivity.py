@@ -1,11 +1,11 @@
-"""A comparison of exact counts of all privacy units together with the sum of the counts of each unit alone.
+"""Compares exact counts of all privacy units together with the sum of the counts of each unit alone.
 
-The rows of a unit that count depend on that unit's rows alone. So the count of all units is the sum of the counts of
-each unit, cell by cell. A scan may leave out rows because of other rows in the same part of a table. Such a scan breaks
+The counted rows of a unit depend on that unit's rows alone. So the count of all units is the sum of the counts of each
+unit, cell by cell. A scan may leave out rows because of other rows in the same part of a table. Such a defect breaks
 this sum first.
 
-The comparison uses a twin, which has made-up rows and a few units. One unit has NULL in every column. One unit has the
-same row again and again. One unit has a value or NULL in each column.
+The comparison uses a twin: a database with the same policies, and with a few units of made-up rows. One unit has NULL
+in every column. One unit has the same row again and again. One unit has a value or NULL in each column.
 
 Each statement is planned once, over all units. Then the tables get the rows of all units, and later the rows of each
 unit alone. Each time the door counts, and answers with negligible noise. No private row is read.
@@ -46,11 +46,11 @@ from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 UNITS, ROWS_OF_UNIT, MADE_UP_ROWS = 4, 24, 400
-"""The units that stay in a twin, the most rows of a unit in a table, and the rows of the twin."""
+"""Number of units that stay in a twin, most rows of a unit in a table, and number of rows of the twin at first."""
 
 FAR, MOST_OF_ASK, MOST_IN_ALL = 60, 4000, 900_000
-"""Noise exceeds its bound with probability 2 exp(-FAR), below 1e-25, for each number. The second number is the most
-epsilon or rho of one ask. The third is the most of all asks together, from the budget of the twin.
+"""FAR: noise exceeds its bound with probability 2 exp(-FAR), below 1e-25. MOST_OF_ASK: most epsilon or rho of one ask.
+MOST_IN_ALL: most epsilon or rho of all asks together, from the budget of the twin.
 """
 
 BRANCHES, MOST_COLUMNS = 6, 40
@@ -74,7 +74,7 @@ class Sums:
 def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConnection], Sequence[str]]) -> Sums:
     """Compares the counts of all units of a twin with the sum of the counts of each unit alone.
 
-    given: returns statements, with {tag}, for a database. Statements that are refused are left out.
+    given: function from the twin to statements with {tag}. Statements that are refused are left out.
     """
     workers = Workers()
     with connect() as twin:
@@ -122,9 +122,9 @@ def units_sql(private: Policies, table: TableName) -> str:
 
 
 def lay_out(twin: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
-    """Leaves a few units in each private table that is not done, and marks the table as done.
+    """Leaves a few units in each private table that is not in `done`, and adds the table to `done`.
 
-    Row groups are written anew.
+    The tables are created anew, so that statistics of removed rows disappear.
     """
     private = policies_of(twin)
     chosen_units = _chosen_units(twin, private)
@@ -155,7 +155,7 @@ def create_anew(twin: duckdb.DuckDBPyConnection, table: TableName, rows: str) ->
 
 
 def _chosen_units(twin: duckdb.DuckDBPyConnection, private: Policies) -> dict[str, list[str]]:
-    """Returns the units that stay, as SQL literals for each key of units. A hash decides their order."""
+    """Returns the units that stay, as SQL literals, by the key of their privacy unit. A hash chooses them."""
     chosen: dict[str, list[str]] = {}
     for table, policy in private.items():
         if policy.unit.reference is None:
@@ -188,7 +188,7 @@ def _laid_sql(
 
 
 def _key_columns(twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
-    """Returns the columns that identify a row's unit, that other tables refer to, or that are unique."""
+    """Returns the columns with the unit of a row, those that other tables refer to, and those of unique keys."""
     references = [policy.unit.reference for policy in private.values()]
     parents = [link.parent_column for link in references if link is not None and TableName(link.parent) == table]
     engine = require_engine(twin)
@@ -205,7 +205,7 @@ def columns_of(twin: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[Ca
 
 
 def _kept_rows(twin: duckdb.DuckDBPyConnection) -> dict[TableName, str]:
-    """Keeps the rows of each table with their units in a table of its own. Returns the names of the new tables."""
+    """Copies each table, with the unit of each row, to a temporary table. Returns the names of these by table."""
     private = policies_of(twin)
     stored = {table: f"temp.kept_{number}" for number, table in enumerate(private)}
     for table, name in stored.items():
@@ -221,7 +221,7 @@ def _units(twin: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str]) -> 
 
 
 def _give_rows(twin: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str], unit: str | None) -> None:
-    """Gives all tables the rows of one unit. None stands for all units."""
+    """Gives all tables the rows of one unit. unit: an SQL literal, "" for rows without a unit, None for all rows."""
     of_unit = f" WHERE unit_of_row {f'= {unit}' if unit else 'IS NULL'}" if unit is not None else ""
     for table, name in stored.items():
         create_anew(twin, table, f"SELECT * EXCLUDE (unit_of_row) FROM {name}{of_unit}")
@@ -248,7 +248,7 @@ def _plans(twin: duckdb.DuckDBPyConnection, text: str) -> list[_Plan]:
 
 
 def _nearly_exact(statement: AuditPlan) -> list[_Plan]:
-    """Plans the asks for tables of numbers. A scan without such an ask is asked for its number of rows.
+    """Plans the asks for tables of numbers. For a scan without one, it plans an ask for the number of rows.
 
     Asks for selected keys are left out, because the set of published keys does not add up.
     """
@@ -273,7 +273,7 @@ def _nearly_none(ask: Ask[Any], kind: NoiseKind) -> Noise:
 
 
 def _slack(noise: Noise | None) -> int:
-    """Returns a bound that noise exceeds with probability 2 exp(-FAR) at most."""
+    """Returns a bound that the absolute value of noise exceeds with probability 2 exp(-FAR) at most."""
     if noise is None:
         return 0
     return floor(FAR * noise.parameter if noise.kind is NoiseKind.LAPLACE else sqrt(2 * FAR * noise.parameter))
@@ -311,7 +311,7 @@ def _arrays(answer: object) -> list[IntegerArray]:
     return list(answer) if isinstance(answer, tuple) else [np.array([answer], np.int64)]
 
 
-# Conditions that the database's own process evaluates. A scan could evaluate a part of a condition.
+# Conditions that the database's own process evaluates. DuckDB could push a part of each into a scan.
 
 _COMPARED = (
     "{c} = {v} OR {c} IS DISTINCT FROM {w}", "{c} >= {v} OR {c} IS DISTINCT FROM {v}", "{c} <> {v} OR {c} IS NULL",
@@ -329,7 +329,7 @@ _TOLD = (
 def condition_statements(twin: duckdb.DuckDBPyConnection, price_text: str) -> list[str]:
     """Lists statements with several conditions each, over every column of every table of a twin.
 
-    price_text: the price of each statement.
+    price_text: the price of each statement, as in OPTIONS.
     """
     texts = []
     for table, policy in policies_of(twin).items():

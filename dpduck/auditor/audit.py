@@ -1,7 +1,7 @@
-"""Audit: neighbours from policies, each statement on both neighbours, bounds, and a search for more statements.
+"""Audit: makes neighbours from policies, runs statements on both, bounds losses, and searches for more statements.
 
-An audit also compares side channels of both neighbours: whether a statement is answered, its shape, text and price. It
-compares exact counts of made-up tables with the counts of each unit alone (additivity).
+An audit also compares side channels of both neighbours: whether a statement is answered, and the shape, the message and
+the price. It compares exact counts of all units with the sum of the counts of each unit alone (additivity).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LEDGER = (
     "coalesce(max(mechanism), '') FROM dp_ledger() WHERE id > $1"
 )
 FREE_ROWS = ("summary", "threshold", "_THRESHOLD", "SUMMARY")
-"""Words that mark a statement if its number of rows is itself an answer."""
+"""Words in a statement that show that its number of rows is noisy, and so an answer itself."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a statement beside its answers. shape: names and types of columns, and the row count if public."""
+    """Outcome of a statement, without its answers. shape: names and types of columns, and the row count if public."""
 
     kind: str
     text: str
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def outcomes(pair: Neighbours, text: str) -> tuple[Outcome, Outcome]:
-    """Runs a statement on both databases by dp(), as anybody would."""
+    """Runs a statement on both databases by dp(), as an analyst does."""
     first, second = (_outcome(connection, text) for connection in pair.both)
     return first, second
 
@@ -63,7 +63,7 @@ def difference(first: Outcome, second: Outcome) -> str | None:
 
 def _outcome(connection: duckdb.DuckDBPyConnection, text: str) -> Outcome:
     last = connection.execute("SELECT coalesce(max(id), 0) FROM dp_ledger()").fetchall()[0][0]
-    said, shape = "", tuple[object, ...]()
+    message, shape = "", tuple[object, ...]()
     try:
         answer = connection.execute("FROM dp($1)", [text])
         columns = tuple((name, str(kind)) for name, kind, *_ in answer.description or ())
@@ -71,10 +71,10 @@ def _outcome(connection: duckdb.DuckDBPyConnection, text: str) -> Outcome:
         public = not any(word in text for word in FREE_ROWS)
         shape, kind = (columns, len(rows) if public and "HAVING" not in text else None), ANSWERED
     except (duckdb.Error, DpduckError) as error:
-        said = str(error).split("\n", 1)[0]
-        kind = FAILED if "after its charge" in said else REFUSED
+        message = str(error).split("\n", 1)[0]
+        kind = FAILED if "after its charge" in message else REFUSED
     price = connection.execute(_LEDGER, [last]).fetchall()[0]
-    return Outcome(kind, said, shape, tuple(map(str, price)))
+    return Outcome(kind, message, shape, tuple(map(str, price)))
 
 
 ERROR = 1e-9
@@ -93,7 +93,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an audit. epsilon: of an own statement. seconds, runs: the most per statement, on both neighbours.
+    """Settings of an audit. epsilon: price of each statement that the audit makes. seconds, runs: most per statement.
 
     search: the seconds of the search. seed: the seed of the search. error: see ERROR. clock: counts the seconds.
     """
@@ -111,7 +111,7 @@ class Settings:
 class AuditFinding:
     """Finding about one statement on one pair of neighbours.
 
-    refused: the reason why nobody gets an answer. told: a difference between the neighbours beside the answers.
+    refused: the message, if both neighbours refuse it. told: a difference between the neighbours besides the answers.
     """
 
     mechanism: str
@@ -131,7 +131,7 @@ class AuditFinding:
 def audit(
     source: duckdb.DuckDBPyConnection, given: Sequence[str], settings: Settings, tell: Tell = lambda line: None
 ) -> Iterator[AuditFinding]:
-    """Yields the findings about the given statements, or else about own ones of every mechanism, and from a search.
+    """Yields the findings about the given statements, or about statements of every mechanism, and from a search.
 
     source: a connection that dpduck is loaded on. Its policies and public tables are read, and no private row.
     """
@@ -153,7 +153,7 @@ def audit(
 
 
 def _kinds(case: Case) -> tuple[str, ...]:
-    """Returns the kinds of the added unit for a statement's audit. Statements with norms have EDGES as well."""
+    """Returns the kinds of the added unit for a statement's audit. Statements with norms also get EDGES."""
     if case.then:
         return (CROWDED,)
     return (CROWDED, SPREAD, *(EDGES if "_norm_contributed" in case.text else ()))
@@ -167,7 +167,7 @@ def check_sums(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: s
     """Yields statements with exact counts that differ from the sum of the counts of each unit alone.
 
     If there is no such statement, it yields the number of compared statements.
-    price: the price of further statements, which have conditions over every column. None are added if it is "".
+    price: the price of further statements with conditions over every column. "": there are no further statements.
     """
     began = time.monotonic()
 
@@ -226,7 +226,7 @@ def _is_below_price(outcome: Outcome, claim: Claim) -> bool:
 
 
 def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, settings: Settings) -> list[Bound]:
-    """Runs both in turn, up to a number of seconds or runs, and bounds the loss. A failed run is an observation too."""
+    """Runs both databases in turn, for `seconds` or `most` runs. Bounds the loss. Failed runs are observations, too."""
     seen: tuple[list[Seen], list[Seen]] = ([], [])
     end = settings.clock() + seconds
     while len(seen[0]) < LEAST_RUNS or (settings.clock() < end and len(seen[0]) < most):
@@ -238,7 +238,7 @@ def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: 
 def _run_search(
     pairs: dict[str, Neighbours], search: StatementSearch, settings: Settings, workers: Workers, tell: Tell
 ) -> Iterator[AuditFinding]:
-    """Yields the findings of a search. Each statement is compared on two pairs of neighbours, and measured on one."""
+    """Yields the findings of a search. Each statement's outcomes are compared on two pairs, its answers on one."""
     end, number = settings.clock() + settings.search, 0
     while settings.clock() < end:
         number += 1
@@ -260,7 +260,7 @@ def _run_search(
 
 
 def _shortly(pair: Neighbours, case: Case, settings: Settings, workers: Workers) -> AuditFinding:
-    """Measures a statement of the search. A plain leak about a unit shows in a few hundred runs."""
+    """Measures a statement of the search in a few hundred runs, which are enough to show a large leak."""
     began = time.monotonic()
     try:
         plans: list[AuditPlan] = [plan_statement(connection, case.text) for connection in pair.both]

@@ -4,7 +4,7 @@ An event is chosen on the first half of the runs. Its probabilities are bounded 
 intervals, each wrong with half of the stated probability. For a pure release, P(E) <= exp(epsilon) Q(E) for every
 event. For a rho-zCDP release, the event's Rényi divergence of order a is at most a rho (Bun and Steinke 2016,
 Definition 1.1, with data processing). Both hold in either direction, except for delta. So the result is a lower bound
-on the true epsilon or rho. If it is above the charge, the release revealed more than it was paid for.
+on the true epsilon or rho. If it is above the charge, the release revealed more than was paid for.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Event:
-    """Event that an answer lies on one side of a threshold, along a direction.
+    """Event that a weighted sum of an answer's numbers lies on one side of a threshold.
 
-    more: the table on which the event is likelier.
+    more: the number of the table (0 or 1) on which the event is likelier.
     """
 
     weights: FloatArray
@@ -53,7 +53,7 @@ class Event:
 class Bound:
     """Lower bound on the loss in one measure. seen: the bound, which is wrong with probability `error` at most.
 
-    charged: the limit for the loss. found: the least true loss that would show above it with probability 0.95.
+    charged: the limit for the loss. found: the least true loss at which `seen` exceeds it with probability 0.95.
     """
 
     measure: str
@@ -88,9 +88,9 @@ def bounds(both: tuple[FloatArray, FloatArray], claim: Claim, error: float) -> l
 
 
 def _events(first: list[FloatArray]) -> Iterator[tuple[FloatArray, bool]]:
-    """Yields directions: single answers, and directions in which the tables differ most relative to their spread.
+    """Yields weights of a sum of answers, and whether to take the sum's parity, which even noise would not hide.
 
-    The parity of a single answer is a direction too, since noise of even numbers would not hide it.
+    A sum has a single answer, or it differs most between the tables, relative to its spread.
     """
     without, having = first
     width = without.shape[1]
@@ -125,7 +125,7 @@ def _best(
     error: float,
     number: int,
 ) -> tuple[Event, float]:
-    """Returns the event with the largest bound on the first half, and its probability where it is likelier."""
+    """Returns the event with the largest bound on the first half, and its probability on the table `more`."""
     best, chosen, likely = -np.inf, Event(events[0][0], False, 0.0, True, 0), 0.5
     for weights, parity in events:
         scores = [np.sort(_scores(weights, parity, values)) for values in first]
@@ -168,7 +168,7 @@ def _loss(measure: str, low: FloatArray, high: FloatArray, delta: float) -> Floa
 
 
 def _least_found(measure: str, charged: float, likely: float, number: int, delta: float, error: float) -> float:
-    """Computes the least loss that this event would show above the charge, with probability 0.95.
+    """Computes the least loss for which this event would give a bound above the charge, with probability 0.95.
 
     The event keeps its probability on one table. On the other, a loss lowers it: by the factor exp(-loss) for epsilon,
     and by the shift of a normal law for rho. Counts lie within the normal quantiles of 0.025 and 0.975.

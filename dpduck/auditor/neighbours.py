@@ -1,4 +1,4 @@
-"""Neighbouring databases from policies alone: two twins, one with an additional privacy unit.
+"""Neighbouring databases from policies alone: two databases of made-up rows, one of them with one more privacy unit.
 
 No row of the private tables is read. The added unit has more rows than MAX ROWS, all in one cell or spread. It has
 values beyond every CLAMP, and texts that nobody else has. An "odd" unit has NULLs and extreme values in every column.
@@ -36,11 +36,11 @@ EDGES = (FULL, OVER)
 """Kinds of the added unit with as many rows in one cell as a norm of 1 leaves unchanged, or with one more."""
 
 UNITS, MOST_ROWS = 400, 20_000
-"""Units and most rows of a twin: few enough to be counted at once, enough for texts that 1, 2, .. 28 units have."""
+"""Units and most rows of a database: few enough for a fast count, enough for texts that 1, 2, .. 28 units have."""
 
 MOST_ADDED = 200
 WHOSE = 9_000_001
-"""The number of the added unit, and of its first row if keys are unique."""
+"""The number of the added unit. Also the first value of unique keys in its rows."""
 
 UNIQUE_TEXT = "nobody else has this"
 _BUDGET = re.compile(r"^    (BUDGET|LIFETIME) \((.*)\)( PER \w+)?(,?)$", re.MULTILINE)
@@ -75,7 +75,7 @@ def require_engine(connection: duckdb.DuckDBPyConnection) -> Engine:
 
 
 def roomy(ddl: str) -> str:
-    """Rewrites a policy's statement with budgets of the same kind that have room for very many runs.
+    """Rewrites a policy's statement with budgets of the same kind that are large enough for very many runs.
 
     >>> roomy("CREATE PRIVACY POLICY ON t (\\n    PRIVACY UNIT ROW,\\n    BUDGET (epsilon = 1)\\n)").split("\\n")[2]
     '    BUDGET (epsilon = 1000000)'
@@ -114,7 +114,7 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
 
 
 def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[CatalogColumn]) -> None:
-    """Gives texts without a domain to 1, 2, 3 .. units, so that some texts are near any threshold of selected keys."""
+    """Gives each text without a domain to 1, 2, 3 .. units. So some texts are near any threshold for selected keys."""
     unit = policy.unit
     owner = ", ".join(map(quote_identifier, unit.columns or ((unit.column,) if unit.column else ()))) or "rowid"
     for column in columns:
@@ -163,17 +163,17 @@ def _add_unit(pair: Neighbours, policy: Policy) -> None:
 
 
 def _parts(pair: Neighbours, policy: Policy) -> dict[str, str]:
-    """Returns SQL of the added unit's values in the table's own unit columns, by name. Empty if they are elsewhere.
+    """Returns SQL of the added unit's values in its own columns of the table, by name. Empty if it uses references.
 
-    Values lie in domains, and none is NULL, since an answer without that row would show nothing. No other row has all.
+    Values lie in domains, and are not NULL if possible, so that the row counts. Other rows with them are deleted.
     """
     values, table = dict[str, str](), within(policy)
     unit_columns = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()
     for column in pair.columns(policy):
         if fold(column.name) in unit_columns:
             name, kind = quote_identifier(column.name), column.type_name
-            own = f"CAST({key_sql(str(WHOSE), kind)} AS {kind})" if policy.domain(column.name) is None else "NULL"
-            least = f"SELECT CAST(coalesce({own}, min({name})) AS VARCHAR) FROM {table}"
+            number = f"CAST({key_sql(str(WHOSE), kind)} AS {kind})" if policy.domain(column.name) is None else "NULL"
+            least = f"SELECT CAST(coalesce({number}, min({name})) AS VARCHAR) FROM {table}"
             ((text,),) = pair.both[1].execute(least).fetchall()
             values[column.name] = "NULL" if text is None else f"CAST({quote_text(text)} AS {kind})"
     if values:
@@ -189,7 +189,7 @@ def within(policy: Policy) -> str:
 
 
 def _value(column: CatalogColumn, policy: Policy, kind: str, place: int) -> str:
-    """Returns SQL of a value of the added unit, for its row n. The default is the value of a made-up row."""
+    """Returns SQL of a column's value in row n of the added unit. By default it is the value of another made-up row."""
     name, clamp = f"known.{quote_identifier(column.name)}", policy.clamp(column.name)
     period = policy.unit.period
     if period is not None and fold(period.column) == fold(column.name):
@@ -209,7 +209,7 @@ def _value(column: CatalogColumn, policy: Policy, kind: str, place: int) -> str:
 
 
 def _beyond(clamp: Clamp, type_name: str) -> str:
-    """Returns SQL of a value ten times beyond a clamp, if the type has such values. Otherwise it is the clamp's end."""
+    """Returns SQL of a value ten times beyond a clamp, or of the clamp's end if the type has no such value."""
     if not sql_type(type_name).is_numeric:
         return f"CAST({quote_text(clamp.high)} AS {type_name})"
     far = f"CAST({quote_text(clamp.high)} AS DOUBLE) + 9 * abs(CAST({quote_text(clamp.high)} AS DOUBLE)) + 9"

@@ -1,7 +1,7 @@
-"""Many runs of a release over one database, through the door: planned once, charged for all runs, counted once.
+"""Runs of a release over one database, through the door. One plan, one charge and one count serve many runs.
 
-Every ask of the plan is declared as often as it will be answered. The ledger of the database, a twin's in memory, is
-charged that many prices. So an audit opens nothing of kernel/ in another way than a release does.
+Every ask of the plan is declared as often as it will be answered. The ledger of the made-up database is charged for all
+these answers. So an audit uses kernel/ only as a release does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier
 
 Seen = tuple[list[float], dict[object, float]]
-"""Output of one run: the numbers that every run has, and by name the numbers that a run may lack."""
+"""Output of one run: the numbers that every run has, and by name those that only some runs have."""
 
 MOST_COLUMNS = 160
 BATCH = 250
@@ -52,7 +52,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """Statement with its plan on one database. claim: the charge for one release."""
+    """A statement with its plan on one database. claim: the charge for one release."""
 
     connection: duckdb.DuckDBPyConnection
     mechanism: Mechanism[Any, Any, Any]
@@ -113,7 +113,7 @@ def query_releases(query: AuditPlan, before: str, then: str, word: str) -> Itera
 
 
 def _rows(rows: Sequence[tuple[object, ...]]) -> Seen:
-    """Names each number by its place, and any other value by its place and text."""
+    """Returns the values of rows as numbers. A number is named by row and column, another value also by its text."""
     named: dict[object, float] = {}
     for place, row in enumerate(rows):
         for column, value in enumerate(row):
@@ -125,7 +125,7 @@ def _rows(rows: Sequence[tuple[object, ...]]) -> Seen:
 
 
 def repeat_asks(part: Any, times: int, memo: dict[int, Any]) -> Any:
-    """Returns a plan with each ask declared `times` as often. A part without asks stays the same object."""
+    """Returns a plan in which each ask is declared `times` as often. Parts without asks stay the same objects."""
     if id(part) in memo:
         return memo[id(part)]
     result = part
@@ -147,7 +147,7 @@ def repeat_asks(part: Any, times: int, memo: dict[int, Any]) -> Any:
 def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, FloatArray]:
     """Makes a matrix of the runs over each database: a row for a run, and a column for a number or its presence.
 
-    Of very many columns, it keeps the columns that differ most on the first half, where the event is chosen as well.
+    If there are very many columns, it keeps those that differ most on the first half of the runs.
     """
     half = min(len(side) for side in runs) // 2
     often: dict[object, int] = {}
@@ -160,10 +160,10 @@ def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, F
     both = []
     for side in runs:
         fixed = np.array([numbers[:width] for numbers, _ in side], dtype=np.float64).reshape(len(side), width)
-        there = np.array([[name in named for name in names] for _, named in side], dtype=np.float64)
+        present = np.array([[name in named for name in names] for _, named in side], dtype=np.float64)
         value = np.array([[named.get(name, 0.0) for name in names] for _, named in side], dtype=np.float64)
         size = np.array([[float(len(named))] for _, named in side])
-        both.append(np.hstack([fixed, there.reshape(len(side), -1), value.reshape(len(side), -1), size]))
+        both.append(np.hstack([fixed, present.reshape(len(side), -1), value.reshape(len(side), -1), size]))
     without, having = (np.nan_to_num(side, posinf=1e18, neginf=-1e18) for side in both)
     moved = np.abs(having[:half].mean(axis=0) - without[:half].mean(axis=0))
     spread = np.sqrt(having[:half].var(axis=0) + without[:half].var(axis=0)) + 1e-9
@@ -171,13 +171,13 @@ def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, F
     return without[:, columns], having[:, columns]
 
 
-# The numbers that leave for each kind of answer. They are read before the recovery, since that costs nothing.
+# The numbers of each kind of answer. They are read before the recovery, which is post-processing.
 
 Seeing = Callable[[Any, Any, Tools], Seen]
 
 
 def _seeing(query: AuditPlan) -> Seeing:
-    """Returns a reader of a mechanism's numbers. If hashes are fresh each time, it reads the cells that they hide."""
+    """Returns a function that reads a mechanism's numbers. If these are hashed, it reads counts through the hashes."""
     if query.mechanism.name == "sketch":
         return _read_sketch
     if query.mechanism.name == "projection" and isinstance(query.question, SparseRequest):
@@ -190,7 +190,7 @@ def _seeing(query: AuditPlan) -> Seeing:
 
 
 def flat(noisy: object) -> Seen:
-    """Lists the numbers of an answer of any kind."""
+    """Returns the numbers of an answer of any kind, by the rules of Seen."""
     numbers: list[float] = []
     named: dict[object, float] = {}
     if isinstance(noisy, np.ndarray):
@@ -220,7 +220,7 @@ def flat(noisy: object) -> Seen:
 
 
 def _read_sketch(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: Tools) -> Seen:
-    """Reads the cells off every row of a sketch, up to the first 64 cells."""
+    """Reads the counts of the first 64 cells from each row of a sketch."""
     hashes, table = noisy
     query = plan.ask.query
     numbers = query.numbers if isinstance(query, Sketch) else ()
@@ -261,7 +261,7 @@ def _others(query: AuditPlan, sparse: SparseRequest) -> tuple[Words, IntegerArra
 
 
 def _read_projection(noisy: tuple[Words, IntegerArray], key: KeyDigests, others: tuple[Words, IntegerArray]) -> Seen:
-    """Reads the key's count off a projection, after the counts of all other units are subtracted."""
+    """Reads the key's count from a projection, after the counts of all other units are subtracted."""
     coefficients, table = noisy
     rest = table - project(coefficients, reduce_mod(others[0]), others[1], len(table))
     signs = project(coefficients, reduce_mod(key.high), np.ones(1, np.int64), len(table))
@@ -269,6 +269,6 @@ def _read_projection(noisy: tuple[Words, IntegerArray], key: KeyDigests, others:
 
 
 def _read_histogram(plan: HistogramProposal, key: KeyDigests, tools: Tools) -> Seen:
-    """Asks a histogram for the key's count."""
+    """Reads the noisy count of the key from a histogram."""
     state = LazyHistogram.from_bytes(require_secret(tools.secrets, secret_name(plan.plan.digest())))
     return [float(state.values(key, plan.ask.law)[0])], {}

@@ -1,7 +1,7 @@
 """Statements to audit: some for each mechanism, and a search through the statements that policies allow.
 
-The search is guided by coverage. It composes a statement from parts, and prefers the parts that were tried least, so
-that every part soon stands beside many others. Its choices follow from a seed, which is printed.
+The search is guided by coverage. It composes a statement from parts, and prefers the parts that were tried least. So it
+soon tries every part together with many others. Its choices follow from a seed, which is printed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dpduck.values.sqltypes import sql_type
 
 SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 MOST_CELLS = 200
-"""Most cells of the keys of an own statement, so that it is measured often."""
+"""Most cells of a key in a statement. With few cells, a second has many runs."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A statement to audit. mechanism: its intended mechanism. text: SQL with {tag}, which is a fresh word each time.
+    """A statement to audit. mechanism: its intended mechanism. text: SQL with {tag}, which is a new word in each run.
 
-    then: a query with rows to compare, in place of measurements. Each run is then a release by dp(), after `before`.
+    then: if given, each run is a release by dp(), after the statement `before`, and this query's rows are compared.
     """
 
     mechanism: str
@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class StatementParts:
-    """Parts of statements over a table: keys by size, columns with a CLAMP, texts without a domain, the unit column."""
+    """Parts of statements over a table. keys: sorted by size. clamped: have a CLAMP. texts: no domain. unit: SQL."""
 
     table: str
     keys: tuple[str, ...]
@@ -91,14 +91,14 @@ def _parts_of(policy: Policy, columns: Sequence[CatalogColumn], epsilon: str) ->
 
 
 def _unit_text(unit: PrivacyUnit) -> str | None:
-    """Returns the unit as an argument of count(DISTINCT ..). None if no column of the table itself holds the unit."""
+    """Returns the unit as an argument of count(DISTINCT ..). None if the table has no column of the unit."""
     names = () if unit.reference is not None else unit.own_columns
     listed = ", ".join(map(quote_identifier, names))
     return f"({listed})" if len(names) > 1 else listed or None
 
 
 def own_statements(scope: StatementParts) -> Iterator[Case]:
-    """Yields statements of every mechanism that the policy allows."""
+    """Yields statements for every mechanism that the policy allows."""
     whole, options = f"FROM {scope.table}{scope.where}", scope.options()
     first = scope.keys[0] if scope.keys else None
     by_first = f" GROUP BY {first}" if first else ""
@@ -206,7 +206,7 @@ class StatementSearch:
         return int.from_bytes(digest[:8], "big") % number
 
     def _pick(self, what: str, options: Sequence[str]) -> tuple[str, str]:
-        """Returns one of the three options that were tried least. Options that were always refused come seldom."""
+        """Returns one of the three options with the fewest tries, and its name. what: the kind of choice."""
         order = sorted(
             range(len(options)),
             key=lambda place: (self._tries(f"{what} {options[place]}"), self._chance(f"{what} {place}", 1 << 30)),
@@ -215,7 +215,7 @@ class StatementSearch:
         return chosen, f"{what} {chosen}"
 
     def _tries(self, part: str) -> int:
-        """Counts the tries of a part, three times over if there were two or more and none was accepted."""
+        """Returns the number of tries of a part. Tries of a part that was always refused count three times."""
         return self.tried[part] * (1 if self.accepted[part] or self.tried[part] < 2 else 3)
 
     def _keys(self, scope: StatementParts) -> tuple[list[str], str]:

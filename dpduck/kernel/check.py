@@ -1,8 +1,8 @@
 """Check that the rows of a statement carry their privacy unit, from facts about the stored tables alone.
 
 docs/privacy.md, section 3, has the theorem, a rule for each node, and the proof. Functions are named after their nodes.
-Everything that no rule covers is refused: rows of SQL, other joins, tables without facts, and columns under another
-type than their stored type. Tables are named as in the facts. Columns and aliases are plain or quoted names. So no
+Everything that no rule covers is refused: rows of free SQL, other joins, tables without facts, and columns with another
+type than the stored type. Tables are named as in the facts. Columns and aliases are plain or quoted names. So no
 other text of a statement is in the kernel's SQL.
 """
 
@@ -85,7 +85,7 @@ class NotVerified(InternalError):
 
 
 def demand(holds: bool, what: str) -> None:
-    """Refuses rows unless a rule holds."""
+    """Refuses rows unless a rule holds. what: message about the breach."""
     if not holds:
         raise NotVerified(f"{what}; nothing was charged")
 
@@ -94,9 +94,9 @@ def demand(holds: bool, what: str) -> None:
 class Carried:
     """Privacy unit of a source's rows. key: its name in the ledger, "" if all rows are public.
 
-    choices: alternative forms of a row's unit, () if rows are units. links: link names of columns. Equal values under
-    one link name belong to one unit. types: types of all columns. word: PER's word, "" for units of all time. collated:
-    whether a collation compares some text. aliases: aliases of all relations, also in SEMI and ANTI joins.
+    choices: expressions that each give a row's unit, () if each row is a unit. links: link names of columns. Rows with
+    equal values under one link name are of one unit. types: types of all columns. word: PER's word, "" without PER.
+    collated: whether a collation compares some text. aliases: aliases of all relations, also in SEMI and ANTI joins.
     """
 
     key: str
@@ -145,7 +145,7 @@ def require_carried(
 
 
 def _require_free(unit: Expression | None, carried: Carried) -> None:
-    """Refuses, for a unit behind references, relations with the aliases of its references and reserved column names."""
+    """Refuses names that would clash with the joins to a Referenced unit: aliases of its tables, reserved columns."""
     person = person_of(unit)
     if isinstance(person, Referenced):
         steps = {fold(step.key.relation) for step in person.steps}
@@ -216,7 +216,7 @@ def _is_reserved(column: Named) -> bool:
 
 
 def _alias(alias: str) -> frozenset[str]:
-    """Returns the folded alias of a relation. Refuses a quote in it, since it is written between quotes."""
+    """Returns the alias of a relation in small letters. Refuses a quote in it, since SQL writes it between quotes."""
     demand('"' not in alias, "a name of a relation that is more than a name")
     return frozenset((fold(alias),))
 
@@ -228,27 +228,27 @@ def _column(alias: str, name: str, table: TableFacts) -> RelationColumn:
 
 
 def _unit_of(alias: str, unit: PolicyUnit, table: TableFacts, facts: Facts) -> Expression | None:
-    """Returns the unit of a row, from its own table or from the last table of its references. None: rows are units."""
-    steps, reference, own, last = list[ReferenceStep](), None, alias, table
+    """Returns the unit of a row, from its own table or the last table of its references. None: each row is a unit."""
+    steps, reference, relation, last = list[ReferenceStep](), None, alias, table
     key = unit.key
     while unit.reference is not None:
         column, parent, parent_key = unit.reference
-        start = _column(own, column, last)
+        start = _column(relation, column, last)
         reference = start if reference is None else reference
         if steps:
             steps[-1] = replace(steps[-1], reference=start)
         demand(parent in facts, "a reference to a table without facts")
-        own, child, last = f"{alias}_{len(steps) + 1}", last, facts[parent]
+        relation, child, last = f"{alias}_{len(steps) + 1}", last, facts[parent]
         demand(last.is_table, "a reference to a view")
         demand(last.unit is not None and last.unit.key == key, "a reference to rows of another unit")
         demand(last.unit is None or last.unit.period is None, "a reference to rows by periods")
         demand(fold(parent_key) in last.keys, "a reference that leads to no key")
         demand(not (child.collated or last.collated), "a reference that a collation compares")
-        steps.append(ReferenceStep(parent, _column(own, parent_key, last)))
+        steps.append(ReferenceStep(parent, _column(relation, parent_key, last)))
         demand(_are_keys(start, steps[-1].key), "a reference of another type than its key")
         demand(len(steps) < 64 and last.unit is not None, "references in a circle")
         unit = last.unit or unit
-    columns = tuple(_column(own, name, last) for name in unit.columns)
+    columns = tuple(_column(relation, name, last) for name in unit.columns)
     demand(not (last.collated and any(part.type_name == "VARCHAR" for part in columns)), "units under a collation")
     demand(all(sql_type(part.type_name).is_unit for part in columns), "a unit of a type with two forms of one value")
     demand(len(columns) < 2 or all(sql_type(part.type_name).has_one_form for part in columns), "a part of a unit")
@@ -289,7 +289,7 @@ def _derive_join(left: Carried, join: Join, first: First, facts: Facts) -> Carri
 
 
 def _require_cut(join: Join, side: Carried, first: First) -> None:
-    """Refuses a cut of a private table unless the cut's keys tell one unit, and all columns of the table order it."""
+    """Refuses a row limit on a private table unless its keys identify one unit, and all columns decide the order."""
     alias, cut = "" if isinstance(first, Grouped) else fold(first.alias), (*join.keys, *join.content)
     demand(all(fold(column.relation) == alias for column in cut), "a cut by another table's columns")
     alone = bool(join.copies) == bool(join.content) >= bool(join.keys)
@@ -343,9 +343,9 @@ def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
 
 
 def _are_keys(left: RelationColumn, right: RelationColumn) -> bool:
-    """Tells whether two columns compare as keys without a cast: two integers, or one type of keys and units."""
-    own, theirs = sql_type(left.type_name), sql_type(right.type_name)
-    return (own == theirs and own.is_key and own.is_unit) or (own.is_integer and theirs.is_integer)
+    """Tells whether two columns compare without a cast: both are integers, or of one type for keys and units."""
+    first, second = sql_type(left.type_name), sql_type(right.type_name)
+    return (first == second and first.is_key and first.is_unit) or (first.is_integer and second.is_integer)
 
 
 def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
@@ -398,12 +398,12 @@ def _derive_union(union: Union, facts: Facts) -> Carried:
 
 
 def _of_relation(unit: RelationColumn, word: str) -> Expression:
-    """Returns the unit that stands beside a relation's rows. By periods, it includes the number of the period."""
+    """Returns the unit that a relation has as a column of its own. word: PER's word, which adds the period's number."""
     return InPeriod(unit, RelationColumn(unit.relation, PERIOD_COLUMN, NUMBER_TYPE)) if word else unit
 
 
 def _together(unit: Expression) -> tuple[tuple[str, str], ...]:
-    """Returns names and types of a unit's several columns, () for other units. All integer types count as one type."""
+    """Returns names and types of a UnitTuple's columns, () for other units. All integer types count as one type."""
     person = held_in(unit)
     parts = person.parts if isinstance(person, UnitTuple) else ()
     return tuple((fold(part.name), "" if sql_type(part.type_name).is_integer else part.type_name) for part in parts)
@@ -418,7 +418,7 @@ def _shown_type(output: Expression) -> str:
 
 
 def _require_names(names: Iterable[str], word: str) -> None:
-    """Refuses reserved names, duplicates, the unit's own names, and text that is no name. word: PER's word or ""."""
+    """Refuses reserved names, duplicates, names of the unit's columns, and text that is no name. word: PER's word."""
     folded = [fold(UNIT_COLUMN), *([fold(PERIOD_COLUMN)] if word else [])]
     for name in names:
         bare = unquote_identifier(name)
@@ -468,7 +468,7 @@ def _of_units(units: Units, facts: Facts) -> Carried:
 
 
 def _is_mixed(unit: Expression) -> bool:
-    """Tells whether a unit is the first of units of two types. No expression reads a column of the wider type."""
+    """Tells whether a unit is the first of units of several types. Its column has the wider type, and is never read."""
     unit = person_of(unit) or unit
     return isinstance(unit, FirstOf) and len({unit_type(choice) for choice in unit.choices}) > 1
 
@@ -486,14 +486,14 @@ def _made_type(feature: Feature) -> str:
 
 
 def _require_conditions(conditions: Iterable[Expression], carried: Carried) -> None:
-    """Refuses all but conditions of the database and programs of the worker."""
+    """Refuses everything but typed conditions, and analysts' expressions for the worker (AnalystSql)."""
     listed = list(conditions)
     demand(all(isinstance(condition, RowCondition | AnalystSql) for condition in listed), "a condition that is none")
     _require_columns(listed, carried)
 
 
 def _require_columns(expressions: Iterable[Expression], carried: Carried) -> None:
-    """Refuses unknown columns, wrong types, SQL outside of a program, and nodes that are too deep or not allowed."""
+    """Refuses unknown columns, wrong types, SQL text of another origin, and nodes that are too deep or not allowed."""
     for expression in expressions:
         nodes = [*nodes_of(expression)]
         height = max(level for _, level in nodes)
@@ -511,5 +511,5 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
 
 
 def column_key(column: RelationColumn) -> Named:
-    """Returns the identity of a column in DuckDB."""
+    """Returns what identifies a column in DuckDB: its relation, and its name in small letters."""
     return column.relation, fold(column.name)

@@ -1,7 +1,7 @@
 """Lets only noisy answers out: prices the asks, charges for them durably, and only then counts.
 
-`open_door` runs the steps of a release in order. A Door, or a session's gate, hides the exact counts. They leave only
-as noisy answers, for each ask as often as it was declared and paid for. Any other ask is a defect and raises.
+`open_door` runs the steps of a release in order. A Door, or a session's gate, hides the exact counts. An ask is one
+declared kind of noisy answer (price.py). Nothing else leaves, and no answer more often than its ask was paid for.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Door(Hidden):
         return ask.query.draw(self._count_scan(ask.scan), ask, self._entropy, chosen)
 
     def tables(self, asks: Sequence[Ask[Answer]]) -> list[Answer]:
-        """Draws the answers to many asks of one kind and one scan. Their tables are rolled up together."""
+        """Draws the answers to many asks of one kind about one scan. Their tables are computed together."""
         for ask in asks:
             self._use(ask)
             if type(ask.query) is not type(asks[0].query) or ask.scan is not asks[0].scan:
@@ -116,7 +116,7 @@ class Door(Hidden):
         return asks[0].query.draw_together(self._count_scan(asks[0].scan), asks, self._entropy) if asks else []
 
     def admit(self, member: Ask[Any], family: Ask[None]) -> None:
-        """Declares an ask after the charge, within the price of its family."""
+        """Declares an ask after the charge. family: declared ask that has reserved the price (Query.allowance)."""
         paid, left = family.query.admit(member), self._limits.get(id(family))
         if left is None:
             raise InternalError("an ask of no family")
@@ -131,7 +131,7 @@ class Door(Hidden):
         self._left[id(member)] = self._left.get(id(member), 0) + member.times
 
     def left(self, family: Ask[None]) -> Fraction:
-        """Returns the unused part of a family's price. It is a function of the asks, not of the answers."""
+        """Returns the unused part of the price that an ask reserved. It depends on the asks, not on the answers."""
         return self._limits[id(family)]
 
     def close(self) -> None:
@@ -171,9 +171,9 @@ def open_door(
     """Runs the steps of a release in order: price, budget, public facts, charge. Yields the Door.
 
     unchanged: function that reads public facts again, in the transaction that will count, and refuses changes.
-    paid: entry that has paid this very bill, for a release that ended before its answer. No part of the answer has
-    left, as records outside the store say, so nothing is charged again (privacy.md, "Interrupted"). note: note of the
-    charge, see LedgerChain.write. place: place where rows are counted. The caller may show the answer only after
+    paid: ledger entry that has paid this very bill, for a release that ended before its answer. No part of the answer
+    has left, as records outside the store say, so nothing is charged again (privacy.md, "Interrupted"). note: note of
+    the charge, see LedgerChain.write. place: place where rows are counted. The caller may show the answer only after
     Ledger.end has returned.
     """
     _require_room(asks, bill, ledger, paid)
@@ -186,7 +186,7 @@ def open_door(
         second, over = stack.enter_context(place.opened(cursor, workers))
         for job in jobs:
             require_cell_key(cursor, job, place)
-            over(job)  # a job that cannot be counted there fails before the charge
+            over(job)  # a job that the place cannot count fails before the charge
         drop = partial(drop_unit_cells, second) if any(job.beside for job in jobs) else None
         if paid is None:
             steps("before the charge")
@@ -206,7 +206,7 @@ def open_door(
 
 
 def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place: RowPlace) -> None:
-    """Refuses bounds by a key that the rows lack. cursor: connection in the transaction that counts."""
+    """Refuses a job with a cell_key that the table no longer has. cursor: connection in the transaction that counts."""
     table = job.source.first.table if isinstance(job.source.first, Stored) else ""
     if job.cell_key and not place.has_key(cursor, table, job.cell_key):
         raise Refusal("a key changed meanwhile", accepted="the same statement again")
@@ -226,9 +226,9 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
 
 
 def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], unit_key: str, store: str) -> None:
-    """Refuses jobs with rows that do not carry the charged unit, by facts of this transaction (kernel/check).
+    """Refuses jobs with rows of another unit than the charged unit, by facts read in this transaction (kernel/check).
 
-    The jobs read the tables themselves. A place later replaces them by its own jobs, and states facts about their rows.
+    The jobs read the stored tables. A place later replaces them by jobs of its own, and states facts about their rows.
     """
     if any(job.place != LIVE for job in jobs):
         raise InternalError("a job that says where its rows lie; nothing was charged")
@@ -239,7 +239,7 @@ def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob]
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
-    """Counts the very jobs of the asks over made-up rows, and drops the counts.
+    """Counts the jobs of the asks as a release would, but over made-up rows, and drops the counts.
 
     cursor: connection to a database that holds nothing else.
     """
@@ -254,7 +254,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def compute_charge(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """Computes the charge for a statement with the price `charge`. A pure statement pays the rho that its asks cost.
+    """Computes the charge for a statement with the price `charge`. With an epsilon, its rho is what the asks cost.
 
     least: the least rho to pay, unless `charge` has less. So MIN EPSILON bounds the number of statements about a unit.
     """
@@ -295,7 +295,7 @@ def require_periods(scan: AskScan, periods: Periods | None) -> None:
 
 
 def _require_same_cells(scan: AskScan) -> None:
-    """Refuses bounds of cells that differ from the bounds of the job, or that are for cells of other attributes."""
+    """Refuses a scan with other bounds of cells than its job has, or with another number of attributes."""
     job = scan.job
     if (scan.most, scan.squared) == (None, None):
         return
@@ -324,9 +324,9 @@ def _require_same_but_norms(scan: AskScan, family: AskScan) -> None:
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: AskScan) -> list[int]:
-    """Lists the bound of a scan's one aggregate. For several aggregates it is 0, which is no scan's bound."""
-    by_table = [number for number, one in enumerate(job.aggregates) for _ in range(one.tables)]
-    return [bounds[one] for one in numbers] if len(numbers := {by_table[table] for table in scan.tables}) < 2 else [0]
+    """Lists the bound of the one aggregate of a scan's tables. Several aggregates give 0, which no scan has."""
+    by_table = [number for number, item in enumerate(job.aggregates) for _ in range(item.tables)]
+    return [bounds[own] for own in numbers] if len(numbers := {by_table[table] for table in scan.tables}) < 2 else [0]
 
 
 def job_bounds(scan: AskScan) -> list[int]:
@@ -341,7 +341,7 @@ def counting(
     workers: Workers | None,
     over: Over = lambda job: job,
 ) -> Callable[[CountingJob], Hidden]:
-    """Returns the function from a job to exact counts. Groups with private keys come as a stream.
+    """Returns a function that counts a job exactly. Groups with private keys come as a KeyStream.
 
     over: function from a job to the job that the place counts.
     """
@@ -377,8 +377,8 @@ def open_gate(
 ) -> SessionGate:
     """Returns the gate of a session that was paid for earlier. Its asks must not cost more than the ledger's entry.
 
-    secret: name of its thresholds among the secrets, where they were put after that charge. The store keeps the rounds
-    that are left (mechanisms/sparse/ask.py), fenced against older copies of the store.
+    secret: name of the secret with the session's thresholds, written after the charge. The store keeps the number of
+    rounds that are left (mechanisms/sparse/ask.py), protected against older copies of the store.
     """
     paid = ledger.entry(entry)
     require_paid([law.total_ask(scan), law.gate_ask(scan)], Charge(paid.epsilon, paid.rho, paid.delta))

@@ -1,7 +1,7 @@
 """Facts of stored tables. The kernel reads them itself, in the transaction that counts.
 
-They are the privacy unit of each table by its policy in force, the public tables, the types of columns, the keys, and
-the collations. The language's claims about a statement's tables are compared with these facts (check.py).
+The facts are the privacy unit of each table by its policy in force, the public tables, the types of columns, the keys,
+and the collations. The language's claims about a statement's tables are compared with these facts (check.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHANGED = "a policy, a key or a public table changed meanwhile"
 class PolicyUnit:
     """Privacy unit of a private table. key: its name in the ledger.
 
-    columns: columns that hold the unit in each row, () where rows are units or find it by a reference. reference: the
+    columns: columns that hold the unit, () if each row is a unit or finds its unit by a reference. reference: the
     column of a row, the table that it leads to, and the key there. period: word and column of PER, None without PER.
     """
 
@@ -41,7 +41,7 @@ class TableFacts:
     """Stored table. unit: None if it is public. types: types of columns by folded names. keys: keys of one column each.
 
     collated: whether a collation compares some of its texts. is_table: whether it is a table, not a view. is_numbered:
-    whether rowid tells its rows apart, and no column hides that: neither one named rowid nor one with a reserved name.
+    whether rowid identifies its rows, and no column has the name rowid or a reserved name.
     """
 
     unit: PolicyUnit | None
@@ -92,7 +92,7 @@ def _read_policies(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, s
 
 
 def _unit(definition: str | None) -> PolicyUnit | None:
-    """Reads the unit of a stored policy: key, column, MAX ROWS, an unused entry, PER, and several columns."""
+    """Reads the unit of a stored policy. Entries: key, column, MAX ROWS, one unused, PER, a list of several columns."""
     if definition is None:
         return None
     policy = json.loads(definition)
@@ -101,11 +101,11 @@ def _unit(definition: str | None) -> PolicyUnit | None:
     per = (str(period[0]), str(period[1])) if isinstance(period, list) else None
     if policy.get("reference") is None:
         return PolicyUnit(str(key), columns, None, per)
-    own, parent, parent_key = policy["reference"]
+    start, parent, parent_key = policy["reference"]
     if not isinstance(parent, list):
         raise Refusal(CHANGED, accepted="the same statement again")
     return PolicyUnit(
-        str(key), (), (str(own), ".".join(quote_identifier(str(part)) for part in parent), str(parent_key)), per
+        str(key), (), (str(start), ".".join(quote_identifier(str(part)) for part in parent), str(parent_key)), per
     )
 
 
@@ -116,9 +116,9 @@ def _types(cursor: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
 def _read_catalog(
     cursor: duckdb.DuckDBPyConnection, tables: Iterable[str]
 ) -> dict[str, tuple[frozenset[str], bool, bool, bool]]:
-    """Reads which columns of tables are keys, if the database is DuckDB's own, and the last three TableFacts fields.
+    """Reads the keys of tables, if the database is DuckDB's own, and the last three fields of TableFacts.
 
-    The catalog is read three times for all tables. One query over all of it would take three times as long.
+    Three queries read the catalog for all tables together. One query with joins would take three times as long.
     """
     select = "SELECT database_name, type, lower(current_setting('default_collation')) FROM duckdb_databases()"
     databases = {name: (kind, collation) for name, kind, collation in cursor.execute(select).fetchall()}
@@ -138,7 +138,7 @@ def _read_catalog(
 def _catalog_rows(
     cursor: duckdb.DuckDBPyConnection, catalog: str, expression: str, tables: Collection[str]
 ) -> list[tuple[str, str, Any]]:
-    """Reads a catalog function for some tables: the name of each table, its database, and an expression."""
+    """Lists each table's name, its database, and the value of an expression over a catalog function."""
     plain = "translate(table_name, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ\"', 'abcdefghijklmnopqrstuvwxyz')"
     rows = cursor.execute(
         f"SELECT database_name, schema_name, table_name, {expression} FROM {catalog} WHERE contains($1, {plain})",

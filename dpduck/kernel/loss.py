@@ -1,8 +1,8 @@
-"""Caps the loss of a unit: the counts of a unit are weighed down if they are large (`weights_sql`).
+"""Caps the privacy loss of a unit: large counts of a unit are multiplied by a weight below 1 (`weights_sql`).
 
 docs/privacy.md, section 5, has the theorem, its proof, and the computation in whole numbers. Let y be the
 integers that one unit adds to all cells of an aggregate, N the aggregate's norm, and F = FULL. The weight w(y) is a
-whole number from 0 to F with w^2 |y|^2 <= F^2 N. It is F if |y|^2 <= N.
+whole number from 0 to F with w^2 |y|^2 <= F^2 N. It is F if |y|^2 <= N. Counts are in parts of 1/F.
 
 Where cells are weighed together (jobs.CountingJob), y is one number: the sum over all cells. The unit then adds at most
 the square root of F^2 N to this sum.
@@ -27,7 +27,7 @@ NARROW = 1 << 28
 
 
 def most_added(aggregates: Sequence[Contribution], max_rows: int) -> int:
-    """Bounds any sum over `max_rows` rows here: of integers, of steps or their squares, or of the rows themselves."""
+    """Bounds every sum over `max_rows` rows in this file: of integers, of steps or their squares, or of ones."""
     return max_rows * max((max(agg.bound, agg.steps ** (2 if agg.has_squares else 1)) for agg in aggregates), default=1)
 
 
@@ -46,7 +46,7 @@ def shift(norm: int) -> int:
 
 
 def ceiling(norm: int) -> int:
-    """Returns the cap of a number, in units of 2^g. Its square alone exceeds F^2 floor(N / 4^g), so the weight is 0."""
+    """Returns the cap of a number, in units of 2^g. The cap's square exceeds F^2 floor(N / 4^g), so the weight is 0."""
     return isqrt(FULL * FULL * _short(norm)) + 1
 
 
@@ -55,7 +55,7 @@ def _short(norm: int) -> int:
 
 
 def light_rows(aggregates: Sequence[Contribution]) -> int:
-    """Returns the largest number of rows with which any unit is counted whole, 0 if there is no such number."""
+    """Returns the number of rows up to which every unit has full weight, 0 if there is no such number."""
     if any(aggregate.per_group for aggregate in aggregates):
         return 0
     return min(isqrt(aggregate.norm) // aggregate.bound for aggregate in aggregates)
@@ -70,11 +70,11 @@ def weigh_cells_sql(
     kind: str = "HUGEINT",
     first: str = "",
 ) -> str:
-    """Writes the sums by cell of units with weights.
+    """Writes the sums by cell, over all units, of a unit's numbers times its weight.
 
     units_sql: SQL of a row for each unit and cell, with `unit_columns`. totals: sums of by_weighed_cell, over those
     columns times weights. light_sql: SQL of the same columns by cell, for units that are counted whole. kind: type by
-    type_for. first: WITH tables that are read here.
+    type_for. first: text of WITH tables that units_sql and light_sql read.
     """
     squares = (f"sum({_square(item, place, kind)})" for place, item in enumerate(aggregates))
     listed = ", ".join(f"CAST({item} AS {kind}) AS {squares_of(place)}" for place, item in enumerate(squares))
@@ -121,9 +121,9 @@ however many cells there are."""
 
 
 def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int, kind: str = "HUGEINT") -> str:
-    """Writes the number of units by level, as often as it counts (jobs.CountingJob). units_sql: see weigh_cells_sql.
+    """Writes the number of units at each level (levels, spread: jobs.CountingJob). units_sql: see weigh_cells_sql.
 
-    A unit with rows in many cells has a small norm for its rows. So it counts several times: it would lose more rows.
+    A unit with rows in many cells has a small norm but many rows to lose. So it counts several times.
     """
     added = magnitude_sql(aggregate, 0, kind)
     if kind != "BIGINT":
@@ -138,7 +138,7 @@ ALL = "dpduck_all"
 
 
 def level_counts_sql(squares_sql: str, levels: int, spread: int) -> str:
-    """Writes the number of units by level, each as often as it counts. squares_sql: SQL of a unit's squares and ALL."""
+    """Writes the number of units at each level, as levels_sql does. squares_sql: SQL of each unit's squares and ALL."""
     above = " + ".join(f"CAST({squares_of(0)} > {1 << power} AS BIGINT)" for power in range(levels))
     times = " + ".join(
         ["1", *(f"CAST({ALL} * {ALL} >= {k * k} * {squares_of(0)} AS BIGINT)" for k in range(2, spread + 1))]
@@ -171,7 +171,7 @@ def _sum_columns(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
 
 
 def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> list[str]:
-    """Returns the columns of a unit in a cell. With bounds by group, they have the same names as without."""
+    """Returns SQL of a unit's columns in a cell, under equal names if bounds are by group. by_unit: by_unit's SQL."""
     columns, sums = [], iter(by_unit)
     for number, aggregate in enumerate(aggregates):
         if not aggregate.per_group:
@@ -232,6 +232,6 @@ def _least_weight(aggregates: Sequence[Contribution], number: int) -> str:
 
 
 def _correct_weight(aggregate: Contribution, number: int) -> str:
-    """Writes the weight, one less where the root in doubles was too large."""
+    """Writes the weight, less 1 where rounding in doubles made it too large."""
     weight, most = _weight(number), FULL * FULL * _short(aggregate.norm)
     return f"{weight} - CASE WHEN {weight} * {weight} * {squares_of(number)} > {most} THEN 1 ELSE 0 END"

@@ -2,7 +2,7 @@
 
 An `Ask` is one kind of noisy answer: the rows to count, the query, its noise, and the number of answers. Each kind of
 query is one class of kernel/queries/ with the contract of `Query`. `price` adds up the costs of asks. Nothing else
-computes the price of answers that leave. It does not believe the planner: the norms of operators are those that are
+computes the price of answers that leave. It does not trust the planner. Norms are those of the operators that are
 applied, and the delta of published groups is a tail that their query computes. Everything is public.
 """
 
@@ -26,22 +26,22 @@ Answer = TypeVar("Answer")
 
 
 class Query(Generic[Answer]):
-    """Function of the exact counts of a scan, and of chance. Answer: type of the answer that leaves.
+    """Random function of the exact counts of a scan. Answer: type of the answer that leaves.
 
     A kind of query is one class in one file of kernel/queries/. No other code lists the kinds. The docstring of the
-    class states the answer, and proves its sensitivity to one privacy unit. The methods are the price, its demands on a
-    job (`require`), the draw, and the line of a certificate. The price is `moves`, or `cost` if norms are not the whole
-    price. A kind that defines no price, no draw or no certificate is refused where that is needed.
+    class states the answer, and proves its sensitivity to one privacy unit. The methods give the price, its demands on
+    a job (`require`), the draw, and the line of a certificate. The price follows from the norms of `moves`. Where norms
+    are not enough, `cost` gives it. A kind without a price, a draw or a certificate is refused where that is needed.
     """
 
     __slots__ = ()
     has_noise: ClassVar[bool] = True
     """Whether an ask names the noise. Other queries define all of their chance themselves."""
     certified: ClassVar[tuple[str, ...]] = ()
-    """Attributes in the line of a certificate, for a query without norms."""
+    """Names of the attributes that `certificate` shows, for a query without norms."""
 
     def moves(self, scan: AskScan) -> Norms | None:
-        """Returns the sensitivity of the exact answers (L1, squared L2, any one number), if that is the whole price."""
+        """Returns the sensitivity of the exact answers: L1, squared L2, largest entry. None: `cost` is the price."""
         return None
 
     def cost(self, ask: Ask[Answer]) -> Charge:
@@ -49,12 +49,12 @@ class Query(Generic[Answer]):
         raise InternalError("nobody knows the price of this question")
 
     def require(self, job: CountingJob) -> None:
-        """Refuses a job that is counted otherwise than the price assumes. The door compares the bounds of the scan."""
+        """Refuses a job that the price does not fit. The door itself compares the job's bounds with the scan's."""
 
     def draw(self, counts: Hidden, ask: Ask[Answer], entropy: Entropy, chosen: object) -> Answer:
         """Draws a fresh answer from exact counts of the ask's job, with the noise that was paid for.
 
-        It checks all premises of the price again. chosen: public value that is known only now.
+        It checks again everything that the price assumes. chosen: public value that is known only now.
         """
         raise InternalError("a query that is not answered")
 
@@ -63,7 +63,7 @@ class Query(Generic[Answer]):
         return [ask.query.draw(counts, ask, entropy, None) for ask in asks]
 
     def certificate(self) -> Mapping[str, object]:
-        """Returns the numbers and noises from which its price is computed, for a query without norms."""
+        """Returns the numbers and noises from which the query's price is computed, for a query without norms."""
         if not self.certified:
             raise InternalError("nobody can describe this question")
         return {name: getattr(self, name) for name in self.certified}
@@ -73,11 +73,11 @@ class Query(Generic[Answer]):
         return ()
 
     def allowance(self) -> Fraction | None:
-        """Returns the price of the asks that may be declared later in place of this one. None: no such asks."""
+        """Returns the price that is reserved for asks declared after the charge. None: none is reserved."""
         return None
 
     def admit(self, member: Ask[Any]) -> Fraction:
-        """Returns the price of an ask that is declared later. Refuses an ask of another family."""
+        """Returns the price of an ask that is declared after the charge. Refuses an ask that is not of this family."""
         raise InternalError("an ask of no family")
 
     def is_counted_later(self) -> bool:
@@ -109,7 +109,7 @@ class AskScan:
             raise InternalError("a scan of no tables")
 
     def norms(self, numbers: int = 1) -> Norms:
-        """Returns the sensitivity of `numbers` numbers, if a unit moves each by at most l1."""
+        """Returns the sensitivity of `numbers` numbers, if a unit changes each by at most l1."""
         if numbers < 1:
             raise InternalError("nobody knows the price of this question")
         return numbers * self.l1, numbers * self.l1 * self.l1, self.l1
@@ -117,9 +117,9 @@ class AskScan:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ask(Generic[Answer]):
-    """One kind of noisy answer, and the number of times that it may be given. An equal copy is another ask.
+    """One kind of noisy answer, and the number of times that it may be given.
 
-    noise: None if the query defines all noise itself.
+    Asks are compared by identity: an equal copy is another ask. noise: None if the query defines all noise itself.
     """
 
     scan: AskScan
@@ -135,7 +135,7 @@ class Ask(Generic[Answer]):
 
     @property
     def cost(self) -> Charge:
-        """Returns the price of all its answers."""
+        """Returns the price of all answers to the ask."""
         return price([self])
 
     @property
@@ -183,9 +183,9 @@ def by_noise(moved: Iterable[tuple[Noise, Norms]]) -> list[tuple[Noise, Norms]]:
 
 
 def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
-    """Adds up charges. If all charges are pure, the rho is no more than the rho that their total epsilon costs.
+    """Adds up charges. If all have an epsilon, the rho is at most the rho that their total epsilon implies.
 
-    delta: delta of all charges together, beside their own deltas.
+    delta: further delta of all charges together, which is added to their own deltas.
     """
     rho = sum((charge.rho for charge in charges), ZERO)
     delta = sum((charge.delta for charge in charges), delta)
@@ -196,7 +196,7 @@ def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
 
 
 def pure(epsilon: Fraction) -> Charge:
-    """Returns the price of a pure mechanism from its epsilon alone."""
+    """Returns the price of a mechanism with pure differential privacy, from its epsilon alone."""
     return Charge(epsilon, rho_of_pure(epsilon))
 
 

@@ -15,17 +15,17 @@ LOOKING = ("SEMI JOIN", "ANTI JOIN")
 """Joins that keep rows of the left side and add no columns to them."""
 
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
-"""Joins after which the condition of an earlier join need not hold for the joined row."""
+"""Joins that add rows with NULLs on the left side. The conditions of earlier joins need not hold in such a row."""
 
 
 MOST_LEVELS = 128
-"""Largest depth of nested sources. A statement has at most 64 tables, with a Units around each table."""
+"""Largest depth of nested sources. A statement has at most 64 tables, and each may lie inside a Units node."""
 
 UNIT_COLUMN = "dpduck_unit"
 """Column with the privacy unit of each row, for a UNION ALL and for features of units."""
 
 PERIOD_COLUMN, NUMBER_TYPE = "dpduck_period", "BIGINT"
-"""Column beside UNIT_COLUMN, and its type. By periods it holds the number of the row's period."""
+"""Column beside UNIT_COLUMN, and its type. For units by periods it holds the number of the row's period."""
 
 LOOKED_UP = "dpduck_value"
 """Column of a public table that IN (SELECT ..) looks into. The kernel adds no column of this name."""
@@ -33,10 +33,10 @@ LOOKED_UP = "dpduck_value"
 
 @dataclass(frozen=True)
 class Stored:
-    """Table under an alias. table: its name in SQL. numbered: whether rowid tells rows apart.
+    """Stored table under an alias. table: its name in SQL. numbered: whether rowid identifies a row.
 
     selected: output names with the table's columns, () for all columns as they are. distinct: whether equal rows are
-    merged. moment: for units by periods, the column with the moment of a row.
+    merged. moment: for units by periods, the column with the date or time of a row.
     """
 
     table: str
@@ -51,13 +51,13 @@ class Stored:
         """Writes the table, or the SELECT of its columns."""
         if not self.selected:
             return self.table
-        listed = ", ".join(f"{quote_identifier(own)} AS {quote_identifier(shown)}" for shown, own in self.selected)
+        listed = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in self.selected)
         return f"(SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {self.table})"
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """Rows of SQL that the kernel wrote, such as DuckDB's groups of other rows."""
+    """Rows that a query of the kernel's own returns, such as groups of other rows."""
 
     sql: str
     alias: str = ""
@@ -68,9 +68,9 @@ class Join:
     """Join of a source. kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all conditions, as written.
 
     Between private rows, one condition is an equality by which both rows are of one unit (check.py).
-    copies: most rows that are joined for one key, 0 without such a bound. keys: the table's columns that rows are
-    joined by. content: columns for the keyed order in which rows of a private table are chosen. first: whether the
-    first table of the source is cut in this way, in place of the joined table.
+    copies: largest number of rows of the table for one key, 0 for no limit. keys: the table's columns that rows are
+    joined by. content: columns of a private table. A keyed hash of them orders its rows, and the limit keeps the first.
+    first: whether the limit is on the first table of the source, and not on the joined table.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Source:
-    """FROM with its WHERE. cuts: columns with a clamped copy in prepared rows."""
+    """FROM with its WHERE. cuts: columns of prepared rows that are stored a second time, clamped."""
 
     first: First
     joins: tuple[Join, ...] = ()
@@ -96,7 +96,7 @@ class Source:
 class Branch:
     """One SELECT of a UNION ALL. outputs: stored columns or constants, with the names of the relation's columns.
 
-    unit: privacy unit of its rows. It stands beside them as UNIT_COLUMN, and its period as PERIOD_COLUMN.
+    unit: privacy unit of the rows. The relation has it in UNIT_COLUMN, and the number of its period in PERIOD_COLUMN.
     """
 
     source: Source
@@ -151,7 +151,7 @@ class Feature:
 
     @property
     def operands(self) -> tuple[RowValue, ...]:
-        """Lists all row values from which it is computed."""
+        """Lists all row values from which the feature is computed."""
         own = () if self.operand is None else (self.operand,)
         return (*own, *(place.operand for place in self.order))
 
@@ -160,9 +160,9 @@ class Feature:
 class Units:
     """One row for each privacy unit, under an alias. outputs: columns and names. counts: conditions and names.
 
-    The unit stands beside them as UNIT_COLUMN. A condition None counts every row. features: other columns that are
-    computed from a unit's rows. windowed: whether every row stays, with the features beside it, in place of one row
-    for the unit.
+    The unit is one more column, UNIT_COLUMN. A count is the number of rows that meet its condition, None for all rows.
+    features: other columns that are computed from a unit's rows. windowed: whether the result has every row of the
+    unit, with the features added to it, and not one row for the unit.
     """
 
     source: Source
@@ -194,14 +194,14 @@ First = Stored | Grouped | Union | Units
 
 
 def _rows_inside(first: First) -> list[Source]:
-    """Lists the sources inside of a first relation that has one row for each row of a source."""
+    """Lists the sources inside a UNION ALL or windowed Units, where each row of a source becomes one row."""
     if isinstance(first, Union):
         return [branch.rows for branch in first.branches]
     return [first.rows] if isinstance(first, Units) and first.windowed else []
 
 
 def with_unit(source: Source, unit: Expression | None) -> Source:
-    """Adds the joins that find the unit of rows along its references, if it has references."""
+    """Adds the joins that lead from rows to their unit, if the unit is in another table (Referenced)."""
     unit = person_of(unit)
     if not isinstance(unit, Referenced):
         return source
@@ -214,14 +214,14 @@ def with_unit(source: Source, unit: Expression | None) -> Source:
 
 
 def most_copies(source: Source) -> int:
-    """Bounds the rows that joins, nested joins too, make of one row. A UNION ALL adds up the bounds of its branches."""
+    """Bounds the number of joined rows that contain one stored row. A UNION ALL adds up the bounds of its branches."""
     inside = sum(map(most_copies, _rows_inside(source.first))) or 1
     joined = (join for join in source.joins if join.kind not in LOOKING)
     return inside * prod(max(1, join.copies) * most_copies(join.right) for join in joined)
 
 
 def repeats(source: Source) -> bool:
-    """Tells whether a stored row may stand beside very many others, as a row of any joined private table may."""
+    """Tells whether joins may repeat a stored row without a bound. A join of a private table always may."""
     if any(map(repeats, _rows_inside(source.first))):
         return True
     joined = [join for join in source.joins if join.kind not in LOOKING]
@@ -229,7 +229,7 @@ def repeats(source: Source) -> bool:
 
 
 def tables_of(source: Source) -> list[Stored]:
-    """Lists the stored tables of one level."""
+    """Lists the stored tables of a FROM, without the tables inside a UNION ALL or Units."""
     tables = [source.first] if isinstance(source.first, Stored) else []
     for join in source.joins:
         tables += tables_of(join.right)
@@ -237,7 +237,7 @@ def tables_of(source: Source) -> list[Stored]:
 
 
 def every_source(source: Source) -> Iterator[tuple[Source, int]]:
-    """Yields a source and all sources inside, each with its level. It loops, since there may be very many levels."""
+    """Yields a source and all sources nested in it, each with its depth. A loop, as recursion could run too deep."""
     left = [(source, 1)]
     while left:
         current, level = left.pop()
@@ -249,12 +249,12 @@ def every_source(source: Source) -> Iterator[tuple[Source, int]]:
 
 
 def every_table(source: Source) -> list[str]:
-    """Lists the names of all stored tables from which rows are made."""
+    """Lists the names of all stored tables that a source reads, at any depth."""
     return [inner.first.table for inner, _ in every_source(source) if isinstance(inner.first, Stored)]
 
 
 def conditions_of(source: Source) -> list[Expression]:
-    """Lists the conditions of one level: of its rows and of its joins."""
+    """Lists the conditions of a WHERE and of its joins, without those inside a UNION ALL or Units."""
     conditions = list(source.filters)
     for join in source.joins:
         conditions += [*join.on, *conditions_of(join.right)]

@@ -1,14 +1,14 @@
-"""Constant SQL from integers to counts, without a word of an analyst.
+"""SQL that turns rows of integers into counts. It contains no text of an analyst.
 
 docs/privacy.md, section 4, has the theorem about one unit's contribution, and its proof. Rows come as integers: a cell,
 a flag and a number of steps for each aggregate, a unit and an order. Each may be any integer, or NULL. A cell may be
 bytes.
 
-Prepared rows (BoundingFacts) bring two more numbers: facts of their unit's rows alone, and NULL if the unit is NULL.
-No row without a unit is kept. OF_UNIT is at least the number of rows that the unit has here. So a unit with
-OF_UNIT <= m keeps all rows, at most m, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and
-OPEN is 0, at most m rows have ORDER <= m. `placed` says that a rank would keep the same rows. The guarantee does not
-rest on that. The writer of these rows counts them again (places/twin_writer.miscounted_sql).
+Let m be the most rows that are kept of one unit. Prepared rows (BoundingFacts) bring two more numbers, OF_UNIT and
+OPEN. These depend on the rows of their unit alone, and are NULL if the unit is. No row without a unit is kept. OF_UNIT
+is at least the unit's number of rows here. So a unit with OF_UNIT <= m keeps all rows without a rank. Where OPEN is 0,
+ORDER numbers a unit's rows from 1, each once, so m rows at most have ORDER <= m. A rank would keep the same rows, but
+the guarantee does not rest on that. places/twin_writer.false_facts_sql counts these rows again.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def stage_sql(
 ) -> str:
     """Writes one row per occupied cell: its columns, then the columns of by_cell.
 
-    cells: capacity of each column of a cell, None for any value. max_rows: m, None without a unit. groups: C. known:
-    facts of prepared rows. crowds: list for other rows, made from rows_sql or from more rows. levels: levels and
-    spread of jobs.CountingJob. The result then has one row per level. together: whether all cells are one row. codes:
-    SQL over the columns of a cell, hashed in their place. Without codes, but with groups, the last column is the number
-    of units in each cell, or without a unit the number of its rows.
+    cells: number of values of each column of a cell, None for any value. max_rows, groups: most rows and most cells of
+    a unit, None for no limit. known: facts of prepared rows. crowds: for other rows, a list of the units that may have
+    too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: all cells count as one.
+    codes: SQL over a cell's columns, hashed in their place to order a unit's cells. With groups but no codes, the last
+    column is the number of units in each cell, or without a unit the number of its rows.
     """
     selecting = groups is not None and codes is None
     by_group, weighed = any(agg.per_group for agg in aggregates), any(agg.norm for agg in aggregates)
@@ -116,11 +116,11 @@ def cut_sql(
     groups: int | None = None,
     codes: Sequence[str] | None = None,
 ) -> tuple[str, str]:
-    """Writes two queries over a part: its rows with the columns of a stage, and the rows that the stage could keep.
+    """Writes two queries over a part of the rows: for all its rows, and for those that stage_sql could keep.
 
-    So no unit has more rows than a task has room for. Each of a unit's first m rows is among its first m rows of its
-    part. With C, each kept row is among the first m rows of one of the unit's first C cells in the part. So stage_sql
-    over all parts equals stage_sql over all rows: checks that were made here change nothing there.
+    Both are the second if `groups` limits cells. The second leaves no unit more rows than a task has room for. A unit's
+    first m rows are among its first m rows of each part. With C groups, a kept row is among the first m rows of one of
+    the unit's first C cells in the part. So stage_sql over all parts equals stage_sql over all rows.
     """
     rows = f"SELECT {', '.join([*cells, *clamp_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER], True)
@@ -145,7 +145,7 @@ def arrivals_sql(
     """Writes the rows that take part and lie in these periods, with the unit, the order and the period of each.
 
     period: SQL over the cells, for a row's period as an integer. A unit's text longer than LONGEST_UNIT is no unit, and
-    its rows take no part. units: whether units are other than the rows themselves.
+    its rows take no part. units: False if each row is a unit. Then no row has a unit, an order or a period.
     """
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
@@ -156,12 +156,12 @@ def arrivals_sql(
 
 
 def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
-    """Writes each unit's first arrived rows by (period, order, cells, flags, steps), max_rows in all.
+    """Writes the rows of each unit that come first by (period, order, cells, flags, steps), max_rows in all.
 
-    past: table of UNIT and KEPT, the number of a unit's rows that were kept each time. The unit has that much less
-    room now. Its taken rows are a function of its own rows, now and before. If only units are counted, the rows of one
-    unit and cell are merged into the first, with every flag that any row has. A row that no aggregate counts is left
-    out. So a unit has max_rows cells that count it, in place of rows. A merged row adds as much as all its rows would.
+    past: table of UNIT and KEPT, the number of a unit's rows that each earlier count kept. So many fewer are kept now.
+    The kept rows depend on the unit's own rows alone, now and before. If only units are counted, rows of one unit,
+    period and cell become one, with every flag of any of them. Rows that no aggregate counts are left out. Then
+    max_rows limits the cells of a unit and not its rows. A merged row adds as much as all its rows would.
     """
     used, arrived = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)], source
     if aggregates and all(_is_presence(agg) for agg in aggregates):
@@ -297,7 +297,7 @@ def _is_presence(aggregate: Contribution) -> bool:
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int, codes: Sequence[str] | None) -> str:
-    """Writes the rows of a unit's first C cells in the order of a keyed hash of unit and cell alone."""
+    """Writes the rows in the first `most` cells of each unit, ordered by a keyed hash of unit and cell alone."""
     order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells if codes is None else codes)})"
     window = f"dense_rank() OVER (PARTITION BY {UNIT} ORDER BY {order}, {', '.join(cells)})"
     return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"
@@ -315,7 +315,7 @@ def _check_rows_sql(
     bounded: Sequence[str],
     any_unit: bool,
 ) -> str:
-    """Writes the rows that take part. any_unit: whether rows without a unit need a filter (`of_anybody`)."""
+    """Writes the rows with a cell within its capacity, and a unit. any_unit: whether a filter must drop NULL units."""
     listed = [*cells, *clamp_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
@@ -330,7 +330,7 @@ def cells_sql(
     units: Sequence[str] = (),
     counted: str = "",
 ) -> str:
-    """Writes the sums of kept rows by unit and cell, if bounds are by group, and then by cell."""
+    """Writes the sums of kept rows by cell. units: the unit's column, if rows of a unit in a cell are merged before."""
     sql = rows_sql
     if units:
         grouping = ", ".join([*cells, *units])

@@ -1,6 +1,6 @@
 """The privacy unit of a row: a column, several columns, the first of several units, or a unit behind references.
 
-By periods it is such a unit with the number of the row's period (columns/periods.py).
+A unit by periods is such a unit together with the number of the row's period (columns/periods.py).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dpduck.values.sqltypes import sql_type
 class UnitTuple(Expression):
     """Privacy unit of several columns, as one text: equal for equal units alone, apart from collisions of SHA-256.
 
-    Equal values of these columns have equal texts. First stand columns with texts without a slash, each with a slash
-    behind it. Then stand the others, shortened since DuckDB may hold them for all rows, each behind its number of bytes
-    and a colon. If two such texts are equal, the parts before the first slash are equal, and so on. Then the first
-    numbers are equal, and so are the parts of that length, and so on. The text is NULL if a part is NULL, or too long.
+    Equal values of these columns have equal texts. First come the columns that cannot contain a slash, each followed by
+    a slash. Then come the others, each after its number of bytes and a colon. They are shortened, since DuckDB may hold
+    them for all rows. If two such texts are equal, their parts before the first slash are equal, and so are the next.
+    Then the first numbers of bytes are equal, and so the parts. The text is NULL if a part is NULL or too long.
     """
 
     parts: tuple[RelationColumn, ...]
@@ -105,7 +105,7 @@ class Numbered(Expression):
 class InPeriod(Expression):
     """Privacy unit by periods. unit: unit for all periods together. number: number of the row's period.
 
-    It is one value for both. It is NULL for a row without a period, and for a row without a unit.
+    Its SQL encodes both in one value. The value is NULL for a row without a period, and for a row without a unit.
     """
 
     unit: Expression
@@ -140,7 +140,7 @@ def period_of(unit: Expression | None) -> Expression | None:
 
 
 def first_of(units: tuple[Expression, ...]) -> Expression:
-    """Returns the first of several units that is not NULL. By periods, it has the first person and the first number."""
+    """Returns the first of several units that is not NULL. By periods, it does so for the person and for the number."""
     if len(units) == 1:
         return units[0]
     if all(isinstance(unit, InPeriod) for unit in units):
@@ -151,19 +151,19 @@ def first_of(units: tuple[Expression, ...]) -> Expression:
 
 
 def held_in(unit: Expression) -> Expression:
-    """Returns a unit without its period, as the tables of its level hold it after references are joined."""
+    """Returns a unit without its period, as columns of the rows after the tables of its references are joined."""
     person = person_of(unit) or unit
     return person.unit if isinstance(person, Referenced) else person
 
 
 def parts_of(unit: Expression) -> list[Expression]:
-    """Lists the expressions that rows of one unit have in common: the person, and by periods the period's number."""
+    """Lists the expressions that are equal in all rows of one unit: the person, and by periods the period's number."""
     number = period_of(unit)
     return [held_in(unit), *([] if number is None else [number])]
 
 
 def unit_type(unit: Expression | None) -> str:
-    """Returns DuckDB's type of a unit without its period, "" for rows that are units."""
+    """Returns DuckDB's type of a unit without its period, "" if each row is a unit."""
     if isinstance(unit, InPeriod):
         return unit_type(unit.unit)
     if isinstance(unit, Referenced):
@@ -178,11 +178,11 @@ def unit_type(unit: Expression | None) -> str:
 # Lookup of the unit by references, for rows that are filtered and narrowed.
 
 ROWS, REFERENCE = "dpduck_rows", "dpduck_reference"
-"""Names of these rows, and of their column with the first reference."""
+"""Name of the rows that look up their unit, and of their column with the first reference."""
 
 
 def lookup_sql(unit: Referenced) -> str:
-    """Writes the joins of ROWS by their REFERENCE, with few bytes of each parent."""
+    """Writes the joins from ROWS along their references to the unit. Long texts of the joined tables are shortened."""
     parts, reference = list[str](), f"{quote_identifier(ROWS)}.{quote_identifier(REFERENCE)}"
     for step in unit.steps:
         last = step.reference is None
@@ -194,7 +194,7 @@ def lookup_sql(unit: Referenced) -> str:
 
 
 def _short_sql(step: ReferenceStep, columns: tuple[RelationColumn, ...], last: bool) -> str:
-    """Writes a parent's key with its shortened unit or its reference. Rows with too long values are left out."""
+    """Writes a step's table: its key, and its shortened unit or next reference. Drops rows with too long values."""
     listed, read, changed = [quote_identifier(step.key.name)], [step.key], False
     for column in columns:
         name = quote_identifier(column.name)

@@ -1,1 +1,1 @@
-"""Statements of the owner: policies, domains, public declarations."""
+"""Statements of a table's owner: policies, domains, drafts of policies, and declarations of public tables."""

@@ -1,4 +1,4 @@
-"""Domains and clamps of a policy, checked against the column's type and made into frozen values."""
+"""Builds the domains and clamps of a policy from its clauses, and checks them against the columns' types."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def decimal_text(value: Fraction) -> str:
 
 @contextmanager
 def _in_range() -> Iterator[None]:
-    """Refuses dates and steps that DuckDB cannot count through."""
+    """Turns errors of DuckDB over dates and steps into a refusal."""
     try:
         yield
     except (duckdb.Error, OverflowError):
@@ -238,14 +238,14 @@ def _temporal_edges(clause: DomainClause, type_name: str) -> tuple[tuple[str, ..
 
 
 def _next_edge(connection: duckdb.DuckDBPyConnection, edge: str, step: str, type_name: str) -> str:
-    """Returns the end of a range of dates after one more step."""
+    """Returns the date one step after the edge of a range."""
     query = f"SELECT CAST(CAST(TIMESTAMP {quote_text(edge)} + {step} AS {type_name}) AS VARCHAR)"
     row = connection.execute(query).fetchone()
     return "" if row is None else str(row[0])
 
 
 def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
-    """Returns the clamp of a numeric column. Its step divides the range, so that sums are integers."""
+    """Returns the clamp of a numeric column. Its step divides the range, so that sums are whole numbers of steps."""
     low, high = (exact_number(text) for text in (clause.low, clause.high))
     if not sql_type(type_name).is_numeric:
         raise Refusal(
@@ -274,9 +274,9 @@ def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
 
 
 def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
-    """Returns the step of a clamp without STEP: the type's own, or for floats a decimal fine enough for these bounds.
+    """Returns the step of a clamp without STEP: that of the type, or for floats a decimal fine enough for these bounds.
 
-    Policies that are in a store keep their stored step.
+    Stored policies keep their stored step.
     """
     kind = sql_type(type_name)
     if kind.is_whole:
@@ -286,7 +286,7 @@ def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
 
 
 def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
-    """Returns a note for the owner if values are rounded to a step that nobody wrote, else ''."""
+    """Returns a note for the owner if values are rounded to a step that the clause does not have, otherwise ''."""
     grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).align()
     written = exact_number(clause.step) if clause.step else None
     exact = not sql_type(type_name).is_float and grid.step == exact_number(clamp.step)
@@ -306,7 +306,7 @@ def _is_decimal(value: Fraction) -> bool:
 
 
 def notes(clauses: PolicyClauses, columns: tuple[CatalogColumn, ...], table: TableName) -> str:
-    """Returns notes beside the outcome: a large budget, and clamps that round values to a step that nobody wrote."""
+    """Returns notes for the outcome: on a large budget, and on clamps that round values to an unwritten step."""
     noted, rounded = list[str](), list[str]()
     epsilon = None if clauses.budget is None else clauses.budget.epsilon
     if epsilon is not None and epsilon > LARGEST_EPSILON:

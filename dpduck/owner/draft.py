@@ -1,7 +1,7 @@
 """Draft of a privacy policy from the schema alone: names, types, keys, checks and public tables.
 
-No row is read, nor any fact that DuckDB keeps about rows. A fact that only the owner can know stays a TODO with its
-reason.
+No row is read, and no statistics that DuckDB keeps about rows. A fact that only the owner can know becomes a TODO with
+a reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PERSON = re.compile(
 """Names of columns that often identify the protected person."""
 
 _MANY = 40
-"""Largest number of columns of a kind that a remark names."""
+"""Most columns that one remark names."""
 
 WHO = (
     "who is protected? All rows with one value of this column are protected together: name the column that says "
@@ -72,7 +72,7 @@ ROWS = "EXPECT ROWS: a guess at the number of rows that may be public; dp_explai
 class Constraint:
     """Constraint of a table. kind: 'PRIMARY KEY', 'UNIQUE', 'NOT NULL', 'FOREIGN KEY' or 'CHECK'.
 
-    references, referenced: the other table of a FOREIGN KEY, in the same schema, and its columns. check: CHECK's SQL.
+    references, referenced: for a FOREIGN KEY, the other table in the same schema, and its columns. check: CHECK's SQL.
     """
 
     kind: str
@@ -95,7 +95,7 @@ def constraints(cursor: duckdb.DuckDBPyConnection, table: TableName) -> list[Con
 
 @dataclass(frozen=True)
 class Schema:
-    """Declared facts of one table. links: its FOREIGN KEYs of one column, each with the other table and its column."""
+    """Declared facts of one table. links: FOREIGN KEYs of one column: the column, the other table, and its column."""
 
     table: TableName
     columns: tuple[CatalogColumn, ...]
@@ -110,15 +110,15 @@ class Schema:
         return fold(column) in self.keys
 
     def null(self, column: str) -> str:
-        """Returns " WITH NULL" if a column may hold NULL, else "". Rows with NULL would otherwise be in no cell."""
+        """Returns " WITH NULL" if a column may hold NULL, so that rows with NULL are in a cell. Otherwise ""."""
         return "" if fold(column) in self.required else " WITH NULL"
 
 
 @dataclass(frozen=True)
 class Suggested:
-    """Suggestions in place of items that are left to the owner. said: their basis and their cost.
+    """Suggestions in place of items that would be TODOs. said: their basis and their cost.
 
-    unit, budget: clauses. columns: by name, a remark and items, or the reason for no items. rows: EXPECT ROWS.
+    unit, budget: clauses. columns: by name, a remark and items, or a remark why there are none. rows: EXPECT ROWS.
     """
 
     said: str
@@ -133,7 +133,7 @@ class Suggested:
 def open_columns(
     cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: Catalog, public: Sequence[TableName], home: Home
 ) -> list[tuple[CatalogColumn, str]]:
-    """Returns the columns that the schema leaves open, each with " WITH NULL" or ""."""
+    """Returns the columns that the schema declares nothing about, each with the result of Schema.null."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
     declared = dict(_find_declarations(schema, catalog, public))
     return [
@@ -151,7 +151,7 @@ def draft_lines(
     home: Home,
     given: Suggested | None = None,
 ) -> list[str]:
-    """Returns the lines of CREATE PRIVACY POLICY. public: the tables declared public. given: suggestions, if any."""
+    """Returns the lines of CREATE PRIVACY POLICY. public: tables that are declared public. given: suggestions."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
     unit, column = _unit(schema, catalog) if given is None else _unit_given(given)
     declared = dict(_find_declarations(schema, catalog, public))
@@ -189,7 +189,7 @@ def _schema(table: TableName, catalog: Catalog, rules: Sequence[Constraint], hom
 
 
 def _remark(text: str, indent: str = "    ") -> Iterator[str]:
-    """Yields the lines of a comment. No column's name can end the comment."""
+    """Yields the lines of an SQL comment with this text. Line breaks in the text, as in names, cannot end it."""
     line = f"{indent}--"
     for word in text.split():
         if len(line) + len(word) >= _WIDTH:
@@ -200,7 +200,7 @@ def _remark(text: str, indent: str = "    ") -> Iterator[str]:
 
 
 def _comment_text(name: str) -> str:
-    """Returns a name on one line, for use in a comment: a line's end would end the comment.
+    """Returns a name without line breaks, for a comment, which a line break would end.
 
     >>> _comment_text("of" + chr(10) + "birth")
     '"of birth"'
@@ -227,7 +227,7 @@ def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
 
 
 def _find_unit(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
-    """Returns the column that most likely identifies the person of a row, its REFERENCES, and the reason."""
+    """Returns the column that most likely identifies a row's person, its REFERENCES clause, and a remark why."""
     private = [link for link in schema.links if not catalog.is_public(link[1])]
     for column, other, key in private:
         policy = catalog.policy(other)
@@ -254,7 +254,7 @@ def _find_unit(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
 
 
 def _leads(policy: Policy, key: str, catalog: Catalog) -> bool:
-    """Tells whether a reference to this column of a table leads to the unit of its policy."""
+    """Tells whether the column `key` of a policy's table is its unit, or a unique key, so that references work."""
     return fold(policy.unit.column or "") == fold(key) or (key,) in catalog.unique_keys(policy.table)
 
 
@@ -262,21 +262,21 @@ def _leads(policy: Policy, key: str, catalog: Catalog) -> bool:
 
 
 def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
-    """Yields the DOMAIN items of BOOLEAN and ENUM columns: one item for all columns of a kind that treat NULL alike."""
+    """Yields DOMAIN items of BOOLEAN and ENUM columns: one item for all columns of a kind with, or without, NULL."""
     for kind in ("BOOLEAN", "ENUM"):
         typed = [column.name for column in schema.columns if sql_type(column.type_name).kind == kind]
         free = [name for name in typed if name not in done]
         for null in dict.fromkeys(map(schema.null, free)):
             alike = [name for name in free if schema.null(name) == null]
             names = ", ".join(map(name_text, alike))
-            of = "ALL" if alike == typed and len(alike) > 1 else f"({names})" if len(alike) > 1 else names
-            yield f"    DOMAIN {of} {kind}{null},"
+            target = "ALL" if alike == typed and len(alike) > 1 else f"({names})" if len(alike) > 1 else names
+            yield f"    DOMAIN {target} {kind}{null},"
 
 
 def _find_declarations(
     schema: Schema, catalog: Catalog, public: Sequence[TableName]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields a column and its lines, if a CHECK lists or bounds its values or a declared public table has them."""
+    """Yields columns with their items, if a CHECK lists or bounds the values, or a public table has them."""
     checked = {fold(check.columns[0]): check for check in schema.checks}
     links = {fold(column): (other, key) for column, other, key in schema.links if catalog.is_public(other)}
     for column in schema.columns:
@@ -312,7 +312,7 @@ def _read_check(constraint: Constraint, column: CatalogColumn, null: str) -> lis
 
 
 def _literal(value: exp.Expr) -> str | None:
-    """Returns a literal as a policy writes it, without DuckDB's casts around it. A minus becomes its sign."""
+    """Returns a literal as a policy writes it, with its sign and without DuckDB's casts. None for other expressions."""
     value = value.unnest()
     while isinstance(value, exp.Cast):
         value = value.this
@@ -324,20 +324,20 @@ def _literal(value: exp.Expr) -> str | None:
 
 
 def _namesakes(column: CatalogColumn, catalog: Catalog, public: Sequence[TableName], schema: Schema) -> list[str]:
-    """Returns a DOMAIN from a public table that has a column of this name, or that has this name or its plural."""
+    """Returns a DOMAIN from a public table with a column of the same name, or with the column's name or its plural."""
     plural = {fold(column.name), fold(column.name) + "s", fold(column.name) + "es"}
     for table in public:
         if not catalog.is_public(table):
             continue
         for other in catalog.columns(table):
-            called = fold(table.table) in plural and fold(other.name) in (
+            is_named = fold(table.table) in plural and fold(other.name) in (
                 "name",
                 "code",
                 "id",
                 "key",
                 fold(column.name),
             )
-            if other.type_name == column.type_name and (called or fold(other.name) == fold(column.name)):
+            if other.type_name == column.type_name and (is_named or fold(other.name) == fold(column.name)):
                 source = f"{table_text(table, schema.home)}.{name_text(other.name)}"
                 domain = f"DOMAIN {name_text(column.name)} FROM {source}{schema.null(column.name)},"
                 remark = f"by its name: {_comment_text(table.table)} is public. Take it out if it means otherwise."
@@ -345,11 +345,11 @@ def _namesakes(column: CatalogColumn, catalog: Catalog, public: Sequence[TableNa
     return []
 
 
-# Items for the owner.
+# Items that are left to the owner.
 
 
 def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> Iterator[str]:
-    """Yields items for each column without a declaration: suggestions, or comments with the missing parts."""
+    """Yields items for each column without a declaration: suggestions, or comments with TODO in them."""
     listed = any(sql_type(candidate.type_name).is_whole and candidate.name not in done for candidate in schema.columns)
     texts = any(candidate.type_name == "VARCHAR" and candidate.name not in done for candidate in schema.columns)
     yield from _remark(" ".join([LISTS, *([NUMBERS] if listed else []), *([TEXTS] if texts else [])]))
@@ -379,7 +379,7 @@ def _names(columns: Sequence[str]) -> str:
 
 
 def _open_items(column: CatalogColumn, schema: Schema) -> Iterator[str]:
-    """Yields the possible items of a column by its type. Keys, lists and other types have none."""
+    """Yields the items that a column of this type can have, with TODO in them. Keys and references have none."""
     name, null = _comment_text(column.name), schema.null(column.name)
     if schema.is_key(column.name) or any(fold(column.name) == fold(link[0]) for link in schema.links):
         return

@@ -3,8 +3,8 @@
 A quantile is a place between public edges. Quantiles at many fractions, from one noisy tree, form a distribution
 function. It gives the share of the units below each edge, with one standard error for all edges.
 
-A bound leaves out the values beyond it. If the share beyond the bound stands out of the noise, these values are added
-up. Further out, the shares continue the fall of the last shares that stand out. The noise limits how thin they can be.
+A bound leaves out the values beyond it. Where shares are larger than the noise, the values beyond are added up. Further
+out, shares are assumed to fall as the last ones above the noise do. The noise limits how fast that can be.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from itertools import accumulate
 from math import log
 
 STANDS_OUT = 2.5
-"""A share of more than this many standard errors is no noise."""
+"""A share of more than this many standard errors is taken as real, and not as noise: it "stands out"."""
 
 ONE_SIDE = 1.645
 """The truth lies more than this many standard errors above an estimate once in 20 times."""
 
 FLATTEST = 1.05
-"""Least exponent of a tail. If shares may fall more slowly, the sum of the values beyond gets no bound."""
+"""Least exponent of a tail. If shares may fall more slowly, the sum of the values beyond an edge has no estimate."""
 
 RESOLUTION = 0.00025
-"""Half of the smallest share that quantiles show."""
+"""Half of the smallest share that quantiles can show."""
 
 NEXT = 4
 """The fall of shares is measured up to this multiple of the last edge with a share that stands out."""
@@ -40,7 +40,7 @@ FRACTIONS = tuple(sorted({*_ENDS, *(part * STEP for part in range(1, 40)), *(rou
 
 
 def shares_up_to(places: Sequence[float | None], number: int) -> list[float]:
-    """Returns the share of the units at or below each of `number` places, from a quantile at each fraction.
+    """Returns the share of the units at or below each of `number` places. places: a quantile for each of FRACTIONS.
 
     >>> [round(share, 2) for share in shares_up_to([1.0] * 20 + [2.0] * 37, 4)]
     [0.0, 0.29, 1.0, 1.0]
@@ -67,7 +67,7 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Tail:
-    """Tail of a distribution: the edges increase from 0, or from the smallest possible value.
+    """Upper tail of a distribution. The edges increase from 0, or from the smallest possible value.
 
     - at_least: the share of the units with a value at or above each edge.
     - error: the standard error of such a share.
@@ -91,10 +91,10 @@ class Tail:
 
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
-        """Returns the exponent at which the last shares that stand out fall, and a probable lower bound for it.
+        """Returns the exponent with which shares fall near the last edge that stands out, and its lower bound.
 
-        Shares fall as a power of the value. The fall is measured from an earlier edge to the last one, and from the
-        last one to the next edges without a share.
+        Shares are assumed to fall as a power of the value. The fall is measured from an earlier edge to the last one,
+        and from the last one to the next edges, where shares are noise. None: there is no such edge above 0.
         """
         last = self.last
         if last < 0 or self.edges[last] <= 0:
@@ -119,7 +119,7 @@ class Tail:
         return max(likely), max(least)
 
     def within(self, low: int, high: int) -> float:
-        """Returns the sum between two edges: the shares at or above all values in between, added up."""
+        """Returns the integral of the shares between two edges: the part of the mean between these values."""
         total = 0.0
         for place in range(low, high):
             width = self.edges[place + 1] - self.edges[place]
@@ -128,7 +128,7 @@ class Tail:
         return total
 
     def beyond(self, place: int) -> Beyond | None:
-        """Returns the amount beyond an edge, or None if the last shares do not determine it."""
+        """Returns the mean amount by which values exceed an edge. None if the noise hides how shares fall."""
         last, slopes = self.last, self.exponent
         if slopes is None or slopes[1] <= FLATTEST or last + 1 >= len(self.edges):
             return None
@@ -145,7 +145,7 @@ class Tail:
         return Beyond(likely, max(most, likely))
 
     def body(self) -> float:
-        """Returns the sum below the end of the values that stand out."""
+        """Returns the integral of the shares up to the middle of the step after the last edge that stands out."""
         last = self.last
         if last < 0 or last + 1 >= len(self.edges):
             return 0.0

@@ -1,4 +1,4 @@
-"""Units and budgets of an owner's statement: several columns, PER, OF, LIFETIME, and their valid combinations."""
+"""Units and budgets of a policy's clauses: units of several columns or by periods (PER .. OF), and LIFETIME."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def preparation_refusal(table: TableName, word: str) -> Refusal:
 
 
 def require_other_name(column: CatalogColumn, period: Period | None) -> None:
-    """Refuses a unit's column with a name that the ledger gives to units or periods, or with a type without periods."""
+    """Refuses a unit's column that is named like a key of the ledger, or is of a type that periods do not take."""
     if _TOGETHER.fullmatch(column.name):
         raise Refusal(
             f"{column.name!r} is how the ledger writes several columns", accepted="ALTER TABLE .. RENAME COLUMN"
@@ -57,7 +57,7 @@ def require_other_name(column: CatalogColumn, period: Period | None) -> None:
 def unit_together(
     table: TableName, names: Sequence[str], max_rows: int, facts: PublicFacts, spelled: Callable[[str], str]
 ) -> PrivacyUnit:
-    """Returns the unit of several columns, with a key of their names in brackets. spelled: gives the known spelling."""
+    """Returns the unit of several columns, with a key of their names in brackets. spelled: returns a key's spelling."""
     require_plain_names(*names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -70,7 +70,7 @@ def unit_together(
 
 
 def require_no_null(policy: Policy) -> None:
-    """Refuses a domain with a cell for rows without a period. The cell would always be noise alone."""
+    """Refuses WITH NULL in the domain of a period's column. Rows with NULL are never counted, so the cell is noise."""
     period = policy.unit.period
     domain = None if period is None else policy.domain(period.column)
     if period is not None and domain is not None and domain.with_null:
@@ -81,7 +81,7 @@ def require_no_null(policy: Policy) -> None:
 
 
 def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
-    """Refuses a unit of other periods without a budget for them. The budget in force was meant for the old periods."""
+    """Refuses a change to periods of another length. The budget in force was meant for the old periods."""
     words = [None if each_unit.period is None else each_unit.period.word for each_unit in (policy.unit, unit)]
     if words[0] != words[1]:
         raise Refusal(
@@ -94,7 +94,7 @@ def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
 def unit_by_periods(
     parent: Policy, column: CatalogColumn, key_column: CatalogColumn, max_rows: int, period: Period | None
 ) -> PrivacyUnit:
-    """Returns the unit of a table that refers to the unit's column of a table with a policy. Their periods agree."""
+    """Returns the unit by periods of a table that refers to another table's unit. Refuses different periods."""
     other = parent.unit.period
     words = [None if each_period is None else each_period.word for each_period in (period, other)]
     direct = parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name)
@@ -118,7 +118,7 @@ def unit_by_periods(
 
 
 def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, previous: Budget | None) -> Budget:
-    """Returns the budget of the declaration, else the previous budget. A lifetime stays if none is declared."""
+    """Returns the declared budget and lifetime. Each of them is the previous one if none is declared."""
     per = "" if unit.period is None else unit.period.word
     if clauses.budget is not None and clauses.budget.per != per:
         raise Refusal(
@@ -153,7 +153,7 @@ def _require_lifetime(unit: PrivacyUnit) -> None:
 
 
 def _amounts(clause: BudgetClause) -> Budget:
-    """Returns a budget's amounts. With a delta they are accounted as rho."""
+    """Returns the budget of a clause. An epsilon with a delta is converted to rho."""
     rho = clause.rho
     if clause.epsilon is not None and clause.delta > 0:
         rho = rho_of(clause.epsilon, clause.delta - clause.delta_keys)

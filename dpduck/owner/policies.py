@@ -1,4 +1,4 @@
-"""Owner statements: policies are created, altered and dropped, tables declared public, and the ledger kept in step."""
+"""Carries out owner statements: create, alter and drop policies, declare tables public, and record budgets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ KEPT = "; what was answered stays answered, free of charge"
 
 @dataclass(frozen=True)
 class OwnerDesk:
-    """Catalog, stores and engines for one owner statement."""
+    """Executor of one owner statement, with the catalog, the stores and the engines that it needs."""
 
     catalog: Catalog
     policies: PolicyStore
@@ -60,7 +60,7 @@ class OwnerDesk:
     engines: EngineTables
 
     def apply(self, statement: OwnerStatement) -> str:
-        """Carries out a statement and returns its outcome in words."""
+        """Carries out a statement and returns its outcome as a sentence."""
         try:
             return self._apply(statement)
         except Refusal as error:
@@ -231,7 +231,7 @@ class OwnerDesk:
     def _unit_through(
         self, parent: Policy, column: CatalogColumn, key_column: CatalogColumn, max_rows: int
     ) -> PrivacyUnit:
-        """Returns the unit of a table that refers to a table with a policy, by its unit's column or by a row's key."""
+        """Returns the unit of a table that refers to a table with a policy: to its unit's column, or a unique key."""
         if parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name):
             return PrivacyUnit(parent.unit.key, column.name, max_rows)
         if parent.unit.column is None:
@@ -269,9 +269,9 @@ class OwnerDesk:
         )
 
     def _put_in_force(self, *policies: Policy) -> tuple[str, str]:
-        """Puts policies in force. A policy that changes nothing is no new revision, so that answers stay free.
+        """Puts policies in force. A policy without a change gets no new revision, so that stored answers stay free.
 
-        Returns the outcome, and the outcome for prepared tables, which is "" if there is none.
+        Returns the outcome as a sentence, and the outcome for prepared tables, "" if there are none.
         """
         current = self.policies.policy(policies[0].table)
         if current is not None and [current] == [replace(new, revision=current.revision) for new in policies]:
@@ -303,7 +303,7 @@ class OwnerDesk:
             )
 
     def _check_references(self, policy: Policy) -> None:
-        """Refuses another unit for a table if other tables refer to its present unit. There would be two budgets."""
+        """Refuses a new unit of a table if other tables refer to the old unit, since there would be two budgets."""
         for other in self.policies.policies():
             table, _, _ = other.unit.key.rpartition(".")  # a unit's column has no dot, and PER has none
             refers = fold(table) == fold(str(policy.table)) and other.table != policy.table
@@ -332,14 +332,14 @@ def resolve_owner_table(catalog: Catalog, written: TableName) -> TableName:
     return table
 
 
-# Owner statements, one at a time, and each carried out once however often DuckDB binds it.
+# Owner statements run one at a time. Each has effect once, however often DuckDB binds it.
 
 
 class OwnerChanges:
-    """Memory of the last change, since a relation or a prepared statement binds the same text again.
+    """Executor of owner statements that remembers the last one, since DuckDB may bind the same text twice.
 
-    Most statements change nothing the second time. The others are recognised: the same text by the same person with no
-    entry in the ledger since. A new epoch in which nothing was released is as good as another new epoch.
+    Most statements change nothing the second time. The others are recognised: the same text by the same person, with no
+    ledger entry in between. Then nothing was released in the new epoch, so that another new epoch is not needed.
     """
 
     def __init__(
@@ -377,7 +377,7 @@ class OwnerChanges:
             return done
 
     def _prepare_again(self, statement: OwnerStatement, done: str) -> str:
-        """Returns the outcome. Prepares again the tables with rows that may have changed, for their new epoch."""
+        """Returns the outcome of a repeated statement. For NEW EPOCH, it prepares prepared tables again."""
         if not isinstance(statement, AlterPolicy) or not statement.new_epoch:
             return done
         with self._open_cursor() as cursor:

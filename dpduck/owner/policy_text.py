@@ -1,8 +1,8 @@
-"""Policy as the statement that makes it, and as a made-up table for the twin of a database.
+"""Writes a policy as CREATE PRIVACY POLICY, and made-up rows for its table.
 
-The table is made from a policy and a schema alone, by SQL over range(..) that names no table, so that it can read none.
-Values lie in the domains and clamps, and each unit has MAX ROWS rows. Statements about the table can be written, and
-tried, on its twin: nothing is charged, and nothing is true.
+Made-up rows follow from a policy and a schema alone, by SQL over range(..) that names no table, so that it reads none.
+Values lie in the domains and clamps, and each unit has MAX ROWS rows. Statements can be tried on such a table (a twin)
+without a charge. Its answers say nothing about real rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
 MOST_LABELS = 1_000
-"""Largest number of labels that are used. From a larger domain they are evenly spread."""
+"""Most labels of a domain in made-up rows. From a larger domain, evenly spread labels are taken."""
 
 _PRIME = 1_000_003
 _USUAL = {
@@ -41,7 +41,7 @@ _MOMENT = "TIMESTAMP '2020-01-01' + to_seconds(CAST({h} % 120000000 AS BIGINT))"
 
 
 def twin_sql(policy: Policy, columns: Sequence[CatalogColumn], keys: Sequence[tuple[str, ...]], rows: int) -> str:
-    """Returns a SELECT of `rows` made-up rows. keys: the keys of the table, with values that do not repeat."""
+    """Returns a SELECT of `rows` made-up rows. keys: unique keys of the table. Columns of single keys do not repeat."""
     unique = {fold(key[0]) for key in keys if len(key) == 1}
     unit_columns = {fold(name) for name in policy.unit.own_columns}
     expressions = []
@@ -60,9 +60,9 @@ def twin_sql(policy: Policy, columns: Sequence[CatalogColumn], keys: Sequence[tu
 
 
 def _part(column: CatalogColumn, policy: Policy, place: int) -> str:
-    """Returns a value of one of the columns that hold a unit. All rows of the unit have the same value.
+    """Returns SQL of a value in one of the columns that hold a unit. All rows of the unit have the same value.
 
-    It is in the domain, or the unit's number if the type has enough values (not BOOLEAN), else any: NULL is nobody's.
+    It is in the domain. Without a domain, it is the unit's number, or another value if the type has no such number.
     """
     number, domain, kind = f"i // {policy.unit.max_rows}", policy.domain(column.name), column.type_name
     any_value = _made_up(column, domain, None, f"hash({number}, {place})")
@@ -72,7 +72,7 @@ def _part(column: CatalogColumn, policy: Policy, place: int) -> str:
 
 
 def key_sql(number: str, type_name: str) -> str:
-    """Returns the key value for a number: the same in every table, so that references lead somewhere."""
+    """Returns SQL of the key value for a number. It is equal in every table, so that references match."""
     if type_name == "VARCHAR":
         return f"'made up ' || ({number})"
     if type_name == "UUID":
@@ -124,7 +124,7 @@ def _between(low: str, high: str, type_name: str, mixed: str) -> str:
 
 
 def _usual(type_name: str, mixed: str) -> str:
-    """Returns a value of the type, for a column without an item in the policy. It is NULL for lists and the like."""
+    """Returns SQL of a value for a column without an item in the policy. It is NULL for nested and other types."""
     kind = sql_type(type_name)
     if kind.is_whole:
         return f"CAST({mixed} % 100 AS {type_name})"
@@ -141,18 +141,18 @@ _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _OURS = frozenset(("ALL", "ROW", "TODO"))
-"""Words that a policy does not read as a column."""
+"""Words that a policy reads as keywords, and so not as a column's name."""
 
 _MOST_LOOKED_AT = 100_000
-"""Largest number of edges of a floating type that are compared one by one."""
+"""Most edges of a floating type that are compared one by one."""
 
 Home = tuple[str, str] | None
 
 
 def policy_sql(policy: Policy, home: Home) -> str | None:
-    """Returns CREATE PRIVACY POLICY with all items. It is None if no statement can say it, as with very many labels.
+    """Returns CREATE PRIVACY POLICY with all items. None if the statement would be too long, or edges are irregular.
 
-    home: the database and schema of unqualified table names. Names of tables leave them out.
+    home: the database and schema of unqualified table names, which names of tables leave out.
     """
     labels = sum(domain.size for _, domain in policy.domains if isinstance(domain, ValueDomain))
     if labels * 4 > MAX_CHARACTERS or not all(_is_regular(domain) for _, domain in policy.domains):
@@ -197,7 +197,7 @@ def name_text(name: str) -> str:
 
 
 def table_text(table: TableName, home: Home) -> str:
-    """Returns a table's name without the database and schema that unqualified names have anyway."""
+    """Returns a table's name. It leaves out the database and the schema if they are those of `home`."""
     parts = table.parts
     if home is not None and fold(parts[0]) == fold(home[0]):
         parts = parts[2:] if fold(parts[1]) == fold(home[1]) else parts[1:]
@@ -205,13 +205,13 @@ def table_text(table: TableName, home: Home) -> str:
 
 
 def budget_text(policy: Policy) -> str:
-    """Returns BUDGET as its owner could write it."""
+    """Returns the BUDGET clause of a policy."""
     per = "" if policy.unit.period is None else f" PER {policy.unit.period.word}"
     return f"BUDGET {_amounts(policy.budget)}{per}"
 
 
 def unit_text(policy: Policy, home: Home) -> str:
-    """Returns PRIVACY UNIT with MAX ROWS."""
+    """Returns the PRIVACY UNIT clause of a policy, with MAX ROWS."""
     unit, period = policy.unit, policy.unit.period
     per = "" if period is None else f" PER {period.word} OF {name_text(period.column)}"
     if unit.column is None:
@@ -242,7 +242,7 @@ def _amounts(budget: Budget) -> str:
 
 
 def _amount(value: Fraction) -> str:
-    """Returns an exact decimal, in powers of ten if it has many digits."""
+    """Returns an amount as an exact decimal, with an exponent (1e-6) if it has many digits."""
     text = decimal_text(value)
     whole, _, after = text.partition(".")
     digits = (whole + after).lstrip("0")
@@ -250,7 +250,7 @@ def _amount(value: Fraction) -> str:
 
 
 def domain_text(domain: Domain, most: int | None = None) -> str:
-    """Returns the text after a column in DOMAIN. most: the largest number of labels in it, None for all.
+    """Returns the text after the column in a DOMAIN clause. most: the most labels that it lists, None for all.
 
     >>> domain_text(ValueDomain("VARCHAR", ("F", "M"), with_null=True))
     "IN ('F', 'M') WITH NULL"
@@ -289,7 +289,7 @@ def _bound(text: str) -> str:
 
 
 def _is_regular(domain: Domain) -> bool:
-    """Tells whether bounds and step determine every edge. Edges of a floating type were rounded to the type."""
+    """Tells whether the bounds and the step of a range give exactly its edges, after rounding to a floating type."""
     if not isinstance(domain, RangeDomain) or domain.unit:
         return True
     low, step = exact_number(domain.edges[0]), exact_number(domain.step)

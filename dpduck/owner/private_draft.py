@@ -1,7 +1,7 @@
-"""Questions of a private draft, as ordinary statements of dp().
+"""Statements of dp() by which a private draft of a policy learns facts about the rows.
 
-No code here sees a row, computes a price or draws noise. Every fact is a statement that goes through the door like an
-analyst's statement. The statements ask for quantiles, and for keys by a threshold.
+No code here sees a row, computes a price or draws noise. Every statement goes through the door like an analyst's
+statement. The statements ask for quantiles, and for keys by a threshold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SMALLEST = -1
 CODES = range(-9, 101)
 CALENDAR = range(1950, 2041)
 BLANKS = (999, 9_999, 99_999)
-"""Whole numbers with a place each: codes, ages and hours, then years, then numbers that often stand for no answer."""
+"""Whole numbers with a place of their own: codes, ages, hours, then years, then numbers that often mean no answer."""
 
 YEARS = range(1900, 2051)
 
@@ -44,7 +44,7 @@ UNIT_WEIGHT = 20
 """The weight of the number of units, relative to one quantile of their rows."""
 
 DROPPED = 0.01
-"""Share of the rows that MAX ROWS may leave out, or of a sum that a clamp may, as far as noise can tell."""
+"""Share of the rows that MAX ROWS may leave out, or of the sum that a clamp may leave out, by the noisy estimate."""
 
 MOST_DROPPED = 0.25
 """The share of a sum that a clamp may leave out in the worst case of the noise. Above this share the owner decides."""
@@ -110,7 +110,7 @@ def _is_declared(column: CatalogColumn, policy: Policy) -> bool:
 
 
 def _parts(budget: Budget, epsilon: Fraction, number: int) -> Callable[[int], str]:
-    """Returns options for a number of parts of the price: of epsilon, or of its rho with the budget's delta."""
+    """Returns a function that writes the price option for some of `number` equal parts of epsilon, or of its rho."""
     if budget.pure:
         return lambda parts: f"epsilon = {_down(epsilon * parts / number)}"
     delta = budget.delta - budget.delta_keys
@@ -153,7 +153,7 @@ def _quantile_list(value: str) -> str:
 
 
 def _of_unit(policy: Policy, price: str, home: Home) -> str:
-    """Returns the statement about the rows of a unit: quantiles over units, one row each, and the number of units."""
+    """Returns the statement about the number of rows of a unit: its quantiles over units, and the number of units."""
     table = table_text(policy.table, home)
     if policy.unit.column is None:
         return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}) count(*) AS n FROM {table}"
@@ -168,7 +168,7 @@ def _of_unit(policy: Policy, price: str, home: Home) -> str:
 
 
 def place_sql(column: CatalogColumn, grid: Sequence[Fraction]) -> str:
-    """Returns the place of a value: 0 for NULL, 1 below the grid, then one more from each number of the grid on.
+    """Returns SQL of the place of a value: 0 for NULL, 1 below the grid, and then 1 more at each number of the grid.
 
     Consecutive whole numbers, or consecutive years, share one CASE branch. This keeps the text short.
     """
@@ -212,7 +212,7 @@ def _of_keys(policy: Policy, column: CatalogColumn, price: str, delta: Fraction,
 
 
 def read_price(text: object) -> Fraction:
-    """Returns the epsilon of an owner's PRIVATELY. Refuses a text that is no number or out of range."""
+    """Returns the epsilon that an owner typed for a private draft. Refuses a text that is no number or out of range."""
     try:
         epsilon = Fraction(str(text))
     except ValueError:

@@ -1,6 +1,6 @@
-"""Suggestions of a private draft: a function of noisy answers that were paid for, and of nothing else.
+"""Suggestions of a private draft. They depend on noisy answers that were paid for, and on nothing else.
 
-Each suggestion says how much it leaves out, and the most that noise allows. A value that the noise hides stays a TODO.
+Each suggestion says how much it leaves out, by the estimate and at most. A value that the noise hides becomes a TODO.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from dpduck.values.quoting import quote_text
 from dpduck.values.sqltypes import sql_type
 
 ONE_PLACE = 0.8
-"""Standard error of the share of one place, relative to the error of a share at or above an edge."""
+"""Standard error of the share between two edges, relative to that of the share above an edge."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """Question with the rows of its answer, and the standard error of a quantile's rank, if it has one."""
+    """A question with the rows of its answer, and the standard error of the rank of its quantiles, if it has any."""
 
     question: PrivateQuestion
     rows: Rows
@@ -58,11 +58,11 @@ def _numbers(value: object) -> list[float | None]:
 
 @dataclass(frozen=True)
 class UnitEstimates:
-    """Numbers of units and rows, and MAX ROWS with the share of the rows that it leaves out.
+    """Estimated numbers of units and of rows, and a suggested MAX ROWS with the share of rows that it leaves out.
 
     - error: the standard error of `units`.
-    - most_rows: None if the noise hides it.
-    - rows: None if noise hides a tail that may hold a third of the rows.
+    - most_rows: the suggested MAX ROWS, None if the noise hides it.
+    - rows: None if units with very many rows, which the noise hides, may have a third of all rows.
     """
 
     units: float
@@ -73,7 +73,7 @@ class UnitEstimates:
 
 
 def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -> UnitEstimates:
-    """Estimates the number of rows per unit. rank: the standard error of a quantile's rank, in units."""
+    """Estimates the numbers of units and rows, and MAX ROWS. rank: standard error of a quantile's rank, in units."""
     *quantiles, number, error = (*answer, 0.0) if policy.unit.column is None else answer
     units, deviation = max(_number(number), 1.0), _number(error)
     if policy.unit.column is None:
@@ -96,7 +96,7 @@ def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -
 
 
 def _share_beyond(tail: Tail, place: int, mean: float) -> Beyond | None:
-    """Returns the share of the rows beyond a bound on a unit's rows. The first row beyond is at the edge itself."""
+    """Returns the share of the rows that a bound on a unit's rows leaves out. mean: mean number of rows of a unit."""
     beyond = tail.beyond(place)
     if beyond is None:
         return None
@@ -134,9 +134,9 @@ class ColumnShares:
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """Returns two edges: the last one with only noise below it, and the last one with more than noise above it.
+        """Returns two edges: the last with only noise below it, and the last with more than noise above it.
 
-        It is None if nothing stands out of the noise, or if values that stand out lie beyond the grid.
+        None if no share is larger than the noise, or if such a share lies beyond the grid.
         """
         least = STANDS_OUT * self.error
         low = max((place for place, share in enumerate(self.below) if share <= least), default=-1)
@@ -153,7 +153,7 @@ class ColumnShares:
         return self.below[place + 1] - self.below[place]
 
     def tail(self, *, downwards: bool) -> Tail:
-        """Returns the tail of the values from 0 on, upwards or downwards."""
+        """Returns the tail of the positive values, or with `downwards` that of the negative values."""
         if downwards:
             places = [place for place in range(len(self.edges) - 1, -1, -1) if self.edges[place] <= 0]
             shares = tuple(self.below[place] for place in places)
@@ -163,7 +163,7 @@ class ColumnShares:
         return Tail(tuple(float(self.edges[place]) for place in places), shares, self.error, self.whole)
 
     def without(self, place: int) -> ColumnShares:
-        """Returns the shares without the values between this edge and the next."""
+        """Returns the shares of the units without a value between this edge and the next."""
         share = self.share(place)
         rest = 1 - share
         below = tuple((old - (share if other > place else 0.0)) / rest for other, old in enumerate(self.below))
@@ -187,7 +187,7 @@ def seen(
 
 
 def no_answer(shares: ColumnShares) -> int | None:
-    """Returns the place of a whole number that often stands for no answer. Many units have it, few have a neighbour."""
+    """Returns the place of a number such as 999 that seems to mean no answer: many units have it, few a number near."""
     if not shares.whole:
         return None
     for place, edge in enumerate(shares.edges[:-1]):
@@ -198,10 +198,10 @@ def no_answer(shares: ColumnShares) -> int | None:
 
 
 def codes_of(shares: ColumnShares) -> tuple[tuple[int, ...], Beyond] | None:
-    """Returns a few whole numbers, and the share of the other values.
+    """Returns the few whole numbers that most units have, and the share of the other values.
 
-    They are all numbers from the first to the last, or only those that stand out. The result is None if there are many,
-    or if the noise hides too many others.
+    They are all numbers from the first to the last, or only those with a share above the noise. None if they are many,
+    or if too many units may have others.
     """
     ends = shares.ends
     if ends is None or not shares.whole:
@@ -221,7 +221,7 @@ def codes_of(shares: ColumnShares) -> tuple[tuple[int, ...], Beyond] | None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a clamp, with the share of the sum that they leave out, and the most units that may lie beyond."""
+    """Bounds of a clamp, with the share of the sum that they leave out. beyond: most units with values outside."""
 
     low: Fraction
     high: Fraction
@@ -230,7 +230,7 @@ class Bounds:
 
 
 def clamp_of(shares: ColumnShares) -> Bounds | None:
-    """Returns bounds that leave out about a hundredth of the sum at most, or None if noise hides their effect."""
+    """Returns bounds that leave out about 1 % of the sum at most. None if the noise hides how much they leave out."""
     ends, up, down = shares.ends, shares.tail(downwards=False), shares.tail(downwards=True)
     body = up.body() + down.body()
     if ends is None or body <= 0:
@@ -256,9 +256,9 @@ def clamp_of(shares: ColumnShares) -> Bounds | None:
 
 
 def _bound(tail: Tail, body: float) -> tuple[float, Beyond, float] | None:
-    """Returns a round number in one direction, the small amount beyond it, and the most units there.
+    """Returns a round bound in one direction, the amount beyond it, and the largest share of units beyond it.
 
-    The number is 0 if no values stand out in this direction. body: the amount within, in both directions.
+    The bound is 0 if no share in this direction is above the noise. body: amount inside, in both directions.
     """
     last = tail.last
     if last < 0:
@@ -287,7 +287,7 @@ def _is_round(number: Fraction) -> bool:
 
 
 def range_of(low: Fraction, high: Fraction, whole: bool) -> tuple[Fraction, Fraction, Fraction]:
-    """Returns bounds around `low` and `high`, as multiples of a round step, and the step, with at most MOST_BINS bins.
+    """Returns bounds around `low` and `high`, and a round step that divides both, for at most MOST_BINS bins.
 
     >>> [str(part) for part in range_of(Fraction(17), Fraction(91), True)]
     ['15', '95', '5']
@@ -311,7 +311,7 @@ def range_of(low: Fraction, high: Fraction, whole: bool) -> tuple[Fraction, Frac
 def suggest(
     policy: Policy, answers: Sequence[Answered], left: Sequence[tuple[CatalogColumn, str]], price: str, home: Home
 ) -> Suggested:
-    """Drafts what noisy answers suggest. The first is about units. left: other columns, with " WITH NULL" or ""."""
+    """Drafts a policy from noisy answers. The first answer is about units. left: result of draft.open_columns."""
     facts = unit_facts(policy, answers[0].rows[0], answers[0].rank)
     about = {answer.question.column: answer for answer in answers}
     columns = {
@@ -354,7 +354,7 @@ def _of_units(policy: Policy, facts: UnitEstimates, home: Home) -> tuple[str, st
 
 
 def _of_norms(policy: Policy) -> str:
-    """Returns the advice that MAX ROWS may be generous, if statements may have norms."""
+    """Returns the advice that MAX ROWS may be large, if the budget allows max_norm_contributed."""
     if policy.budget.pure:
         return ""
     return (
@@ -364,7 +364,7 @@ def _of_norms(policy: Policy) -> str:
 
 
 def _policy_items(policy: Policy, column: CatalogColumn) -> list[str]:
-    """Returns the items of the policy in force for a column. Nobody needs to pay for public facts."""
+    """Returns the items of the policy in force for a column. They are public, so no statement asks about them."""
     domain, clamp, name = policy.domain(column.name), policy.clamp(column.name), name_text(column.name)
     lines = [] if domain is None else [f"DOMAIN {name} {domain_text(domain)},"]
     return lines + ([] if clamp is None else [f"CLAMP {name} BETWEEN {clamp.low} AND {clamp.high} STEP {clamp.step},"])
@@ -391,22 +391,22 @@ def _about(answer: Answered, units: float, null: str) -> tuple[str, Sequence[str
         return "its bounds do not stand out of the noise at this price, or lie beyond the grid.", ()
     if sql_type(column.type_name).is_moment:
         return _of_dates(column, shares, ends, null)
-    said, place = [], no_answer(shares)
+    remarks, place = [], no_answer(shares)
     if place is not None:
         number = shares.edges[place]
-        said.append(f"about {_percent(shares.share(place))} are {number}, which may stand for no answer.")
+        remarks.append(f"about {_percent(shares.share(place))} are {number}, which may stand for no answer.")
         shares = shares.without(place)
         ends = shares.ends
         if ends is None:
-            return _sentences([*said, "the others do not stand out of the noise at this price."]), ()
+            return _sentences([*remarks, "the others do not stand out of the noise at this price."]), ()
     if shares.blank > STANDS_OUT * shares.error:
-        said.append(f"about {_percent(shares.blank)} have no value.")
+        remarks.append(f"about {_percent(shares.blank)} have no value.")
     more, items = of_numbers(column, shares, ends, null)
-    return _sentences([*said, *more]), items
+    return _sentences([*remarks, *more]), items
 
 
 def _of_texts(column: CatalogColumn, rows: Rows, units: float, null: str) -> tuple[str, Sequence[str]]:
-    """Returns a remark, and a DOMAIN of the published texts. All other texts have one label."""
+    """Returns a remark, and a DOMAIN of the published texts. OTHER stands for all other texts."""
     texts = [str(row[0]) for row in rows if row[0] is not None][:MOST_KEYS]
     if not texts:
         return "no text stands out of the noise at this price.", ()
@@ -434,45 +434,45 @@ def of_numbers(
 ) -> tuple[list[str], list[str]]:
     """Returns remarks and items about a column of numbers: a DOMAIN and a CLAMP.
 
-    The DOMAIN is IN for a few whole numbers, else a RANGE.
+    The DOMAIN is IN for a few whole numbers, otherwise a RANGE.
     """
     name, few = name_text(column.name), codes_of(shares)
     low, high = shares.edges[ends[0]], shares.edges[ends[1] + 1]
     if few is not None:
         codes, others = few
-        said = f"{_left_text(others)} of the units have another value, and are in no group."
-        return ["few whole numbers.", said, "CLAMP is for sums and averages: take the -- off."], [
+        remark = f"{_left_text(others)} of the units have another value, and are in no group."
+        return ["few whole numbers.", remark, "CLAMP is for sums and averages: take the -- off."], [
             f"DOMAIN {name} IN ({', '.join(map(str, codes))}){null},",
             f"-- CLAMP {name} BETWEEN {codes[0]} AND {codes[-1]},",
         ]
     outside = shares.outside(ends[0], ends[1] + 1)
     if ends[0] == ends[1]:
-        said = f"{_left_text(outside)} of the units have no value from {decimal_text(low)} to {decimal_text(high)}."
-        return [said, "What they have does not stand out of the noise at this price."], []
-    said = f"{_left_text(outside)} of the units lie outside of the range."
+        remark = f"{_left_text(outside)} of the units have no value from {decimal_text(low)} to {decimal_text(high)}."
+        return [remark, "What they have does not stand out of the noise at this price."], []
+    remark = f"{_left_text(outside)} of the units lie outside of the range."
     if shares.whole and low >= CALENDAR.start and high <= CALENDAR.stop and high - low <= MOST_YEARS:
         clamp = f"-- CLAMP {name} BETWEEN {low} AND {high},"
-        return ["years, it seems.", said], [f"DOMAIN {name} RANGE {low} TO {high} STEP 1{null} WITH EDGES,", clamp]
+        return ["years, it seems.", remark], [f"DOMAIN {name} RANGE {low} TO {high} STEP 1{null} WITH EDGES,", clamp]
     first, last, step = map(decimal_text, range_of(low, high, shares.whole))
     domain, bounds = f"DOMAIN {name} RANGE {first} TO {last} STEP {step}{null} WITH EDGES,", clamp_of(shares)
     if bounds is None:
         why = "the noise hides how much of the sum the largest values hold."
-        return [said, f"{TODO}: a clamp.", why], [domain, f"-- CLAMP {name} BETWEEN {TODO} AND {TODO},"]
+        return [remark, f"{TODO}: a clamp.", why], [domain, f"-- CLAMP {name} BETWEEN {TODO} AND {TODO},"]
     clamp = f"CLAMP {name} BETWEEN {decimal_text(bounds.low)} AND {decimal_text(bounds.high)},"
     left = (
         f"the clamp leaves out {_left_text(bounds.left)} of the sum, if values thin out beyond it as they do below: up "
         f"to {_round(bounds.beyond)} units may lie there."
     )
-    return [said, left], [domain, clamp]
+    return [remark, left], [domain, clamp]
 
 
 def _left_text(left: Beyond) -> str:
-    """Returns a share as text, with the most that noise allows."""
+    """Returns a share as a text, with its estimate and its upper bound."""
     return f"about {_percent(left.likely)}, at most {_percent(left.most)}"
 
 
 def _sentences(parts: Sequence[str]) -> str:
-    """Joins the parts to one text, for use after a column's name.
+    """Joins sentences to one text, for use after a column's name. All but the first begin with a capital.
 
     >>> _sentences(["few whole numbers.", "about half are 2."])
     'few whole numbers. About half are 2.'

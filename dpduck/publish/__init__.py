@@ -1,1 +1,1 @@
-"""Releases in files of their own."""
+"""Publication of released answers as files, tables, reports and certificates."""

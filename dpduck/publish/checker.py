@@ -48,12 +48,12 @@ NOTHING: Price = (Fraction(0), Fraction(0), Fraction(0))
 
 
 def canonical(part: Part) -> str:
-    """Writes an entry or a certificate in its one canonical form."""
+    """Returns the canonical JSON text of an entry or a certificate."""
     return json.dumps(part, sort_keys=True, separators=(",", ":"))
 
 
 def digest(part: Part, before: str = "") -> str:
-    """Returns the SHA-256 of the link before and an entry or certificate, without its own link, which depends on it."""
+    """Returns the SHA-256 of the previous link (`before`) and an entry or certificate, without the part's own link."""
     rest = {name: value for name, value in part.items() if name != "link"}
     return hashlib.sha256((before + canonical(rest)).encode()).hexdigest()
 
@@ -188,7 +188,7 @@ def run_of(key: str) -> tuple[str, bool, range]:
 
 
 def add_charge(steps: dict[int, Price], run: range, other: Price) -> list[Price]:
-    """Adds a charge to the sums of its periods, and returns these sums. steps: the sum from a period until the next."""
+    """Adds a charge to the sums of its periods, and returns these sums. steps: each sum, by its first period."""
     for cut in (run.start, run.stop):
         steps.setdefault(cut, steps[max(before)] if (before := [at for at in steps if at < cut]) else NOTHING)
     inside = [at for at in steps if at in run]
@@ -235,7 +235,7 @@ def is_consistent(budget: Part) -> bool:
 
 
 def least_epsilon(rho: float, delta: float) -> float:
-    """Returns the least epsilon that rho-zCDP gives at a delta, on ever finer grids of orders (Canonne et al. 2020)."""
+    """Returns the least epsilon that rho-zCDP gives at a delta, by a search over orders (Canonne et al. 2020)."""
 
     def epsilon(place: float) -> float:
         alpha = 1 + math.exp(place)
@@ -290,7 +290,7 @@ def whole(value: object, least: int) -> int:
 
 
 def positive(value: str) -> Fraction:
-    """Reads a rational above 0, since no noise and no part of a plan gives something back."""
+    """Reads a rational above 0. An amount of 0 or less would make a price too small."""
     amount = Fraction(value)
     if amount <= 0:
         raise ValueError("no such amount")
@@ -308,7 +308,7 @@ def of_noise(noise: Part, l1: int, l2_squared: int, most: int) -> Price:
 
 
 def rho_of_laplace(shifts: Fraction, x: Fraction, step: Fraction) -> Fraction:
-    """Bounds the rho of `shifts` numbers that move by x scales each. step: the number 1 in scales, s below.
+    """Bounds the rho of `shifts` numbers that one unit moves by x scales each. step: 1 / scale, s below.
 
     The divergence of discrete Laplace noise from its copy moved by x scales is x - (1 - exp(-x)) s / sinh(s).
     """

@@ -1,12 +1,12 @@
-"""Pictures of a view's answers, in Vega-Lite. Each picture says the same as the table of the view, or there is none.
+"""Pictures of a view's answers, in Vega-Lite. A picture shows exactly the numbers of the view's table.
 
-A mark stands for one row. There is no picture if two rows would stand in one place, for example if a key is not among
-the columns. Marks of counts would be stacked there, and marks of averages would be added up.
+A mark stands for one row. There is no picture if two rows would have one place, for example if a key is not among the
+columns. Their marks would be stacked, as if counts or averages could be added up.
 
 One key makes bars, or a line over bins and days. Two keys make groups of bars, or lines with bands. Three keys make a
 few such pictures with one scale. If these are too many, two keys make tiles. All tiles have one shade if noise alone
-can make their differences. Otherwise a shade is a step of at least four standard errors, and looks like its
-neighbours: noise alone moves two equal tiles one shade apart at most, at least 98 times of 100.
+can explain their differences. Otherwise a shade covers at least four standard errors, and looks like its neighbours.
+Two equal tiles then differ by one shade at most, at least 98 times of 100.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST_LINES, MOST_GROUPED, MOST_PARTS = 4, 6, 6
 """The largest numbers of lines in a picture, of bars in a group, and of pictures with one scale."""
 
 ERRORS_SHOWN = 2
-"""The length of an error bar to each side, in standard errors. 19 of 20 answers are that near, 94 of 100 or more."""
+"""The length of an error bar to each side, in standard errors. About 19 of 20 answers are that near, 94 % or more."""
 
 SHADE, MOST_SHADES = 4, 6
 """The least width of a shade of tiles, in standard errors, and the number of shades that a picture aims at."""
@@ -76,14 +76,14 @@ _NO_TOTAL = (Nulls.VALUE, Nulls.OTHERS, Nulls.NONE)
 _NAME = re.compile(r'"(?:[^"]|"")*"|[^, ]+')
 
 NULL, TOTAL, EITHER, OTHERS = "NULL", "all", "NULL or all", "NULL or others"
-"""Words for a NULL in a key: a group without a value, a total, either of both, and a group with other values."""
+"""Words for a NULL in a key: a group without a value, a total, one of these two, and a group of other values."""
 
 
 @dataclass(frozen=True)
 class PictureKey:
     """A column that tells groups apart.
 
-    values: the kind of its values. nulls: the meaning of its NULL. Both are None if nobody knows.
+    values: the kind of its values. nulls: the meaning of its NULL. Both are None if unknown.
     """
 
     name: str
@@ -167,9 +167,9 @@ def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
 
 
 def _key(name: str, comment: str) -> PictureKey:
-    said = comment.split("; ")
-    values = next((values for values in Values if values in said), None)
-    return PictureKey(name, values, next((nulls for nulls in Nulls if nulls in said), Nulls.NONE))
+    notes = comment.split("; ")
+    values = next((values for values in Values if values in notes), None)
+    return PictureKey(name, values, next((nulls for nulls in Nulls if nulls in notes), Nulls.NONE))
 
 
 def _is_error(name: str, kind: str, comments: Mapping[str, str]) -> bool:
@@ -187,7 +187,7 @@ def _may_be_a_key(column: tuple[str, str, str], comments: Mapping[str, str]) -> 
 def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:
     """Returns the pictures of one answer, in Vega-Lite, each with its content in words. There may be none.
 
-    A cube shows the cells of all keys together. If no grouping set has all keys, each of the largest sets has one.
+    A cube has pictures of the cells of all keys. If no grouping set has all keys, each largest set has its own.
     """
     pictures: list[Drawn] = []
     for cells, without in _parts(shape, rows):
@@ -215,9 +215,9 @@ def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without
 
 
 def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
-    """Yields the rows of each largest grouping set, with words for the rows that are left out of every such set.
+    """Yields the rows of each largest grouping set, with words for the rows that are in no such set.
 
-    These are the totals, and NULL where it may be a total.
+    Those rows are totals, and rows with a NULL that may be a total.
     """
     if shape.named is None or any(row[shape.named] is None for row in rows):
         yield _cells(shape, rows)
@@ -250,7 +250,7 @@ def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
 def _is_ordered(key: PictureKey, cells: Rows) -> bool:
     """Tells whether a line may join the values: days, bins, and whole numbers that are too many for bars.
 
-    Codes and years are whole numbers too, and have bars. So have numbers that are not known to be bins.
+    A few whole numbers may be codes or years, and get bars. So do numbers that are not known to be bins.
     """
     values = {row[key.name] for row in cells} - {None}
     if len(values) < 2 or any(isinstance(value, bool) for value in values):
@@ -262,7 +262,7 @@ def _is_ordered(key: PictureKey, cells: Rows) -> bool:
 
 
 def _labels(key: PictureKey, cells: Rows) -> dict[Any, str]:
-    """Returns the label at the axis for each value, in their order, with NULL last."""
+    """Returns the label of each value at an axis, in the order of values, with NULL last."""
     values = list(dict.fromkeys(row[key.name] for row in cells))
     with suppress(TypeError):  # values that cannot be compared stay as they came
         values.sort(key=lambda value: (value is None, 0 if value is None else value))
@@ -297,7 +297,7 @@ class PictureAxis:
 
 @dataclass(frozen=True)
 class Picture:
-    """The pictures of one answer. title: the answer's title, with its unit.
+    """Painter of the pictures of one answer. title: the answer's title, with its unit.
 
     without: words for rows that are left out. where: words for the part of the rows that a picture shows.
     span: the two ends of the scale, if several pictures share one.
@@ -353,7 +353,7 @@ class Picture:
         return [self._with_errors(points, marks, rules, _by(axis, series), step)]
 
     def line(self, axis: PictureAxis, series: PictureAxis | None, cells: Rows) -> list[Drawn]:
-        """Draws a line over a key, or one for each value of a second key. NULL of the key has no place on it."""
+        """Draws a line over a key, or one for each value of a second key. Rows with NULL in the key are left out."""
         name, left = axis.name, [row for row in cells if row[axis.name] is not None]
         drawn = self if len(left) == len(cells) or self.without else replace(self, without=(NULL,))
         values = [row[name] for row in left]
@@ -412,9 +412,9 @@ class Picture:
             "scale": scale,
             "legend": legend,
         }
-        said = f"{self.name} by {first.name} and {second.name}{self.where}{_without(self.without)}"
+        text = f"{self.name} by {first.name} and {second.name}{self.where}{_without(self.without)}"
         layer = [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}]
-        return [(spec_of(points, layer, said), f"{said}; {ONE_SHADE if alike else SHADES}")]
+        return [(spec_of(points, layer, text), f"{text}; {ONE_SHADE if alike else SHADES}")]
 
     def _scale(self, zero: bool) -> dict[str, Any]:
         """Returns the scale of the answer, if several pictures share one."""
@@ -424,7 +424,7 @@ class Picture:
         return {"scale": {"domain": [low, high], "nice": True, "zero": zero}}
 
     def _rules(self, across: Mapping[str, Any], along: str, zero: bool) -> dict[str, Any]:
-        """Returns error bars across a place."""
+        """Returns error bars. across: the encoding of the places. along: the axis of the answers, "x" or "y"."""
         ends = {
             along: {"field": "low", "type": "quantitative", "title": self.title} | self._scale(zero),
             f"{along}2": {"field": "high"},
@@ -437,12 +437,12 @@ class Picture:
         self, points: _Points, marks: list[dict[str, Any]], errors: dict[str, Any], by: str, more: Mapping[str, Any]
     ) -> Drawn:
         """Returns the picture with its errors, if it has some: a band below the line, or error bars over bars."""
-        said = f"{self.name} by {by}{self.where}{_without(self.without)}"
+        text = f"{self.name} by {by}{self.where}{_without(self.without)}"
         if not points.errors:
-            drawn = spec_of(points.rows, marks, said)
-            return {**drawn, **more}, f"{said}; the view has no standard errors of it"
+            drawn = spec_of(points.rows, marks, text)
+            return {**drawn, **more}, f"{text}; the view has no standard errors of it"
         layer = [errors, *marks] if errors["mark"]["type"] == "area" else [*marks, errors]
-        return {**spec_of(points.rows, layer, said), **more}, f"{said}, and {ERRORS_SHOWN} standard errors to each side"
+        return {**spec_of(points.rows, layer, text), **more}, f"{text}, and {ERRORS_SHOWN} standard errors to each side"
 
 
 @dataclass(frozen=True)
@@ -520,7 +520,7 @@ def _step(least: float) -> float:
 
 
 def _tile_axis(axis: PictureAxis, angle: int) -> dict[str, Any]:
-    """Returns an axis of tiles. It leaves out some of many labels. Below tiles, only short labels have room upright."""
+    """Returns the settings of an axis of tiles. It leaves out some of many labels, and turns long labels by `angle`."""
     short = all(len(label) < 3 for label in axis.labels.values())
     return {"labelAngle": 0 if short else angle, "labelOverlap": len(axis.labels) > MOST_LABELS}
 
@@ -535,14 +535,14 @@ def _plain(number: float) -> str:
 
 
 def _shades(number: int) -> list[str]:
-    """Returns `number` shades of blue, the palest first. Neighbours look alike, even if there are only two."""
+    """Returns `number` shades of blue, the palest first. Neighbours look similar, even if there are only two."""
     parts = [place / max(MOST_SHADES, number - 1) for place in range(number)]
     mixed = ([round(a + (b - a) * part) for a, b in zip(PALEST, DARKEST, strict=True)] for part in parts)
     return [f"rgb({red}, {green}, {blue})" for red, green, blue in mixed]
 
 
 def _day(value: date) -> str:
-    """Returns a day or a time as a text that means the same in every time zone."""
+    """Returns a day or a time as a text that every time zone reads as the same moment."""
     return f"{value.isoformat()}Z" if isinstance(value, datetime) and value.tzinfo is None else value.isoformat()
 
 
@@ -551,7 +551,7 @@ def _with(field: str) -> list[dict[str, str]]:
 
 
 def spec_of(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]], said: str) -> Mapping[str, Any]:
-    """Returns a picture of these marks, in Vega-Lite. said: its content in words, for readers who cannot see it."""
+    """Returns a picture of these marks, in Vega-Lite. said: its content in words, for people who cannot see it."""
     ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelLimit": 400}
     ink |= {"labelFontSize": 12, "titleFontSize": 12}
     lines: dict[str, Any] = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick")}

@@ -1,7 +1,7 @@
 """Private views as tables of a PostgreSQL database, through DuckDB's postgres_scanner, in one transaction.
 
-If a table was published before, its rows are deleted and inserted anew. So its grants stay, and so do views that others
-made over it. Readers see all of the old publication or all of the new one.
+If a table was published before, its rows are deleted and inserted anew. So its grants stay, and so do other people's
+views over it. Readers see all of the old publication or all of the new one.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def to_postgres(
     schema: str,
     steps: Steps,
 ) -> None:
-    """Publishes the attached store's views to a schema: all of these views, or nothing."""
+    """Publishes views of the attached store to a schema of PostgreSQL: all of them, or nothing."""
     load_extension(connection, "postgres_scanner", "pip install '.[postgres]' in dpduck's folder")
     try:
         connection.execute(f"ATTACH {quote_text(target)} AS target (TYPE postgres)")
@@ -213,7 +213,7 @@ class _Publication:
             self._execute(f"CREATE SCHEMA {quote_identifier(self._schema)}")
 
     def _present(self) -> dict[str, tuple[PostgresColumn, ...]]:
-        """Returns every relation of the schema with its columns. A relation that is no table has none."""
+        """Returns every relation of the schema with its columns. A view, or another relation, gets no columns."""
         rows = self._rows(
             "SELECT c.relname::text, CASE WHEN c.relkind = 'r' THEN a.attname::text END, "
             "format_type(a.atttypid, a.atttypmod) "
@@ -280,7 +280,7 @@ def _require_names(names: Sequence[str]) -> None:
             raise Refusal(f"the name {name!r} is too long for PostgreSQL", accepted=f"at most {LONGEST_NAME} bytes")
 
 
-# PostgreSQL's types for DuckDB's types: every value arrives, nested values as jsonb.
+# PostgreSQL's types for DuckDB's types. Every type has one, and nested values become jsonb.
 
 _SAME = {
     "BOOLEAN": "boolean",

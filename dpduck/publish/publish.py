@@ -1,4 +1,4 @@
-"""Publication: private views as a DuckDB file, Parquet files or PostgreSQL tables, and certificates, nothing else.
+"""Publication: private views as a DuckDB file, Parquet files or PostgreSQL tables, and certificates. Nothing else.
 
 Certificates state the guarantee of each release. Anybody can check it without the data and without dpduck.
 
@@ -46,7 +46,7 @@ from dpduck.values.quoting import quote_identifier, quote_text
 
 @dataclass(frozen=True)
 class Published:
-    """Result of a publication. target: fit to be printed, without the password of a database."""
+    """Result of a publication. target: the target for a message, without the password of a database."""
 
     views: tuple[str, ...]
     target: str
@@ -120,9 +120,9 @@ def _to_duckdb(
 
 
 def _was_published(target: Path, copy: Path) -> bool:
-    """Tells whether a file is a publication: it has the metadata, and no ledger, which a store has.
+    """Tells whether a file is a publication: it has the metadata, and no ledger. A store has a ledger.
 
-    It reads a copy, since the file itself may be open, in this process or in another. An unreadable file is none.
+    It reads a copy, since the file itself may be open in some process. An unreadable file is no publication.
     """
     copyfile(target, copy)
     try:
@@ -183,9 +183,9 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2) and RENAME_SWAP of renamex_np(2
 
 
 def replace_directory(finished: Path, target: Path) -> None:
-    """Moves `finished` to `target`. An old directory is then at `finished` or beside it, for the caller to remove.
+    """Moves `finished` to `target`. The old directory is then at `finished` or beside it, and the caller removes it.
 
-    If the system cannot swap two directories in one step, two renames come nearest.
+    If the system cannot swap two directories in one step, it renames both, one after the other.
     """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         finished.replace(target)  # an empty directory may be replaced by a rename
@@ -241,7 +241,7 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
 
 @contextmanager
 def _open_replacement(target: Path) -> Iterator[Path]:
-    """Yields an empty directory, which takes the target's place after the block."""
+    """Yields an empty directory, and moves it to the target after the block."""
     if target.exists() and not (target / "certificates.json").is_file():
         raise Refusal(f"{target} is there and is no bundle", accepted="a directory that is not there yet")
     target.parent.mkdir(parents=True, exist_ok=True)

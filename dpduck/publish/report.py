@@ -1,4 +1,4 @@
-"""dpduck report: one page for the recipients of the numbers, with a picture of every private view.
+"""dpduck report: one page for the recipients of the numbers, with pictures of the private views.
 
 The page is one file that fetches nothing and runs no script. It includes its pictures, drawn by Vega-Lite. It shows
 the published facts (publish/publish.py), the guarantees of policies, and the spent budgets. Principals' names and
@@ -31,12 +31,12 @@ MOST_ROWS = 300
 """Most rows of a view on the page. The published files have all rows."""
 
 MOST_COSTS = 4
-"""Most budgets in words on the first screen. The list at the end has all budgets."""
+"""Most budgets that the first screen describes in words. The list at the end has all budgets."""
 
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """Facts of the page beside the views: rows of dp_policies, dp_budget and dp_ledger, as an owner gets them."""
+    """Facts of the page besides the views: rows of dp_policies, dp_budget and dp_ledger, as an owner gets them."""
 
     policies: Rows
     budgets: Rows
@@ -77,7 +77,7 @@ def require_pictures() -> None:
 
 
 def require_place(target: Path, maker: str) -> None:
-    """Refuses an existing file that is no page of this kind, and a name that is not a page's."""
+    """Refuses an existing file that `maker` did not make, and a name without .html or .htm."""
     if target.suffix.lower() not in PAGES:
         raise Refusal(f"{target.name} would be a page of HTML", accepted=str(target.with_suffix(".html")))
     if target.exists() and not (target.is_file() and generator(maker).encode() in target.read_bytes()[:2000]):
@@ -87,12 +87,12 @@ def require_place(target: Path, maker: str) -> None:
 
 
 def generator(maker: str) -> str:
-    """Returns the line that marks a page of one kind."""
+    """Returns the line of HTML that marks a page as made by `maker`."""
     return f'<meta name="generator" content="{maker}">'
 
 
 def replace_page(target: Path, page: str, mode: int) -> None:
-    """Puts a whole page in its place at once. mode: the file mode, which decides who may read the page."""
+    """Writes a page to a file that readers see as a whole or not at all. mode: file mode, for who may read it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".dpduck", delete=False, encoding="utf-8") as file:
         file.write(page)
@@ -152,7 +152,7 @@ def caption_of(comment: str) -> TableCaption:
 
 
 def single_numbers(shape: Shape, rows: Rows) -> list[str]:
-    """Returns the answers of a view with one row and no keys, each with two standard errors. They need no picture."""
+    """Returns the answers of a view with one row and no keys as texts, each with two standard errors."""
     if len(rows) != 1 or shape.keys:
         return []
     lines = []
@@ -164,7 +164,7 @@ def single_numbers(shape: Shape, rows: Rows) -> list[str]:
 
 
 def in_key_order(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Returns rows in the order of their keys. In each key the group without a value comes late, and totals last."""
+    """Returns rows in the order of their keys. In each key, the group without a value is after others, totals last."""
     keys = [(key, columns.index(key.name)) for key in shape.keys if key.name in columns]
 
     def place_of(row: Sequence[Any]) -> list[tuple[int, Any]]:
@@ -185,7 +185,7 @@ class NullWord(str):
 
 
 def with_null_words(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Returns rows with words in place of NULL in keys: a total, a group without a value, or either of both."""
+    """Returns rows with words in place of NULL in keys: a total, a group without a value, or one of these two."""
     keys = {key.name: key for key in shape.keys}
     worded = []
     for row in rows:
@@ -206,7 +206,7 @@ def _moment(value: object) -> str:
 
 
 def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Collection[str] = ()) -> str:
-    """Returns rows as a table that scrolls by itself. about: its name, for readers who cannot see it.
+    """Returns rows as an HTML table that scrolls by itself. about: its name, for people who cannot see it.
 
     names: the columns with numbers that are names, such as codes and years.
     """
@@ -229,7 +229,7 @@ _RIGHT = ' class="number"'
 
 
 def is_number_value(value: Any) -> bool:
-    """Tells whether a value stands at the right of its column."""
+    """Tells whether a value is a number, which is aligned to the right."""
     return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
 
 
@@ -322,7 +322,7 @@ def _cost(entries: Sequence[Cost]) -> str:
 
 
 def frame_page(title: str, maker: str, body: str) -> str:
-    """Returns a page that fetches nothing and runs nothing."""
+    """Returns an HTML page that fetches nothing and runs no script. maker: see `generator`."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{generator(maker)}'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -351,8 +351,8 @@ def _budget(row: Mapping[str, Any]) -> str:
     name = escape(str(row["table_name"]) + (f", {row['period']}" if row["period"] else ""))
     budget, spent = float(row["budget"]), float(row["spent"])
     bar = f'<meter min="0" max="{budget}" value="{spent}" aria-label="spent of {name}"></meter>'
-    said = f"{escape(str(row['measure']))}: {spent:.4g} of {budget:.4g} spent"
-    return f"<tr><td>{name}</td><td>{bar}</td><td>{said}</td></tr>"
+    amounts = f"{escape(str(row['measure']))}: {spent:.4g} of {budget:.4g} spent"
+    return f"<tr><td>{name}</td><td>{bar}</td><td>{amounts}</td></tr>"
 
 
 def _ledger(ledger: Rows, with_ledger: bool) -> str:

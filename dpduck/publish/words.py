@@ -1,6 +1,6 @@
 """Words for readers of private numbers: how to read them, their cost, and the promise of a budget to one person.
 
-The report and the page for browsers use the same words. Nothing here reads anything private.
+The report and the page for browsers use the same words. No code here reads private data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOW_TO_READ = (
     "total exactly.",
 )
 BLIND = 50
-"""Right guesses of 100 without any numbers, since somebody is in the data or is not."""
+"""Right guesses of 100 whether somebody is in the data, if the guess uses no numbers."""
 
 _UNIT = re.compile(r"(?:all rows of one (?P<column>\([^)]*\)|[^:]*?)|one row)(?: of one \w+ of [^:]*)?:")
 
@@ -43,7 +43,7 @@ def right_guesses(epsilon: float, delta: float = 0.0) -> int:
 
 
 def right_guesses_rho(rho: float, delta: float = 0.0) -> int:
-    """Returns the same number for zero-concentrated privacy, from the distance in total variation.
+    """Returns the most right guesses of 100, as right_guesses does, for rho-zCDP from the total variation distance.
 
     The Kullback-Leibler divergence is at most rho. By Pinsker the distance is at most sqrt(rho / 2), by Bretagnolle
     and Huber at most sqrt(1 - e^-rho). A delta adds to the distance.
@@ -82,12 +82,12 @@ class Cost:
 
     @property
     def part(self) -> float:
-        """Returns the spent part of the budget, in the measure that is nearest its end."""
+        """Returns the spent part of the budget, in the measure of which the largest part is spent."""
         return max((self.spent[measure] / whole for measure, whole in self.budget.items() if whole), default=0.0)
 
     @property
     def whole(self) -> dict[str, float]:
-        """Returns the budget of everybody together. This cost may have a share of that budget."""
+        """Returns the whole budget. `budget` may be one principal's share of it."""
         return {measure: amount / (self.share or 1.0) for measure, amount in self.budget.items()}
 
 
@@ -109,21 +109,21 @@ def costs(budgets: Sequence[Mapping[str, Any]], policies: Sequence[Mapping[str, 
         table, period = str(row["table_name"]), str(row.get("period") or "")
         unit = units.get(table.rpartition(".")[2], "one of them")
         cost = result.setdefault((table, period), Cost(table, period, unit, {}, {}, row.get("share")))
-        spent, budget = ({**of, str(row["measure"]): float(row[what])}
-                         for of, what in ((cost.spent, "spent"), (cost.budget, "budget")))  # fmt: skip
+        spent, budget = ({**amounts, str(row["measure"]): float(row[column])}
+                         for amounts, column in ((cost.spent, "spent"), (cost.budget, "budget")))  # fmt: skip
         result[table, period] = Cost(table, period, unit, spent, budget, row.get("share"))
     return list(result.values())
 
 
 def spent_sentences(cost: Cost) -> list[str]:
-    """Says in plain words the spent part of a budget, and the most that all releases together tell about one unit."""
+    """Says in plain words which part of a budget is spent, and how much all releases together reveal about one unit."""
     now, most = guesses(cost.spent), guesses(cost.budget)
-    said = [
+    sentences = [
         f"{percent(cost.part)} of the budget is spent.",
         f"Suppose somebody guesses whether {cost.unit} is in the data. A blind guess is right {BLIND} of 100 times.",
         f"With all numbers that were paid for, a guess is right {at_most(now)}.",
     ]
-    return said if most == now else [*said, f"Once the whole budget is spent, it is right {at_most(most)}."]
+    return sentences if most == now else [*sentences, f"Once the whole budget is spent, it is right {at_most(most)}."]
 
 
 def promise_sentences(cost: Cost) -> list[str]:
@@ -141,7 +141,7 @@ def at_most(right: int) -> str:
 
 
 def percent(part: float) -> str:
-    """Returns a part in per cent, rounded up, so that no cost looks smaller than it is.
+    """Returns a part as a percentage, rounded up, so that no cost looks smaller than it is.
 
     >>> percent(0.0), percent(0.004), percent(0.2), percent(1.0)
     ('0%', '1%', '20%', '100%')

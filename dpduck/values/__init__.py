@@ -1,1 +1,1 @@
-"""Frozen values that every station speaks: domains, privacy units, budgets, errors, types of arrays."""
+"""Frozen values that all other folders use: domains, privacy units, budgets, errors, SQL types, types of arrays."""

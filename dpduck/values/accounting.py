@@ -10,12 +10,12 @@ for epsilon, with L(t) = ln delta - t ln t + alpha ln alpha:
     rho(t) = (epsilon + L(t) / t) / alpha          epsilon(t) = alpha rho - L(t) / t
 
 Each single t gives a valid guarantee, so a t that is not quite the best costs a little utility and never privacy. The
-best t is searched with 40 decimal digits. The value at that t is computed with 80. It is moved to the safe side by far
-more than the error, and rounded to 18 significant digits in the same direction. Decimal results keep the denominators
-of long sums small.
+best t is searched with 40 decimal digits. The value at that t is computed with 80. A margin far above the error is
+added towards the safe side, and the sum is rounded to 18 significant digits in the same direction. Decimal results keep
+the denominators of long sums small.
 
 Pure releases have a price in rho, too (docs/privacy.md, "What epsilon costs in rho"). Any epsilon-DP mechanism is
-epsilon tanh(epsilon/2)-zCDP, and discrete Laplace noise costs less if it hides more than one step.
+epsilon tanh(epsilon/2)-zCDP. Discrete Laplace noise costs less rho than that if its sensitivity is above 1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _GOLDEN = Decimal("0.6180339887498948482045868343656381177203")
 _WIDTH = Decimal("1e-10")  # of ln t: near the peak its effect is quadratic
 _LOWEST, _HIGHEST = Fraction(1, 10**12), Fraction(10**6)
 _LONGEST_SHIFT = 1000  # in scales: beyond it, x itself is as good a bound
-_SMALL_STEP = Decimal("1e-12")  # below it, the error of s/sinh(s) would be seen; the missing terms are below 1e-50 of 1
+_SMALL_STEP = Decimal("1e-12")  # below it, s/sinh(s) is computed by a series, without terms below 1e-50
 _LOWEST_DELTA = Fraction(1, 10**300)
 
 
@@ -88,7 +88,7 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 def rho_of_laplace(l1: int, most: int, scale: Fraction) -> Fraction:
     """Returns an upper bound of the rho of integers with discrete Laplace noise of this scale.
 
-    One unit moves them by l1 in all, and none by more than `most`. A shift by d costs the Kullback-Leibler divergence
+    l1, most: bounds of a unit's change of all integers and of each. A shift by d costs the Kullback-Leibler divergence
     K(d) = x - (1 - exp(-x)) s / sinh(s) with x = d/b, s = 1/b. K is convex, so l1 / most shifts of `most` cost most.
 
     >>> round(float(rho_of_laplace(5000, 1000, Fraction(5000))), 5)  # epsilon = 1 over five disjoint tables

@@ -1,4 +1,4 @@
-"""The types of arrays that every station uses."""
+"""Types of numpy arrays that all folders use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments on the columns of a private view. They tell readers of the view, and its pictures, the role of each column.
+"""Comments on the columns of a private view. They state the role of each column, for people and for pictures.
 
 Comments are written where a view is made (mechanisms/answers_sql.py). They are read where it is drawn
 (publish/pictures.py). A `{}` stands for the guarantee. Views of earlier versions only say that a column is a key.
@@ -59,12 +59,12 @@ def key_note(values: Values, nulls: Nulls) -> str:
 
 
 def with_unit(note: str, unit: str) -> str:
-    """Adds the unit of an answer to the comment on it."""
+    """Adds the unit of an answer, such as days, to the comment on the answer's column."""
     return f"{note}{UNIT}{unit}"
 
 
 def unit_in(comment: str) -> str:
-    """Returns the unit of an answer, empty if its comment names none.
+    """Returns the unit that the comment on an answer's column names, "" if it names none.
 
     >>> unit_in(with_unit(ANSWER, "visits")), unit_in(ANSWER), unit_in("a key; in days")
     ('visits', '', '')

@@ -1,4 +1,4 @@
-"""Public domains: the values that a column may take in an answer, declared and never read off private data."""
+"""Public domains: the values that a column may take in an answer. They are declared, never read from private data."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from dpduck.values.sqltypes import sql_type
 
 _LONGEST_TOLD = 4096
-"""Most bytes of a label that is told from all other texts: longer texts may be cut before they are compared."""
+"""Most bytes of a label that differs from all other texts for certain. Longer texts may be cut before comparisons."""
 
 
 @dataclass(frozen=True)
 class ValueDomain:
     """A listed domain: IN (..), FROM public.column, BOOLEAN or an ENUM.
 
-    type_name: the column's DuckDB type. values: distinct, as text that casts back to that type exactly.
+    type_name: the column's DuckDB type. values: different texts, each of which casts back to its value exactly.
     Codes: 0..len(values)-1 in this order, then NULL if with_null, then `other` if it is not None.
-    other: the label, of a VARCHAR column only, that stands for every value outside the list.
+    other: label that stands for every value outside of the list. Only a VARCHAR column may have one.
 
     >>> ValueDomain("VARCHAR", ("F", "M"), with_null=True).labels
     ('F', 'M', None)
@@ -78,9 +78,9 @@ Domain = ValueDomain | RangeDomain
 
 
 def tells_values_apart(domain: Domain, type_name: str) -> bool:
-    """Tells whether each code of a domain is one value of a column, and never NULL. type_name: the column's type.
+    """Tells whether each code of a domain stands for exactly one value of a column, and none for NULL.
 
-    A bin of a range has several values, and so has the label of all others.
+    A bin stands for several values, and so does OTHER's label. type_name: the column's type.
     """
     if not isinstance(domain, ValueDomain) or domain.with_null or domain.other is not None:
         return False

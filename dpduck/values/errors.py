@@ -1,17 +1,17 @@
-"""The one error family. Each message is a single line that names the problem, its place, and accepted alternatives."""
+"""All errors of dpduck. Each message is a single line that names the problem, its place, and accepted alternatives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 NOTHING_PRIVATE = "no table with a privacy policy is read"
-"""The beginning of the refusal of statements that ask nothing about private rows at all."""
+"""Beginning of the message for a statement that reads no table with a policy."""
 
 
 class DpduckError(Exception):
     """Base of every error that dpduck raises. Its text never contains private data.
 
-    entry: the ledger's entry, if the call that failed had paid for a release.
+    entry: number of the ledger's entry, if the failed call had paid for a release.
     """
 
     entry: int | None = None
@@ -54,11 +54,11 @@ class Refusal(DpduckError):
 
 
 class BudgetRefusal(Refusal):
-    """A charge that the ledger does not have room for. Nothing was charged."""
+    """A charge that is more than what is left of a budget. Nothing was charged."""
 
 
 class BusyRefusal(Refusal):
-    """Refusal of more at once, or in a minute, than a principal or the server may have. Nothing was charged."""
+    """Refusal since a principal, or the server, has too many statements at once or in a minute. Nothing was charged."""
 
 
 class PermissionRefusal(Refusal):
@@ -70,7 +70,7 @@ class StoreError(DpduckError):
 
 
 class ReleaseFailed(DpduckError):
-    """A failure after the charge: the charge stays, and nothing was released. Its text is fixed."""
+    """A failure after the charge. The charge stays, and nothing was released. The message is always the same."""
 
     def __init__(self, ledger_id: int) -> None:
         super().__init__(
@@ -80,7 +80,7 @@ class ReleaseFailed(DpduckError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a statement ran, with one line about the charge that stays spent."""
+    """Ctrl-C during a statement. The message is one line about the charge, which stays spent."""
 
 
 class InternalError(DpduckError):

@@ -1,6 +1,6 @@
-"""DuckDB's functions of one row: only those that workers run over private rows.
+"""DuckDB's functions that workers may run over private rows. Each result depends on one row alone.
 
-They are the first part of the table of functions. values/served_functions.py has the rest.
+The other functions, which clients of a server may call over released tables, are in values/served_functions.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from importlib.abc import MetaPathFinder
 
 
 class _PandasBlocker(MetaPathFinder):
-    """Import finder that finds no pandas, installed or not."""
+    """Import finder that raises for pandas as if it were not installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":

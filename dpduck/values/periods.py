@@ -1,7 +1,7 @@
-"""Periods of time: the period of a moment, runs of periods, and the key of a privacy unit that names both.
+"""Periods of time for units by periods: their numbers, runs of periods, and the ledger's key for a unit and a run.
 
-Periods are numbered from 0, which begins on the first day of the year 1, a Monday. Rows after the year 9998, before the
-year 1, without a moment or with an infinite one are in no period. They are never counted under a policy that says PER.
+Period 0 begins on the first day of the year 1, a Monday. Rows after the year 9998, before the year 1, without a date or
+with an infinite date are in no period. They are never counted under a policy that says PER.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY = re.compile(
 
 @dataclass(frozen=True)
 class Period:
-    """PER word OF column: rows are protected for one period at a time. word: one of WORDS."""
+    """PER word OF column, in a policy: a unit is a person's rows in one such period. word: one of WORDS."""
 
     word: str
     column: str
@@ -34,7 +34,7 @@ class Period:
 
 @dataclass(frozen=True, order=True)
 class Periods:
-    """A run of periods of one word by their numbers, both ends included.
+    """A run of consecutive periods of one length (word), from the number `first` to the number `last`.
 
     >>> str(Periods("MONTH", 12 * 2023, 12 * 2023 + 1))
     'FROM 2024-01-01 TO 2024-03-01'
@@ -50,17 +50,17 @@ class Periods:
 
     @property
     def count(self) -> int:
-        """Returns the number of its periods."""
+        """Returns the number of periods in the run."""
         return self.last - self.first + 1
 
     @property
     def every(self) -> bool:
-        """Tells whether it has all periods that there are."""
+        """Tells whether the run has all periods that there are."""
         return self.first == 0 and self.last == last_number(self.word)
 
     @property
     def start(self) -> date:
-        """Returns the first day."""
+        """Returns the first day of the run."""
         return start_of(self.word, self.first)
 
     @property
@@ -72,11 +72,11 @@ class Periods:
         return _EVERY if self.every else f"FROM {self.start.isoformat()} TO {self.end.isoformat()}"
 
     def overlaps(self, other: Periods) -> bool:
-        """Tells whether some period is in both."""
+        """Tells whether two runs have a period in common."""
         return self.word == other.word and self.first <= other.last and other.first <= self.last
 
     def common(self, other: Periods) -> Periods | None:
-        """Returns the periods that are in both, None if there are none."""
+        """Returns the periods that two runs have in common, None if there are none."""
         if not self.overlaps(other):
             return None
         return Periods(self.word, max(self.first, other.first), min(self.last, other.last))
@@ -84,9 +84,9 @@ class Periods:
 
 @dataclass(frozen=True)
 class PeriodColumn:
-    """The stored column that tells the period of a row: its SQL, its type, and the periods that are read.
+    """The stored column that determines the period of a row: its SQL, its type, and the periods that are read.
 
-    also: the same columns of the other private tables of a row, by SQL and type. In one row, all tell one period.
+    also: SQL and type of such columns of other joined private tables. In one joined row, all are in one period.
     """
 
     sql: str
@@ -119,23 +119,23 @@ def start_of(word: str, number: int) -> date:
 
 
 def last_number(word: str) -> int:
-    """Returns the number of the last period that there is."""
+    """Returns the number of the last period of this length."""
     return number_of(word, _LAST_DAY)
 
 
 def every(word: str) -> Periods:
-    """Returns all periods."""
+    """Returns the run of all periods of one length."""
     return Periods(word, 0, last_number(word))
 
 
 def between(word: str, first: date, last: date) -> Periods | None:
-    """Returns the periods from one day's to another's, both included. None if no numbered period is among them."""
+    """Returns the periods from the one of the first day to the one of the last. None if none of them has a number."""
     low, high = number_of(word, first), min(number_of(word, last), last_number(word))
     return Periods(word, low, high) if low <= high else None
 
 
 def charge_key(unit_key: str, periods: Periods | None) -> str:
-    """Returns the key of a charge: a unit's key, and its periods if there are any.
+    """Returns the ledger's key for a charge: a unit's key, followed by the periods if there are any.
 
     >>> charge_key("clinic.main.visits.patient_id PER DAY", Periods("DAY", 738885, 738885))
     'clinic.main.visits.patient_id PER DAY FROM 2024-01-01 TO 2024-01-02'
@@ -144,7 +144,7 @@ def charge_key(unit_key: str, periods: Periods | None) -> str:
 
 
 def split_key(key: str) -> tuple[str, Periods | None]:
-    """Splits a charged key into a unit's key and the periods that charge_key wrote. None if it has none.
+    """Splits a key of charge_key into a unit's key and the periods, None for a key without periods.
 
     >>> split_key("main.visits.patient_id PER YEAR FROM 2024-01-01 TO 2026-01-01")[1].count
     2
@@ -160,7 +160,7 @@ def split_key(key: str) -> tuple[str, Periods | None]:
 
 
 def word_of(unit_key: str) -> str | None:
-    """Returns the word of a unit by periods, None for any other unit."""
+    """Returns the word, such as MONTH, in the key of a unit by periods. None for any other unit."""
     match = _KEY.fullmatch(unit_key)
     return None if match is None else match["word"]
 
@@ -171,7 +171,7 @@ def is_period_name(name: str) -> bool:
 
 
 def each(run: Periods) -> list[Periods]:
-    """Returns the periods of a run, one by one."""
+    """Splits a run into runs of one period each."""
     return [replace(run, first=number, last=number) for number in range(run.first, run.last + 1)]
 
 
@@ -193,7 +193,7 @@ def _name(word: str, number: int) -> str:
 
 
 def runs(periods: Iterable[Periods]) -> list[Periods]:
-    """Cuts the given runs at every start and end. Returns the pieces in order, each once. Gaps are left out.
+    """Splits runs at every start and end of any of them. Returns the pieces in order, each once, without gaps.
 
     >>> [(one.first, one.last) for one in runs([Periods("DAY", 1, 5), Periods("DAY", 4, 9)])]
     [(1, 3), (4, 5), (6, 9)]

@@ -12,9 +12,9 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class Reference:
-    """Way from a row to its unit through a parent's row: `column` here equals `parent_column`, a key of `parent`.
+    """Foreign key that leads from a row to its unit: `column` equals `parent_column`, a key of the table `parent`.
 
-    parent: the three parts of the parent table's name. The parent's own policy tells the unit of its row.
+    parent: the three parts of the table's name. The unit of the row is that of the parent's row, by its own policy.
     """
 
     column: str
@@ -26,11 +26,11 @@ class Reference:
 class PrivacyUnit:
     """The unit that is protected: all rows that share one value of a column, or a single row.
 
-    key: names the unit across tables ("main.patients.id", or "main.visits.ROW"). Tables with one key share one ledger.
+    key: name of the unit ("main.patients.id", or "main.visits.ROW"). Tables with one key share one budget.
     column: the column of this table that holds the unit. None for PRIVACY UNIT ROW. It is "", which is no column, if
-    there is a reference: code that knows of columns alone then fails instead of protecting the wrong thing.
+    there is a reference. So code that does not handle references fails, and does not protect the wrong thing.
     max_rows: m, the most rows of one unit that an answer can see, 1 for rows.
-    period: if given, a unit is the rows of one value, or one row, of one period alone. The key contains its word.
+    period: if given, a unit is the rows of one value in one period. The key contains the period's word.
     columns: the columns of this table that hold the unit together, if there are several. `column` is "" then, too.
     """
 
@@ -43,7 +43,7 @@ class PrivacyUnit:
 
     @property
     def own_columns(self) -> tuple[str, ...]:
-        """Returns the columns of this table that tell the unit of a row, none for PRIVACY UNIT ROW."""
+        """Returns the columns of this table that hold the unit or lead to it, none for PRIVACY UNIT ROW."""
         if self.reference is not None:
             return (self.reference.column,)
         return self.columns or ((self.column,) if self.column else ())
@@ -53,8 +53,8 @@ class PrivacyUnit:
 class Budget:
     """The amounts that an owner is willing to spend on one privacy unit.
 
-    Pure: epsilon alone. Approximate: epsilon and delta, held as rho with delta_keys kept for key selection.
-    zCDP: rho alone. The ledger adds up exactly one of `epsilon` and `rho` (see `pure`).
+    Pure: epsilon alone. Approximate: epsilon and delta, converted to rho, with delta_keys reserved for key selection.
+    zCDP: rho alone. The ledger adds up either `epsilon` or `rho` (see `pure`).
     lifetime: for a unit by periods, the most that all periods together may cost a person with rows in each.
     """
 
@@ -66,7 +66,7 @@ class Budget:
 
     @property
     def pure(self) -> bool:
-        """Tells whether epsilons add up. Otherwise rhos do."""
+        """Tells whether the ledger adds up epsilons. Otherwise it adds up rhos."""
         return self.rho is None
 
 

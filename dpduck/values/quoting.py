@@ -1,4 +1,4 @@
-"""Quoting of names and texts for SQL, and comparison of names as DuckDB does it: the one place for both."""
+"""Quoting of names and texts for SQL, and comparison of names as DuckDB does it. No other file does either."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def quote_identifier(name: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Returns the name as it can be typed: quoted only if it must be.
+    """Returns the name as SQL, with quotes only if it needs them.
 
     >>> plain_name("ward"), plain_name("date of birth")
     ('ward', '"date of birth"')
@@ -36,10 +36,10 @@ def quote_text(text: str) -> str:
 
 
 def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
-    """Writes a list of values in SQL, with the parameters of its marks: texts, whole numbers and NULL are literals.
+    """Writes values as an SQL list. Returns the list, and the values of its parameter marks.
 
-    A parameter costs 0.1 ms if pandas is not installed, since DuckDB then looks for it. DuckDB reads no statement with
-    a NUL character to its end.
+    Texts, whole numbers and NULL are literals, since a parameter takes 0.1 ms if pandas is not installed: DuckDB
+    searches for it. A text with a NUL character is a parameter, since DuckDB would stop reading the statement there.
 
     >>> written_values([7, "it's", None, 0.5])
     ("7, 'it''s', NULL, ?", [0.5])
@@ -59,7 +59,7 @@ def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
 
 
 def unquote_identifier(name: str) -> str:
-    """Returns a name without the quotes of SQL.
+    """Returns the name that an SQL identifier stands for, without its quotes.
 
     >>> unquote_identifier('"a""b"'), unquote_identifier("day")
     ('a"b', 'day')
@@ -68,7 +68,7 @@ def unquote_identifier(name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """Folds a name as DuckDB compares names: capitals of ASCII alone are folded.
+    """Returns a name in small letters, so that names are equal if DuckDB takes them as equal. Only ASCII changes.
 
     >>> fold("Visits"), fold("\u212a") == "k"
     ('visits', False)

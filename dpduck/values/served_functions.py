@@ -1,7 +1,7 @@
-"""The table of functions: DuckDB's functions of one row, and those that clients of the server may call beside them.
+"""All permitted functions of DuckDB: ROW_LOCAL_FUNCTIONS, and those that only clients of a server may call.
 
-No private row is in reach of the latter, since the public database holds released tables alone. A referee need not read
-them.
+Clients call them in the public database, which holds released tables and no private row. So a referee need not read
+this file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DuckDB's types: the one table of their facts, and the one reader of their names.
+"""DuckDB's types: all facts about them, and the reader of their names.
 
 A column has the name of its type as a text. `sql_type(name)` reads it, and `SqlType` has a property for each fact. A
-type that no list here has, such as a nested one, lacks nearly all properties, and so is refused.
+type that is in no list here, such as a nested one, has nearly no property, and so is refused.
 
 To add a type: put its name into `NAMES`, and its kind into each property that holds. Four facts have tables above the
 class: `_ARROW`, `_CALENDARS`, `_LENGTHS`, `_APART`. Then add the type to `HAVE` in tests/values/test_sqltypes.py, and
@@ -26,7 +26,7 @@ NAMES = (
     *_BITS, "BOOLEAN", *_FLOATS, "VARCHAR", "BLOB", "UUID", "DATE", "TIME", "TIME_NS", _ZONED_TIME, *_TIMESTAMPS,
     _INSTANT, "INTERVAL", "BIT", "BIGNUM", "JSON", "VARIANT", "GEOMETRY",
 )  # fmt: skip
-"""Types without digits, labels or fields, as DuckDB writes them."""
+"""Names of the types that DuckDB writes without digits, labels or fields."""
 
 _ARROW = {
     "BOOLEAN": "bool", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64",
@@ -53,10 +53,10 @@ _NARROW_DIGITS = 18
 class SqlType:
     """A type of DuckDB.
 
-    name: as DuckDB writes it.
+    name: the name as DuckDB writes it.
     kind: the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type.
-    bits: of a whole number, else 0.
-    digits, scale: of a whole number and of a DECIMAL, else 0. The scale is the number of decimal places.
+    bits: number of bits of a whole number, 0 for other types.
+    digits, scale: decimal digits and decimal places of a whole number or a DECIMAL, 0 for other types.
     """
 
     name: str
@@ -67,11 +67,11 @@ class SqlType:
 
     @cached_property
     def word(self) -> str:
-        """Returns the type as messages show it, without digits, labels and fields."""
+        """Returns the name of the type for messages, without digits, labels and fields."""
         return self.name.partition("(")[0]
 
     def mentions(self, *kinds: str) -> bool:
-        """Tells whether it is of one of these kinds, or nests one. A label or a field may have such a name."""
+        """Tells whether this type is one of `kinds`, or contains one. Names of labels and fields do not count."""
         bare = _QUOTED.sub("", self.name)
         return any(re.search(rf"\b{kind}\b", bare) for kind in kinds)
 
@@ -84,17 +84,17 @@ class SqlType:
 
     @cached_property
     def is_integer(self) -> bool:
-        """Tells whether values are whole numbers of at most 64 bits: eight types."""
+        """Tells whether values are whole numbers of at most 64 bits."""
         return 0 < self.bits <= 64
 
     @property
     def is_named(self) -> bool:
-        """Tells whether the name is one of DuckDB's, without further text: SQL that a cast may be written with."""
+        """Tells whether the name is only a type's name, so that it is safe in the SQL of a cast."""
         return self.name in NAMES or self.digits > 0 or _ENUM.fullmatch(self.name) is not None
 
     @cached_property
     def is_signed(self) -> bool:
-        """Tells whether whole numbers have a sign. Without one, DuckDB wraps numbers below 0."""
+        """Tells whether the type is a whole number with a sign. Without a sign, DuckDB wraps numbers below 0."""
         return self.kind in _SIGNED
 
     @cached_property
@@ -109,17 +109,17 @@ class SqlType:
 
     @cached_property
     def is_float(self) -> bool:
-        """Tells whether it is FLOAT or DOUBLE. There 0 has two signs, and NaN many forms."""
+        """Tells whether the type is FLOAT or DOUBLE. There, 0 has two signs, and NaN has many forms."""
         return self.kind in _FLOATS
 
     @cached_property
     def is_decimal(self) -> bool:
-        """Tells whether it is a DECIMAL. From Arrow and Parquet, DuckDB keeps values with more digits than the type."""
+        """Tells whether the type is a DECIMAL. Values from Arrow and Parquet may have more digits than their type."""
         return self.kind == "DECIMAL"
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Tells whether values are numbers, which have bins and clamps."""
+        """Tells whether values are numbers, which may have bins and clamps."""
         return self.bits > 0 or self.kind in (*_FLOATS, "DECIMAL")
 
     @cached_property
@@ -135,32 +135,32 @@ class SqlType:
 
     @cached_property
     def is_boolean(self) -> bool:
-        """Tells whether it is BOOLEAN."""
+        """Tells whether the type is BOOLEAN."""
         return self.kind == "BOOLEAN"
 
     @cached_property
     def is_text(self) -> bool:
-        """Tells whether it is VARCHAR. A COLLATION may make texts equal. It belongs to the column, not to the type."""
+        """Tells whether the type is VARCHAR. A collation, which may make texts equal, is a fact of a column."""
         return self.kind == "VARCHAR"
 
     @cached_property
     def has_any_letters(self) -> bool:
-        """Tells whether texts of values may have any letters, also a slash: VARCHAR, and the labels of an ENUM."""
+        """Tells whether the text of a value may have any letters, also a slash, as for VARCHAR and ENUM."""
         return self.kind in ("VARCHAR", "ENUM")
 
     @cached_property
     def is_enum(self) -> bool:
-        """Tells whether it is an ENUM, and no list of one."""
+        """Tells whether the type is an ENUM, and not a list of ENUM values."""
         return self.kind == "ENUM"
 
     @cached_property
     def is_moment(self) -> bool:
-        """Tells whether it is DATE or TIMESTAMP. Their bins and periods depend on no session's time zone."""
+        """Tells whether the type is DATE or TIMESTAMP. Bins and periods of these depend on no time zone."""
         return self.kind in ("DATE", "TIMESTAMP")
 
     @cached_property
     def is_dated(self) -> bool:
-        """Tells whether values are days or moments: DATE and all timestamps, but no times of a day."""
+        """Tells whether values have a date: DATE and all timestamps, but not TIME."""
         return self.kind in ("DATE", *_TIMESTAMPS, _INSTANT)
 
     @cached_property
@@ -175,33 +175,33 @@ class SqlType:
 
     @cached_property
     def lists_its_values(self) -> bool:
-        """Tells whether the type alone lists its values: BOOLEAN and ENUM."""
+        """Tells whether the type itself lists all values, as BOOLEAN and ENUM do."""
         return self.kind in ("BOOLEAN", "ENUM")
 
     @cached_property
     def takes_date_functions(self) -> bool:
-        """Tells whether functions of dates take the type. An INTERVAL and a time of a day have none."""
+        """Tells whether date functions take the type. They take all types except INTERVAL and times of day."""
         return self.kind not in ("INTERVAL", "TIME", _ZONED_TIME, "TIME_NS")
 
     @cached_property
     def has_infinity(self) -> bool:
-        """Tells whether there are infinite values: of floats, dates and timestamps."""
+        """Tells whether the type has infinite values, as floats, dates and timestamps have."""
         return self.is_float or self.is_dated
 
     # Lengths.
 
     @cached_property
     def is_short(self) -> bool:
-        """Tells whether each value has few bytes, so that it may stand beside joined rows.
+        """Tells whether each value has few bytes, so that DuckDB may hold it for many joined rows.
 
-        A few long texts of one person, in copies, once filled a memory. The statement failed after its charge.
+        Copies of a few long texts of one person once filled the memory. The statement failed after its charge.
         """
         short = ("BOOLEAN", *_FLOATS, "DECIMAL", "UUID", "DATE", "INTERVAL", "ENUM", "TIME", "TIME_NS", _ZONED_TIME)
         return self.bits > 0 or self.kind in (*short, *_TIMESTAMPS, _INSTANT)
 
     @cached_property
     def has_fixed_size(self) -> bool:
-        """Tells whether a worker is sent few bytes for each value. An ENUM is sent as its label, of any length."""
+        """Tells whether a worker gets few bytes for each value. An ENUM is sent as its label, of any length."""
         return self.is_plain and not self.has_any_letters
 
     @cached_property
@@ -218,88 +218,87 @@ class SqlType:
 
     @cached_property
     def has_one_form(self) -> bool:
-        """Tells whether equal values are stored alike and have equal texts, and other values have other texts.
+        """Tells whether equal values have equal bits and equal texts, and different values have different texts.
 
-        Then a constraint, a GROUP BY and a key of texts tell the same values apart. Three kinds of types lack it: zeros
-        may have a sign, moments may lie outside of calendars, decimals may have more digits than their type.
+        Then a constraint, a GROUP BY and a key of texts distinguish the same values. Three kinds of types lack this:
+        zeros may have a sign, dates may have no text, and decimals may have more digits than their type.
         """
         return self.bits > 0 or self.kind in ("BOOLEAN", "VARCHAR", "UUID", "DATE", "ENUM")
 
     @cached_property
     def is_own_key(self) -> bool:
-        """Tells whether a PRIMARY KEY or UNIQUE constraint tells rows apart as GROUP BY does.
+        """Tells whether a PRIMARY KEY or UNIQUE constraint distinguishes the same values as GROUP BY.
 
-        It is narrower than `has_one_form`: integers and dates, which no collation, label or length changes.
+        Fewer types than in `has_one_form` do: integers and dates, where no collation, label or length matters.
         """
         return 0 < self.bits <= 64 or self.kind == "DATE"
 
     @cached_property
     def is_key(self) -> bool:
-        """Tells whether two values are equal as keys are. Floats are not (-0 is 0), nor nested types but GEOMETRY."""
+        """Tells whether keys of the type can be compared. Not floats (-0 = 0), nor nested types except GEOMETRY."""
         return bool(self.kind) and not self.is_float and (not self.is_nested or self.kind == "GEOMETRY")
 
     @cached_property
     def is_comparable(self) -> bool:
-        """Tells whether two stored values are compared as they are: all types but nested ones."""
+        """Tells whether DuckDB compares two stored values without a cast: for all types except nested ones."""
         return bool(self.kind) and not self.is_nested
 
     @cached_property
     def is_grouped_as_compared(self) -> bool:
-        """Tells whether all values that are equal to one value are one group."""
+        """Tells whether GROUP BY puts two values into one group if `=` finds them equal."""
         return bool(self.kind) and not self.mentions("UNION", "VARIANT", "MAP", "JSON", "GEOMETRY")
 
     @cached_property
     def form_apart(self) -> str:
-        """Returns the type to cast to, so that equal values of different forms are apart. It is "" if there are none.
+        """Returns the type to cast to, so that equal values of different forms become different. "" if there are none.
 
-        Equal are 0 and -0, two forms of NaN, a month and thirty days. When DuckDB sorts, it may replace one by the
-        other. After the cast it does not.
+        For example, 0 equals -0, and a month equals thirty days. A sort of DuckDB may replace one form by the other.
+        After the cast it does not.
         """
         return _APART.get(self.kind, "")
 
     @cached_property
     def has_one_hash(self) -> bool:
-        """Tells whether equal values have one hash in DuckDB. A collation makes texts equal that have two hashes."""
+        """Tells whether equal values have equal hashes in DuckDB. Texts do not if a collation makes them equal."""
         return self.bits > 0 or self.kind in ("UUID", "DATE", *_TIMESTAMPS, _INSTANT, "DECIMAL")
 
     @cached_property
     def has_tied_hashes(self) -> bool:
-        """Tells whether values that differ share a hash by design: 0 and -0, and halves of wide numbers."""
+        """Tells whether DuckDB gives some different values one hash by design, as 0 and -0, or wide numbers."""
         return self.bits > 64 or self.kind in ("DECIMAL", "UUID", *_FLOATS)
 
     # Privacy units and features of their rows.
 
     @cached_property
     def is_unit(self) -> bool:
-        """Tells whether a privacy unit may have the type: equal values are one group, and no others are in it.
+        """Tells whether a privacy unit may have the type: a group has exactly the values that equal one value.
 
-        Left out are nested types and, among others, INTERVAL, where a month and thirty days are equal. Arrow drops the
-        zone of a time with a zone, so that it is left out, too. A unit stands beside each of its rows, so that its type
-        `is_short` or `is_shortened`.
+        Nested types are left out, and INTERVAL, where a month equals thirty days. So is a time with a zone, since Arrow
+        drops the zone. DuckDB holds the unit for each row, so its type must also be `is_short` or `is_shortened`.
         """
         carried = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "BLOB", "UUID", "DATE", "TIME", "TIME_NS", "ENUM")
         return self.bits > 0 or self.kind in (*carried, *_TIMESTAMPS, _INSTANT)
 
     @cached_property
     def is_unit_part(self) -> bool:
-        """Tells whether a unit of the type may be kept apart from its table: beside a period, or in a stream's file."""
+        """Tells whether a unit of the type may be stored outside of its table: with a period, or in a stream's file."""
         return 0 < self.bits <= 64 or self.kind in ("VARCHAR", "UUID")
 
     @cached_property
     def kept_unit(self) -> str:
-        """Returns the type of the unit in a stream's file. Equal units are equal there, and no others are."""
+        """Returns the type of the unit in a stream's file. Units are equal in the file exactly if they are equal."""
         return "VARCHAR" if self.kind == "UUID" else self.name
 
     @cached_property
     def is_engine_unit(self) -> bool:
-        """Tells whether equal units are equal bytes here and in an engine, so that no unit is in two buckets."""
+        """Tells whether equal units have equal bytes in DuckDB and in another engine, so that each has one bucket."""
         return (self.is_integer and self.is_signed) or self.kind in ("VARCHAR", "DATE", "BOOLEAN", "DECIMAL")
 
     @cached_property
     def is_feature(self) -> bool:
-        """Tells whether a feature of a unit's rows may have the type: equal values are one, but for signs of 0 and NaN.
+        """Tells whether a feature of a unit's rows may have the type: equal values differ in signs of 0 and NaN alone.
 
-        An INTERVAL of a month equals one of thirty days, and differs.
+        INTERVAL is left out, since a month equals thirty days but is another value.
         """
         return self.is_plain and self.kind != "INTERVAL"
 
@@ -309,21 +308,20 @@ class SqlType:
     def is_plain(self) -> bool:
         """Tells whether expressions may compute with the type.
 
-        For other types, a row may make DuckDB raise an error that TRY does not catch. CASE over an ARRAY is not
-        implemented if rows take different branches. An error of ICU over a TIMESTAMP WITH TIME ZONE ends the whole
-        database.
+        For other types, a row may make DuckDB raise an error that TRY does not catch. CASE over an ARRAY fails if rows
+        take different branches. An error of ICU over a TIMESTAMP WITH TIME ZONE makes the whole database unusable.
         """
         return self.travels or self.goes_as_text
 
     @cached_property
     def travels(self) -> bool:
-        """Tells whether Arrow carries values unchanged, to a worker or back."""
+        """Tells whether Arrow carries values to a worker and back without a change."""
         arrow = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "DATE")
         return 0 < self.bits <= 64 or self.kind in (*arrow, *_TIMESTAMPS)
 
     @cached_property
     def goes_as_text(self) -> bool:
-        """Tells whether a worker is sent a value's text, which it casts back."""
+        """Tells whether a worker gets the text of a value, and casts it back."""
         return self.bits > 64 or self.kind in ("UUID", "TIME", "INTERVAL", "ENUM")
 
     @cached_property
@@ -333,23 +331,23 @@ class SqlType:
 
     @cached_property
     def is_carried(self) -> bool:
-        """Tells whether values reach another database unchanged: the types of units."""
+        """Tells whether values can be copied to another database without a change: the types of units can."""
         return self.is_unit
 
     @cached_property
     def is_carried_as_text(self) -> bool:
-        """Tells whether Arrow carries a value's text to another database: of wide numbers, UUID and ENUM.
+        """Tells whether values are copied to another database as texts: wide numbers, UUID and ENUM.
 
-        A TIME goes to a worker as a text, but Arrow carries it as it is.
+        A TIME goes to a worker as a text (goes_as_text), but to another database it goes unchanged.
         """
         return self.bits > 64 or self.kind in ("UUID", "ENUM")
 
     @cached_property
     def converts(self) -> bool:
-        """Tells whether TRY_CAST takes every value to any type without raising.
+        """Tells whether TRY_CAST of any value to any type raises no error.
 
-        It raises for moments, bits and others. It also raises for decimals with more digits than their type, which
-        Arrow brings.
+        For dates, bits and others it may raise. It also raises for decimals with more digits than their type, which may
+        come from Arrow.
         """
         return self.bits > 0 or self.kind in ("VARCHAR", "BOOLEAN", *_FLOATS, "ENUM")
 
@@ -357,30 +355,30 @@ class SqlType:
 
     @cached_property
     def calendar(self) -> tuple[str, str] | None:
-        """Returns the first and the last finite moment that dpduck writes as a text. None if it writes every value.
+        """Returns the first and last finite date or time that dpduck writes as a text. None if it writes every value.
 
-        DuckDB raises, or becomes invalid, when it writes a moment outside of all calendars. A comparison never does.
+        DuckDB raises, or becomes unusable, if it writes a date far outside of these. A comparison is always safe.
         """
         return _CALENDARS.get(self.kind)
 
     @cached_property
     def has_canonical_text(self) -> bool:
-        """Tells whether equal values have one text, or NULL if a moment has none (`calendar`)."""
+        """Tells whether equal values have one text, or NULL for dates without a text (`calendar`)."""
         return self.is_feature and not self.is_float
 
     @cached_property
     def is_selectable(self) -> bool:
-        """Tells whether a key of the type may be selected with noise, by its text.
+        """Tells whether private keys may have the type. They are selected by their texts, with noise.
 
-        The type has a canonical text. TIMESTAMP_NS is left out: few of its moments have a text.
+        The type has a canonical text. TIMESTAMP_NS is left out, since few of its values have a text.
         """
         return self.has_canonical_text and self.kind != "TIMESTAMP_NS"
 
     @cached_property
     def has_labels(self) -> bool:
-        """Tells whether values are read back from their texts, so that public values may be labels.
+        """Tells whether a text can be cast back to its value, so that public values may be labels.
 
-        A VARIANT and a GEOMETRY are not, alone or nested.
+        This is not so for VARIANT and GEOMETRY, alone or nested.
         """
         return not self.mentions("VARIANT", "GEOMETRY")
 
@@ -391,21 +389,21 @@ class SqlType:
 
     @cached_property
     def is_told_by_label(self) -> bool:
-        """Tells whether the code of a listed value determines the value. For floats it does not: 0 is equal to -0.
+        """Tells whether the code of a listed value determines the value. For floats it does not, since 0 equals -0.
 
-        If so, a condition is evaluated once for each label. Wide numbers, UUID and TIME go to a worker as texts.
+        Then a condition is evaluated once for each label. Wide numbers, UUID and TIME are left out: they go as text.
         """
         kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in kinds
 
     @cached_property
     def is_released_as_text(self) -> bool:
-        """Tells whether a released table gets labels as texts, which it casts: texts, and types that Arrow lacks."""
+        """Tells whether a released table gets its labels as texts, and casts them, since Arrow lacks the type."""
         return self.bits > 64 or self.kind in ("VARCHAR", "UUID", "TIME")
 
     @cached_property
     def is_read_by_programs(self) -> bool:
-        """Tells whether most programs read the type in a file. Others become texts, or wide decimals."""
+        """Tells whether most programs can read the type in a file. Other types are written as texts or decimals."""
         read = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", _INSTANT)
         return 0 < self.bits <= 64 or self.kind in read
 
@@ -438,7 +436,7 @@ def decimal_name(digits: int, scale: int) -> str:
 
 
 def integer_name(bound: int) -> str:
-    """Returns the smallest type with a sign, of at most 64 bits, that has room for numbers from -bound to bound.
+    """Returns the smallest signed type of at most 64 bits that holds all whole numbers from -bound to bound.
 
     >>> integer_name(127), integer_name(128)
     ('TINYINT', 'SMALLINT')

@@ -1,11 +1,11 @@
-"""Numbers that the database's own process computes: sums, differences and products that fit their types.
+"""Numbers that the database's own process computes: sums, differences and products that cannot overflow.
 
-A number is made of stored DECIMAL and integer columns and constants. It has at most 38 decimal digits for any operands
-of their types. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can overflow, whatever a
+A number is made of stored DECIMAL and integer columns and constants. It is refused if its type would need more than 38
+decimal digits. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can overflow, whatever a
 row holds. A sum has one digit more than its wider operand. A product has the digits of both.
 
-A column that is clamped to public bounds has as many digits as the bounds. The cast to that type is TRY_CAST, so
-nothing rests on the bounds. Here a number has its value even if the types of the analyst's text would overflow.
+A column that is clamped to public bounds has as many digits as the bounds. The cast to that type is TRY_CAST, so it
+cannot raise. A number here has its value even if the types in the analyst's text would overflow.
 
 Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). A number over such columns alone gives
 the same double in a fraction of the time.
@@ -45,29 +45,29 @@ class Number(Expression):
     @cached_property
     @abstractmethod
     def places(self) -> tuple[int, int]:
-        """Returns the number of digits of its type before the point, and behind it."""
+        """Returns the number of digits of the type before the decimal point, and after it."""
 
     @property
     def whole(self) -> int:
-        """Returns the number of digits before the point."""
+        """Returns the number of digits before the decimal point."""
         return self.places[0]
 
     @property
     def scale(self) -> int:
-        """Returns the number of digits behind the point."""
+        """Returns the number of digits after the decimal point."""
         return self.places[1]
 
     @property
     def digits(self) -> int:
-        """Returns the number of decimal digits of its type."""
+        """Returns the number of decimal digits of the type."""
         return self.whole + self.scale
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
-        """Returns the same number over clamped columns of prepared rows, None if they lack some column."""
+        """Returns the same number over clamped columns of prepared rows, None if they lack a column."""
         return None
 
     def widen(self, digits: int, scale: int, names: Names) -> str:
-        """Writes the number with more digits on either side."""
+        """Writes the number as DECIMAL(digits, scale), a type with no fewer digits on either side of the point."""
         written = self.write(names)
         same = (digits, scale) == (self.digits, self.scale)
         return written if same else f"CAST({written} AS {decimal_name(digits, scale)})"
@@ -175,8 +175,8 @@ class Product(Number):
 
     @property
     def _wide(self) -> bool:
-        own = self.left.digits, self.right.digits
-        return sum(own) > FAST_DIGITS >= max(own)
+        digits = self.left.digits, self.right.digits
+        return sum(digits) > FAST_DIGITS >= max(digits)
 
     @cached_property
     def places(self) -> tuple[int, int]:
@@ -199,7 +199,7 @@ class Product(Number):
 
 @dataclass(frozen=True)
 class CaseNumber(Number):
-    """CASE with plain conditions. It is NULL if no condition holds and there is no other value."""
+    """CASE with plain conditions. The last value is that of ELSE if there are more values than conditions."""
 
     conditions: tuple[Expression, ...]
     values: tuple[Number, ...]
@@ -233,7 +233,7 @@ class CaseNumber(Number):
 
 @dataclass(frozen=True)
 class Clamped(Number):
-    """A column that is clamped to two constants. It has no more digits before the point than the longer constant."""
+    """A column that is clamped to two constants. Its type has no more digits before the point than they have."""
 
     column: StoredNumber
     low: Literal
@@ -294,12 +294,12 @@ class Double(Expression):
 
     @property
     def is_narrow(self) -> bool:
-        """Tells whether it is a column that is cast directly. DuckDB 2.0 would raise for the least 128-bit decimal."""
+        """Tells whether this is a column to cast directly, no wide decimal: DuckDB 2.0 raises for the least one."""
         narrow = isinstance(self.number, RelationColumn) or self.number.digits <= FAST_DIGITS
         return self.column is not None and (narrow or sql_type(self.columns[0].type_name).is_integer)
 
     def computation(self, cuts: Sequence[Cut]) -> Computed:
-        """Writes the number over clamped columns of prepared rows if it can, else over stored columns."""
+        """Writes the number over clamped columns of prepared rows if these suffice, otherwise over stored columns."""
         units = self.number.units(cuts) if isinstance(self.number, Number) else None
         double = None if units is None else units.double
         return Computed(self.sql) if units is None or double is None else Computed(double, units.reach)
@@ -312,7 +312,7 @@ def _is_machine(column: RelationColumn) -> bool:
 
 @dataclass(frozen=True)
 class Computed:
-    """SQL of a DOUBLE that the database computes. reach: its largest distance from 0, if known."""
+    """SQL of a DOUBLE that the database computes. reach: bound of its absolute value, if known."""
 
     sql: str
     reach: Fraction | None = None
@@ -327,9 +327,9 @@ EXACT, ROOM = 1 << 53, 1 << 63
 
 @dataclass(frozen=True)
 class Cut:
-    """A column that prepared rows also hold clamped to bounds, as a whole number of units of 10^-scale.
+    """A column that prepared rows also hold clamped to bounds, as a whole number in units of 10^-scale.
 
-    units_sql: the column of units. steps_sql: the column of steps from the lower bound, "" if there is none.
+    units_sql: the clamped column. steps_sql: the column with the number of steps from `low`, "" if there is none.
     """
 
     column: RelationColumn
@@ -343,7 +343,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class WholeNumber:
-    """A number in units of 10^-scale. sql: its BIGINT. most, bound: largest distance from 0, by types and by bounds."""
+    """A BIGINT in units of 10^-scale. most, bound: bounds of its absolute value, by types and by the CLAMPs."""
 
     sql: str
     scale: int
@@ -360,11 +360,11 @@ class WholeNumber:
 
     @property
     def reach(self) -> Fraction:
-        """Returns the largest distance of the number from 0."""
+        """Returns the bound of the number's absolute value."""
         return Fraction(self.bound, 10**self.scale)
 
     def at(self, scale: int) -> WholeNumber | None:
-        """Returns the number in smaller units, None if it has no room for them."""
+        """Returns the number in smaller units, None if that could overflow."""
         factor = 10 ** (scale - self.scale)
         if factor == 1:
             return self
@@ -378,7 +378,7 @@ def units_of(cut: Cut) -> WholeNumber:
 
 
 def _alike(numbers: Sequence[WholeNumber | None]) -> list[WholeNumber] | None:
-    """Returns all numbers in the smallest units among them, None if one is missing or has no room."""
+    """Returns all numbers in the smallest of their units, None if a number is missing or could overflow."""
     operands = [number for number in numbers if number is not None]
     scale = max((number.scale for number in operands), default=0)
     results = [number for number in (number.at(scale) for number in operands) if number is not None]

@@ -1,12 +1,12 @@
 """Conditions on private rows, in a form that DuckDB evaluates on rows and pushes into no scan.
 
-A scan skips parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. Other people's rows would
-then decide whether your row is counted. So would any defect of that code. For `score = 1 OR score IS DISTINCT FROM 0`,
-DuckDB 1.5 skipped a part with only NULLs. Each of its rows meets that condition: one patient decided whether 5,000
-others were counted.
+A scan skips parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. With any defect of that code
+other people's rows decide whether your row is counted. For `score = 1 OR score IS DISTINCT FROM 0`, DuckDB 1.5 skipped
+a part with only NULLs, although each of its rows meets that condition. One patient decided whether 5,000 others were
+counted.
 
-So each condition is compared with a volatile expression that is always true. An optimizer must assume that it could be
-true, false or NULL for any row. Then every row could meet the whole condition, and no statistics can leave out a row.
+So each condition is compared with a volatile expression that is always true. An optimizer must assume that this could
+be true, false or NULL for any row. Then every row could meet the comparison, and no statistics can leave out a row.
 DuckDB also pushes no volatile expression into a scan. The expression is one constant for a batch of rows, and DuckDB
 compares two columns of Booleans at little cost. `tests/kernel/rows/test_no_scan_filters.py` reads the plans.
 """
@@ -29,7 +29,7 @@ def beyond_scans(condition: str) -> str:
 
 
 def where_sql(conditions: Iterable[str]) -> str:
-    """Writes WHERE with all conditions, each beyond scans, or nothing without conditions.
+    """Writes WHERE with all conditions, each in the form of beyond_scans, or nothing without conditions.
 
     >>> where_sql(["a"])
     ' WHERE ((a) IS NOT DISTINCT FROM (current_transaction_id() >= 0))'

@@ -1,8 +1,8 @@
 """Expressions over the columns of one row, as frozen nodes.
 
-A plain expression compares stored columns with constants and with each other. Nothing in it is cast or computed. So it
-can neither raise, nor allocate, nor take long, whatever a row holds. The database's own process evaluates it. LIKE
-with % as its only wildcard is plain, too: DuckDB matches it in one pass.
+A plain expression compares stored columns with constants and with each other. Nothing in it is cast or computed. So no
+value of a row can make it raise, allocate memory, or take long. The database's own process evaluates it. LIKE with % as
+its only wildcard is plain, too: DuckDB matches it in one pass.
 
 An `AnalystSql` is the text of an analyst's expression. A worker evaluates it. `Own` is SQL that the kernel wrote.
 
@@ -49,7 +49,7 @@ class Expression(ABC):
 
     @property
     def plain(self) -> bool:
-        """Tells whether the database's process may evaluate it."""
+        """Tells whether the database's own process may evaluate the expression. Otherwise a worker must do so."""
         return True
 
     @cached_property
@@ -59,16 +59,16 @@ class Expression(ABC):
 
     @property
     def columns(self) -> tuple[RelationColumn, ...]:
-        """Lists the columns that it reads, each once, in the order of their first use."""
+        """Lists the columns that the expression reads, each once, in the order of their first use."""
         return columns_of(nodes_inside(self))
 
     @abstractmethod
     def write(self, names: Names) -> str:
-        """Writes SQL with these names for its columns."""
+        """Writes the expression as SQL. names: function from a column to its name in that SQL."""
 
     @property
     def sql(self) -> str:
-        """Writes SQL over stored columns."""
+        """Writes the expression as SQL with the columns' own names."""
         return self.write(column_sql)
 
 
@@ -89,11 +89,11 @@ class RelationColumn(Expression):
 
     @cached_property
     def quoted(self) -> str:
-        """Returns its name in SQL behind the name of its relation."""
+        """Returns the column's name in SQL, after the alias of its relation."""
         return f"{quote_identifier(self.relation)}.{quote_identifier(self.name)}"
 
     def of(self, relation: str) -> str:
-        """Returns its name in SQL under another alias, which needs no quotes."""
+        """Returns the column's name in SQL under another alias, which needs no quotes."""
         return f"{relation}.{quote_identifier(self.name)}"
 
 
@@ -106,13 +106,13 @@ def column_sql(column: RelationColumn) -> str:
 
 
 def nodes_inside(expression: Expression) -> list[Expression]:
-    """Lists the nodes in the fields of a node, also in tuples."""
+    """Lists the child nodes of a node: its fields, and the members of fields that are tuples."""
     fields = [value if isinstance(value, tuple) else (value,) for value in vars(expression).values()]
     return [node for field in fields for node in field if isinstance(node, Expression)]
 
 
 def nodes_of(expression: Expression) -> Iterator[tuple[Expression, int]]:
-    """Yields a node and all nodes inside, each with its level. It loops, since there may be very many levels."""
+    """Yields a node and all nodes below it, each with its depth. A loop, as recursion could run too deep."""
     left = [(expression, 1)]
     while left:
         node, level = left.pop()
@@ -155,9 +155,9 @@ class Literal(Expression):
         return quote_text(self.text) if self.kind == "text" else self.sign + self.text
 
     def is_like(self, type_name: str) -> bool:
-        """Tells whether a column of this type is compared with the constant without a cast of the column.
+        """Tells whether DuckDB compares a column of this type with the constant without a cast of the column.
 
-        If the number is too long for HUGEINT, DuckDB 2.0 casts a floating column, and raises for NaN.
+        For a number that is too long for HUGEINT, DuckDB 2.0 casts a floating column, and raises for NaN.
         """
         kind = sql_type(type_name)
         if sql_type(self.kind).is_moment:
@@ -180,7 +180,7 @@ Operand = RelationColumn | Literal
 
 
 def is_moment(text: str, type_name: str) -> bool:
-    """Tells whether a text is a day, or a time of a day, that certainly converts to DATE or TIMESTAMP."""
+    """Tells whether a text is a date, or a date with a time, that converts to DATE or TIMESTAMP without an error."""
     if not sql_type(type_name).is_moment or not _MOMENT.fullmatch(text):
         return False
     try:
@@ -191,16 +191,16 @@ def is_moment(text: str, type_name: str) -> bool:
 
 
 def compares(column: RelationColumn, other: Operand) -> bool:
-    """Tells whether DuckDB compares a column with another operand by their stored values."""
+    """Tells whether DuckDB compares a column with another operand without casting a stored value."""
     if isinstance(other, Literal):
         return other.is_like(column.type_name)
     require(isinstance(other, RelationColumn))
-    own, theirs = sql_type(column.type_name), sql_type(other.type_name)
-    return (own.is_integer and theirs.is_integer) or (own == theirs and own.is_comparable)
+    first, second = sql_type(column.type_name), sql_type(other.type_name)
+    return (first.is_integer and second.is_integer) or (first == second and first.is_comparable)
 
 
 def _has_null(column: RelationColumn) -> bool:
-    """Tells whether IS NULL of a column depends on its own row alone. Other rows decide whether a VARIANT is NULL."""
+    """Tells whether IS NULL of a column depends on its own row alone. For a VARIANT, other rows may decide it."""
     return not sql_type(column.type_name).mentions("VARIANT")
 
 
@@ -209,7 +209,7 @@ class RowCondition(Expression):
 
 
 def require_conditions(conditions: tuple[Expression, ...]) -> None:
-    """Refuses an empty list, conditions that are not plain, and trees that one more node would make too high."""
+    """Refuses no conditions at all, conditions that are not plain, and trees that may not get one more level."""
     require(bool(conditions) and all(isinstance(node, RowCondition | Own) and node.plain for node in conditions))
     require(all(node.height < MOST_HEIGHT for node in conditions))
 
@@ -257,7 +257,7 @@ class Comparison(RowCondition):
 
     @property
     def is_join(self) -> bool:
-        """Tells whether it compares columns of two relations. No scan gets such a condition."""
+        """Tells whether the comparison is between columns of two relations. DuckDB never pushes it into a scan."""
         two = isinstance(self.other, RelationColumn) and self.other.relation != self.column.relation
         return two and self.sign in JOINING
 
@@ -294,7 +294,7 @@ class Between(RowCondition):
 
 @dataclass(frozen=True)
 class Like(RowCondition):
-    """A text LIKE a short pattern, without the wildcard _, which would be tried at every place."""
+    """A text LIKE a short pattern. The wildcard _ is refused, since DuckDB would try it at every position."""
 
     column: RelationColumn
     pattern: Literal
@@ -356,7 +356,7 @@ class Junction(RowCondition):
 
 @dataclass(frozen=True)
 class Own(Expression):
-    """SQL that the kernel wrote. It never raises, for any values of its columns. type_name: its type, if needed."""
+    """SQL that the kernel wrote. It raises for no values of its columns. type_name: its type, if a caller needs it."""
 
     pieces: tuple[str | RelationColumn, ...]
     type_name: str = ""
@@ -367,20 +367,20 @@ class Own(Expression):
 
 @dataclass(frozen=True)
 class AnalystSql(Own):
-    """SQL of an analyst. Its parse by DuckDB is inspected. Then a worker process evaluates it over one row."""
+    """SQL of an analyst's expression. DuckDB parses it, the kernel checks that parse, and a worker evaluates it."""
 
     @property
     def plain(self) -> bool:
         return False
 
     def cast(self, type_name: str) -> AnalystSql:
-        """Returns the program with a cast around it."""
+        """Returns the expression with a cast around it."""
         return AnalystSql(("CAST(", *self.pieces, f" AS {type_name})"))
 
 
 @dataclass(frozen=True)
 class Lookup(Expression):
-    """An equality of an expression and a column. The expression is cast to the column's type if that is possible."""
+    """An equality of an analyst's expression and a column. The expression is cast to the column's type if possible."""
 
     value: Expression
     column: RelationColumn
@@ -395,9 +395,9 @@ class Lookup(Expression):
 
 @dataclass(frozen=True)
 class Coded(RowCondition):
-    """A condition that is evaluated on the codes of prepared rows.
+    """A condition that is evaluated on the codes of prepared rows where codes determine values.
 
-    outside: condition of rows with a code that tells no value, None for none. `written` tests them, `test` all others.
+    outside: condition of rows with other codes, None if there are none. `written` tests them, and `test` the others.
     """
 
     written: Expression
@@ -417,7 +417,7 @@ class Coded(RowCondition):
         return self.answered(self.written.write(names), names)
 
     def answered(self, written: str, names: Names = column_sql) -> str:
-        """Writes the condition. written: its SQL for rows outside."""
+        """Writes the condition. written: SQL of the condition for rows that meet `outside`."""
         test = self.test.write(names)
         if self.outside is None:
             return f"({test})"

@@ -1,4 +1,4 @@
-"""Keys of unbounded universes. Each has one canonical text, and the same SQL writes it for rows and for questions."""
+"""Keys without a declared domain. Each has one canonical text. The same SQL writes it for rows and for questions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class KeyText(Expression):
 def canonical_sql(values: Sequence[tuple[str, str, Sequence[str]]]) -> str:
     """Writes the canonical text of a key, from SQL of its values, their types and folds. NULL if a value is NULL.
 
-    One column gives its text. Several give netstrings (length in bytes, colon, text) with commas. No two keys agree.
+    One column gives its text. Several give netstrings (length in bytes, colon, text) with commas: no two keys agree.
     """
     texts = [_text(*value) for value in values]
     if len(texts) == 1:

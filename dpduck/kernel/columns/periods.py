@@ -1,12 +1,12 @@
-"""Rows of the charged periods, and the unit of such a row: the kernel's own SQL over a stored date.
+"""Periods in SQL: which rows are of the charged periods, and the unit of a row, computed from a stored date.
 
 The kernel never relies on a statement's conditions on that date. Each stored table is read in its own SELECT, which
-compares the stored column with the ends of the charged run. So no row of another period gets into a join, a UNION ALL
-or a feature, however the statement's conditions were read. A NULL or infinite date fails the comparison.
+compares the stored date with the ends of the charged run. So no row of another period gets into a join, a UNION ALL or
+a feature, whatever the language made of the statement. A NULL or infinite date fails the comparison.
 
 A unit is a person and the number of a period, as one value. Rows of one person in two periods are rows of two units.
-Functions that are total between the ends of all periods compute the number, as in rows/bins.py. A CASE applies them
-between these ends alone.
+The functions that compute the number raise for no date between the ends of all periods. A CASE applies them to such
+dates alone.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _NUMBERS = {
 
 def pair_sql(unit: str, number: str) -> str:
     """Writes one value for a unit and the number of a period, NULL if either is NULL."""
-    there = f"{number} IS NOT NULL AND {unit} IS NOT NULL"
-    return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number}) END"
+    is_known = f"{number} IS NOT NULL AND {unit} IS NOT NULL"
+    return f"CASE WHEN {is_known} THEN struct_pack(of := {unit}, in_period := {number}) END"
 
 
 def inside_sql(name: str, moment: RelationColumn, periods: Periods) -> list[str]:
-    """Writes the conditions that a row lies in these periods. name: SQL of its moment."""
+    """Writes the conditions that a row lies in these periods. name: SQL of the row's date or time."""
     require(sql_type(moment.type_name).is_moment)
     return _between(name, moment.type_name, periods)
 
 
 def period_number_sql(name: str, type_name: str, word: str) -> str:
-    """Writes the number of a row's period, NULL for a row without a period. name: SQL of its moment."""
+    """Writes the number of a row's period, NULL for a row without a period. name: SQL of the row's date or time."""
     require(sql_type(type_name).is_moment and word in _NUMBERS)
     return f"CASE WHEN {' AND '.join(_between(name, type_name, every(word)))} THEN {number_sql(name, word)} END"
 

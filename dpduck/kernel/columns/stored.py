@@ -1,4 +1,4 @@
-"""SQL of stored values. It is defined for every value of a type, whatever other rows hold or files bring."""
+"""SQL of stored values. No value of a type makes it raise, and neither other rows nor files change its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpduck.values.sqltypes import sql_type
 
 
 def text_sql(value: str, type_name: str) -> str:
-    """Writes the text of a stored value, and never raises. Moments without a text and too long decimals give NULL."""
+    """Writes the text of a stored value, and never raises. Dates without a text and too long decimals give NULL."""
     kind = sql_type(type_name)
     if kind.is_float:
         return f"CAST({without_sign(value, type_name)} AS VARCHAR)"
@@ -39,7 +39,7 @@ class AsText(Expression):
 def without_sign(value: str, type_name: str) -> str:
     """Writes a stored FLOAT or DOUBLE in which zero and NaN have no sign.
 
-    DuckDB stores -0.0 as 0.0 where rows around it hold 0.0, since RLE and constant segments compare values. So other
+    DuckDB may store -0.0 as 0.0 if neighbouring rows hold 0.0, since RLE and constant segments compare values. So other
     people's rows would decide the sign.
     """
     zero, nan = (f"CAST('{text}' AS {type_name})" for text in ("0", "nan"))
@@ -47,7 +47,7 @@ def without_sign(value: str, type_name: str) -> str:
 
 
 def digits_fit(value: str, type_name: str) -> str:
-    """Writes the condition that a decimal has no more digits than its type. Arrow and Parquet may bring more."""
+    """Writes the condition that a decimal has no more digits than its type. Arrow and Parquet may hold longer ones."""
     kind = sql_type(type_name)
     most = f"{'9' * (kind.digits - kind.scale) or '0'}.{'9' * kind.scale}"
     low, high = (f"CAST('{sign}{most}' AS {type_name})" for sign in ("-", ""))
@@ -55,7 +55,7 @@ def digits_fit(value: str, type_name: str) -> str:
 
 
 LONGEST_JOINED = 4096
-"""Most bytes of a row's texts beside a join. Rows with longer texts are left out of the join."""
+"""Most bytes that all texts of a joined row may have. Rows with longer texts are left out of the join."""
 
 
 def fits_sql(value: str, type_name: str, longest: int) -> str:
@@ -65,15 +65,15 @@ def fits_sql(value: str, type_name: str, longest: int) -> str:
 
 
 LONGEST_AS_IT_IS, LONGEST_UNIT = 64, 65_535
-"""Most bytes of a privacy unit that is written out beside each of its rows, and most bytes of any unit. The SHA-256 of
-a longer unit stands there in its place. Rows with a unit beyond the second limit have no unit."""
+"""Most bytes of a privacy unit that rows hold as it is, and most bytes of any unit. For a unit beyond the first limit,
+rows hold its SHA-256. Beyond the second limit, they have no unit."""
 
 
 def shorten_sql(value: str, type_name: str) -> str:
     """Writes a privacy unit in at most 65 bytes: equal for equal units alone, apart from collisions of SHA-256.
 
-    The unit is held beside each of its rows, and joins and references make many such rows. So one long name would fill
-    the memory. A digest has 65 bytes, and so equals no unit that is written out.
+    DuckDB holds the unit in each of its rows, and joins and references make many such rows. So one long name could fill
+    the memory. A digest has 65 bytes, and so equals no unit that is held as it is.
     """
     kind = sql_type(type_name)
     if not kind.is_shortened:

@@ -1,1 +1,1 @@
-"""Claim: integers go in, and only declared noisy answers come out."""
+"""Exact counts of a job. Claim: integers go in, and only declared noisy answers come out."""

@@ -1,4 +1,4 @@
-"""Contributions in SQL, level by level: rows, steps, units if bounds are by group, cells.
+"""SQL of contributions (contributions.py): of a row, of a unit in a cell if bounds are by group, and of a cell.
 
 Nothing here raises on any row. Values are DOUBLE. They are cast by TRY_CAST, and subtracted and divided only between
 their bounds or where types have room. Sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
@@ -71,16 +71,16 @@ def clamp_columns(aggregates: Sequence[Contribution]) -> list[str]:
 
 
 def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
-    """Returns the least and the most steps of a row. By group, that is before a unit's rows are added up."""
+    """Returns the bounds of a row's number of steps. With bounds by group, clamp_sql clamps a unit's sum of them."""
     return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
 
 
 def steps(aggregate: Contribution, value: str) -> str:
-    """Writes k of a row. By group, it writes the row's value in steps from 0, to be added up for its unit.
+    """Writes a row's number of steps k from `low`. If bounds are by group, k counts from 0: rows are added up first.
 
     No value is farther from 0 than 2^45 steps, where a double is exact to 2^-8. So nothing between low and high rounds
     to less than 0 or more than K. `least`, `greatest` and `round` would take several times as long as all the rest.
-    Bounds are not compared if the type has room for the value: clamp_columns puts every step between 0 and K.
+    If the type has room for every value, bounds are not compared here: clamp_columns puts k between 0 and K.
     """
     if aggregate.stepped:
         return value
@@ -118,7 +118,7 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
 
 
 def clamp_sql(aggregate: Contribution, number: int) -> str:
-    """Writes k of a unit in a cell, NULL if no row of the unit contributes."""
+    """Writes the number of steps k of a unit's merged rows in a cell, NULL if no row of the unit contributes."""
     low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
     if aggregate.value is not None:
         present, total = f"count({value(number)})", f"sum({value(number)})"

@@ -1,9 +1,9 @@
 """One scan over private rows: from a counting job to exact counts, in two stages.
 
 The first stage turns rows into integers. Stored columns become codes, flags and steps in the database's process. A
-worker process computes an analyst's expressions over a row (worker/program.py). A cell is the codes of keys, packed or
-as attributes. Texts of selected groups are bytes, and a key of an unbounded universe is the two halves of a digest. No
-collation compares these. The second stage turns integers into counts (stage.py).
+worker process computes an analyst's expressions over a row (worker/program.py). A cell consists of codes, which are
+packed keys or attributes. Texts of selected groups are bytes, and a key of an unbounded universe is the two halves of a
+digest. No collation compares these. The second stage turns integers into counts (stage.py).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ Column = NDArray[np.integer]
 class JobReading:
     """Plan to read a job: its scan, the worker's outputs, and the reading of each key as a code.
 
-    here: for each key, whether the database reads it itself. packed: whether keys are packed into integers. That pays
-    if rows are sorted or sent. labels: SQL of short texts, by the position of a key that a subquery looks up.
+    here: for each key, whether the database computes its code. division: outputs that the worker computes. packed:
+    whether keys are packed into integers. labels: for keys that a subquery looks up, SQL of a short text, by position.
     """
 
     job: CountingJob
@@ -77,7 +77,7 @@ class JobReading:
 
     @property
     def parameters(self) -> dict[str, ParameterValue]:
-        """Returns labels and edges of the keys that the database reads."""
+        """Returns the SQL parameters with labels and edges of the keys that the database codes."""
         read = [key for key, here in zip(self.keys, self.here, strict=True) if here]
         return {name: value for key in read for name, value in key.parameters.items()}
 
@@ -104,13 +104,13 @@ def counting_cells(
     """Yields SQL of one row per occupied cell, the cursor that reads it, and its parameters."""
     job = reading.job
     bounded = job.unit is not None and 0 < job.groups < job.max_rows
-    again = {KEY: key_integer(bounding_key)} if bounded else {}
+    group_key = {KEY: key_integer(bounding_key)} if bounded else {}
     if isinstance(job.place, EngineRows):
-        with _read_in_engine(cursor, job.place, reading, bounding_key, workers, again) as (added, second):
+        with _read_in_engine(cursor, job.place, reading, bounding_key, workers, group_key) as (added, second):
             yield added, second, {}
         return
-    with read_rows(cursor, reading, bounding_key, workers) as (rows, second, own):
-        parameters = {**own, **again}
+    with read_rows(cursor, reading, bounding_key, workers) as (rows, second, row_parameters):
+        parameters = {**row_parameters, **group_key}
         heavy_units = None if reading.division.has_work else _find_crowds(second, reading, parameters)
         try:
             yield _stage(reading, cell_rows(reading, rows), heavy_units), second, parameters
@@ -125,8 +125,8 @@ def read_rows(
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
     """Yields SQL of a job's rows of integers, the cursor that reads it, and its parameters."""
     with (
-        _askings(reading, bounding_key, workers) as (stages, asking, own),
-        answer_rows(cursor, stages, asking, own) as (second, parameters),
+        _askings(reading, bounding_key, workers) as (stages, asking, own_workers),
+        answer_rows(cursor, stages, asking, own_workers) as (second, parameters),
     ):
         yield asking.rows_with_answers, second, parameters
 
@@ -154,8 +154,8 @@ def _read_in_engine(
     parts = Parts(partial(cell_rows, reading), cut_part, partial(_stage, reading)) if by_parts else None
     key = None if by_parts or job.unit is None else key_integer(bounding_key)
     with (
-        _askings(reading, bounding_key, workers) as (stages, asking, own),
-        count_in_engine(cursor, engine, stages, asking, stage, parameters, own, parts, key) as query,
+        _askings(reading, bounding_key, workers) as (stages, asking, own_workers),
+        count_in_engine(cursor, engine, stages, asking, stage, parameters, own_workers, parts, key) as query,
     ):
         yield query
 
@@ -178,9 +178,9 @@ def _askings(
 def _find_crowds(
     cursor: duckdb.DuckDBPyConnection, reading: JobReading, parameters: Mapping[str, object]
 ) -> Crowds | None:
-    """Finds the units with rows that may need a rank, or a weight. None: the count does not set such units apart.
+    """Lists the units with so many rows that they may need a rank or a weight. None: the count works without a list.
 
-    It looks for them only if all rows are rows of one table, which can be read twice.
+    A list is made only if all rows come from one table, which can be read twice.
     """
     job, scan, source, unit = reading.job, reading.scan, reading.job.source, reading.scan.unit
     weighed = any(aggregate.norm for aggregate in job.aggregates)
@@ -203,8 +203,8 @@ def _find_crowds(
     crowded = crowds.put_crowds(cursor, scan.units_sql, count, few, parameters)
     if not crowded:
         return None if crowded is None else Crowds()
-    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
-    rows = rows_of(replace(reading, scan=replace(scan, from_sql=theirs)))
+    crowded_sql = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
+    rows = rows_of(replace(reading, scan=replace(scan, from_sql=crowded_sql)))
     return Crowds(crowds.CROWDS, cell_rows(reading, rows))
 
 
@@ -226,14 +226,14 @@ def counts_of(reading: JobReading, columns: Sequence[Column]) -> ExactCounts:
 
 
 def key_slot_sql(reading: JobReading, position: int) -> str:
-    """Writes the slot of one key of a row with packed keys."""
+    """Writes the slot of one key: the number of the key's value, unpacked from the integer that holds it."""
     word = next(positions for positions in _words(reading) if position in positions)
     weight = _weights(reading.keys, word)[word.index(position)]
     return f"({_cell(word[0])} // {weight}) % {reading.keys[position].slots}"
 
 
 def read_job(job: CountingJob, *, packed: bool = False) -> JobReading:
-    """Divides a job between the database and a worker. packed: whether keys are packed in any case."""
+    """Divides a job between the database and a worker. packed: True packs keys even if that saves no time."""
     scan = scan_of(job)
     here = tuple(_is_read(key) for key in job.keys)
     outputs = worker_outputs(job, scan)
@@ -289,11 +289,11 @@ def job_sql(job: CountingJob) -> str:
 
 
 def group_first(job: CountingJob) -> CountingJob | None:
-    """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with their numbers of rows.
+    """Rewrites a count by long lists of labels as a job over groups that DuckDB makes, with their numbers of rows.
 
     Labels are then looked up once for each group, not for each row. Without this, 144 million rows by two lists of
     3,220 labels took three times as long as DuckDB's GROUP BY. Values outside the lists make groups too, as in any
-    GROUP BY. None: the job is no such count.
+    GROUP BY. None: the job is another kind of count.
     """
     plain = job.unit is None and job.aggregates == (Contribution(),) and not (job.selected or job.place.in_engine)
     domains = [key.domain for key in job.keys]
@@ -314,7 +314,7 @@ def group_first(job: CountingJob) -> CountingJob | None:
 
 
 def _by_bytes(key: GroupKey) -> str:
-    """Writes a key to group by its bytes. Under a collation, one row would choose the spelling of all equal texts."""
+    """Writes a key so that it groups by bytes. Under a collation, one row would decide how equal texts are spelled."""
     if binning.is_long_list(key):  # else each group would hold a whole text, which may be no label
         return f'({binning.short_label(key)}) COLLATE "binary"'
     type_name = key.value.type_name if isinstance(key.value, StoredColumn) else key.domain.type_name
@@ -322,7 +322,7 @@ def _by_bytes(key: GroupKey) -> str:
 
 
 def group_first_sql(reading: JobReading) -> str:
-    """Writes one row per occupied cell, as for other jobs, from groups with their numbers of rows."""
+    """Writes one row per occupied cell for a job of group_first, from groups with their numbers of rows."""
     groups = ", ".join(f"{key.group_sql} AS {_cell(number)}" for number, key in enumerate(reading.keys))
     rows = f"{reading.scan.from_sql}{where_sql(_inside(reading.keys, True))}"
     coded_rows = f"SELECT {groups}, {_GROUPS}.{ROWS} AS {ROWS} FROM {rows}"
@@ -330,7 +330,7 @@ def group_first_sql(reading: JobReading) -> str:
 
 
 def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
-    """Writes the constant stage over rows with cells."""
+    """Writes one row per occupied cell, from rows with cells (stage.py)."""
     job, cells = reading.job, cells_of(reading)
     if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
@@ -345,7 +345,7 @@ def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
 def known_units(reading: JobReading) -> BoundingFacts:
     """Returns the facts about the units of a job's rows.
 
-    Conditions and joins leave rows out. So does a worker that could not compute a row, and a key without a code.
+    They are weaker if some rows are left out: by conditions, by joins, by a worker, or because a key has no code.
     """
     job, scan, worker = reading.job, reading.scan, reading.division.has_work
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None
@@ -366,12 +366,12 @@ def cells_of(reading: JobReading) -> dict[str, int | None]:
 
 
 def cell_rows(reading: JobReading, rows: str) -> str:
-    """Writes rows with the columns of a cell."""
+    """Writes rows with the columns of cells_of in place of packed keys."""
     return merge_rows(reading, rows) if reading.job.selected or reading.job.merges else rows
 
 
 def merge_rows(reading: JobReading, rows: str) -> str:
-    """Writes rows of integers with the attributes' codes in place of cells. A row without a code has NULL or -1."""
+    """Writes rows with the codes of attributes in place of packed keys. A row without a code has NULL or -1."""
     cells = word_cells(reading)
     if not cells:
         return rows
@@ -384,7 +384,7 @@ def merge_rows(reading: JobReading, rows: str) -> str:
 
 
 def _attribute_sql(reading: JobReading, attribute: Attribute) -> str:
-    """Writes an attribute's code: the code of its one key, or an entry in a list over all combinations of codes."""
+    """Writes an attribute's code: its only key's code, or an entry in a list over all combinations of key codes."""
     sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
     if len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
         return sources[0]
@@ -408,9 +408,9 @@ def text_names(job: CountingJob) -> dict[str, Expression]:
 
 
 def _group_codes(reading: JobReading) -> list[str] | None:
-    """Writes each key's code in the domain, for the order of a unit's groups. None: cells themselves give the order.
+    """Writes each key's code in its domain, to order a unit's groups by. None: the cells themselves give the order.
 
-    A code is the same whether rows are read from a prepared table, by a worker, or as they are stored.
+    The codes are equal for rows from a prepared table, from a worker and as stored. So the same groups are kept.
     """
     if reading.job.selected or not reading.job.groups:
         return None
@@ -431,11 +431,11 @@ def word_cells(reading: JobReading) -> dict[str, int | None]:
 
 
 def rows_of(reading: JobReading) -> str:
-    """Writes rows of integers. Where a worker computes a column, the rows have the columns that it computes from.
+    """Writes rows of integers. If a worker computes a column, the rows have the inputs of that column in its place.
 
-    Packing pays if rows are sorted or sent, since it makes them narrow. Rows outside a domain are then dropped before
-    bounding. Other rows are grouped by the key columns themselves, or by positions in the lists of labels. That is as
-    fast as DuckDB's own query. Packing several keys into one integer would be slower.
+    Packed keys make rows narrow, which saves time if rows are sorted or sent. Rows outside a domain are then dropped
+    before bounding. Without packing, rows are grouped by key columns, or by positions in the lists of labels. That is
+    as fast as DuckDB's own query. Packing several keys into one integer would be slower there.
     """
     job, scan, division = reading.job, reading.scan, reading.division
     cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
@@ -466,7 +466,7 @@ def rows_of(reading: JobReading) -> str:
 def _private_keys(reading: JobReading) -> dict[str, str]:
     """Returns the columns of a row's private texts, as bytes, or of its digest, if the database computes them.
 
-    They are bytes, since a collation would show one person's spelling of a key that others spell differently.
+    As text under a collation, a key that several people spell differently would show one person's spelling.
     """
     if reading.job.digest is not None:
         return {_KEY: f"md5_number({_short_key(reading.job.digest, reading.scan)})"}
@@ -475,15 +475,15 @@ def _private_keys(reading: JobReading) -> dict[str, str]:
 
 
 def _short_texts(reading: JobReading) -> list[str]:
-    """Lists conditions that leave out rows with texts that are too long to be held for their group."""
+    """Lists conditions that leave out rows with private texts so long that a group could not hold them."""
     longest = min(reading.division.longest_read, reading.scan.longest_key)
     texts = (text.sql for name, text in text_names(reading.job).items() if name not in reading.division.outputs)
     return [f"{text} IS NULL OR strlen({text}) <= {longest}" for text in texts]
 
 
 def _short_key(key: KeyText | Own, scan: JobScan) -> str:
-    """Writes the key, NULL if its texts are too long. They are concatenated one by one, for some thousand rows at a
-    time, which may all be one person's.
+    """Writes the text of a digest's key, NULL if too long. DuckDB concatenates texts for some thousand rows at a time,
+    which may all be one person's rows.
     """
     parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
     texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
@@ -520,7 +520,7 @@ def _cell(number: int) -> str:
 
 
 def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
-    """Lists conditions of rows inside the domains. Unless `exactly`, rows outside may pass, to be dropped as groups."""
+    """Lists conditions of rows inside the domains. If not `exactly`, other rows may pass: their groups are dropped."""
     conditions = [condition for reading in readings for condition in reading.filters]
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 
@@ -548,13 +548,13 @@ def _weights(readings: Sequence[KeyReading], word: Sequence[int]) -> list[int]:
 
 
 def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
-    """Bounds the distance from 0 of the integer of any row, inside the domains or not."""
+    """Bounds the absolute value of a packed integer, for rows inside and outside the domains."""
     reaches = (max(readings[position].reach, readings[position].slots) for position in word)
     return sum(reach * weight for reach, weight in zip(reaches, _weights(readings, word), strict=True))
 
 
 def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
-    """Writes the packed integer. 32 bits sort faster than 64."""
+    """Writes the integer that packs a word's keys, in 32 bits if possible, which sort faster than 64 bits."""
     if len(word) == 1 and readings[word[0]].as_it_is:
         return readings[word[0]].packed_sql
     type_name = "INTEGER" if _farthest(readings, word) < 1 << 31 else "BIGINT"
@@ -563,7 +563,7 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
 
 
 def _unpack(reading: JobReading, columns: Sequence[Column]) -> list[Column]:
-    """Decodes packed integers to domain codes."""
+    """Decodes packed integers to one column of domain codes for each key."""
     codes: list[Column] = []
     for word, column in zip(_words(reading), columns, strict=False):
         slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])
@@ -572,7 +572,7 @@ def _unpack(reading: JobReading, columns: Sequence[Column]) -> list[Column]:
 
 
 def _codes(reading: KeyReading, column: Column) -> Column:
-    """Decodes group values to domain codes, in a type that depends on no row."""
+    """Decodes the grouped values of a key to domain codes, in an array type that depends on no row."""
     values, missing = np.ma.getdata(column), np.ma.getmask(column)
     if not np.any(missing) and reading.first == 0 and np.array_equal(reading.codes, np.arange(len(reading.codes))):
         return values.astype(np.int64)
@@ -598,7 +598,7 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
 
 
 def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
-    """Marks the combinations that no column drops. None: no combination is dropped."""
+    """Marks the combinations without a negative code, which means a dropped one. None: no combination is dropped."""
     dropping = [codes < 0 for codes in columns if codes.dtype.kind == "i" and codes.size and codes.min() < 0]
     return ~np.logical_or.reduce(dropping) if dropping else None
 

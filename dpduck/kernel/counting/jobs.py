@@ -23,7 +23,7 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class GroupKey:
-    """Value by which rows are grouped, with its public domain."""
+    """Expression by which rows are grouped, with the public domain of its values."""
 
     value: Expression
     domain: Domain
@@ -52,27 +52,27 @@ class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
     source: the private tables and their joins.
-    filters: further conditions beside the conditions of the source. A row must meet all conditions.
+    filters: further conditions besides those of the source. A row must meet all conditions.
     unit: privacy unit of a row, None for PRIVACY UNIT ROW. Rows with a NULL unit are dropped.
-    max_rows: m, the number of rows that are kept of one unit after filters and joins (only with a unit).
-    content: every column of the row source, for the keyed order in which a unit's rows are kept.
+    max_rows: m, the most rows that are kept of one unit after filters and joins (only with a unit).
+    content: all columns of the rows. A keyed hash of them orders a unit's rows, and the first are kept.
     aggregates: contributions of every kept row to tables of integers.
-    copies: without a unit, the most rows that the joins with public tables make of one row.
-    place: place that holds the rows. Joins make at most one row of each row of a prepared table.
+    copies: without a unit, the most rows that joins with public tables may turn one row into.
+    place: place that holds the rows. Joins never repeat a row of a prepared table.
     periods: for units by period, the periods of the rows that are read. A unit is one person's rows of one period.
     levels: if it is above 0, units are counted in place of rows, each at one level. The level is the number of
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
-    spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
-        at least once.
+    spread: with levels, the largest number of times that a unit counts. It counts as often as its L2 norm fits into its
+        L1 norm, and at least once.
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
     selected: whether groups are private until they are published. Then each group comes with its number of units, and
         each aggregate has one table. The attributes are the keys with a public domain.
     texts: the other keys of selected groups, as VARCHAR.
     digest: key of an unbounded universe, as one canonical text, by which rows are counted. Rows with a NULL digest are
         dropped. There are no other keys then.
-    cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. Then
+    cell_key: columns of a unique key of the stored table, () for none: the unit's column, and columns of `keys`. Then
         no two rows of a unit are in one cell. The door checks before the charge that the table has this key.
-    together: whether norms and levels are for all cells of a unit, as if they were one. Then there are no attributes.
+    together: whether norms and levels are of a unit's sum over all cells. Then there are no attributes.
     beside: aggregates of this job and of other jobs over the same rows, without norms. Rows are added up once for these
         jobs (unit_cells.py). (): this job is counted alone.
     """
@@ -136,8 +136,8 @@ class CountingJob:
             if attribute.codes.shape != tuple(sizes) or len(sizes) != len(attribute.sources):
                 raise InternalError("an attribute of other keys than those of the job")
         for key in self.keys:
-            own = key.value.type_name if isinstance(key.value, RelationColumn) else ""
-            if key.domain.type_name != own and not sql_type(key.domain.type_name).is_named:
+            type_name = key.value.type_name if isinstance(key.value, RelationColumn) else ""
+            if key.domain.type_name != type_name and not sql_type(key.domain.type_name).is_named:
                 raise InternalError("a key of no type")
 
     def _require_selectable(self) -> None:
@@ -155,31 +155,31 @@ class CountingJob:
 
     @property
     def read(self) -> list[Expression]:
-        """Lists all values that are read from a row, beside its source, its unit and its periods."""
+        """Lists all values that a job reads from a row, besides those of its source, its unit and its periods."""
         values = [aggregate.value for aggregate in (*self.aggregates, *self.beside) if aggregate.value is not None]
         digest = [] if self.digest is None else [self.digest]
         return [*self.content, *(key.value for key in self.keys), *self.texts, *digest, *values]
 
     @property
     def conditions(self) -> list[Expression]:
-        """Lists all conditions that are read from a row, beside the conditions of its source."""
+        """Lists all conditions that a job reads from a row, besides those of its source."""
         aggregates = (*self.aggregates, *self.beside)
         return [*self.filters, *(aggregate.condition for aggregate in aggregates if aggregate.condition is not None)]
 
     @property
     def unit_type(self) -> str:
-        """Returns DuckDB's type of the unit, "" for rows that are units."""
+        """Returns DuckDB's type of the unit, "" if each row is a unit."""
         return unit_type(self.unit)
 
     @property
     def _has_groups(self) -> bool:
-        """Tells whether a unit's groups are the cells of the keys, and attributes tell these cells apart."""
+        """Tells whether `groups` can limit the cells of a unit: attributes tell the cells apart, nothing is weighed."""
         plain = not self.levels and not any(aggregate.norm for aggregate in self.aggregates)
         return self.groups > 0 and plain and self.unit is not None and bool(self.keys) and self.tells_keys_apart
 
     @property
     def _has_cell_key(self) -> bool:
-        """Tells whether rows of one unit in one cell agree in every column of the cell's key.
+        """Tells whether cell_key proves that a unit has one row in a cell: all its columns are equal in such rows.
 
         Each row of the stored table is read once. A key of the job has one value in a cell, which is not NULL.
         """
@@ -232,8 +232,8 @@ class CountingJob:
     def cell_bounds(self) -> tuple[int, ...]:
         """Bounds the contribution of one unit's kept rows to one cell of all attributes, for each aggregate's tables.
 
-        A bound by group is for a cell of the keys. It holds for a cell of the attributes if the attributes tell all
-        keys apart. Otherwise a cell may hold as much as all cells together.
+        A bound by group is for a cell of the keys. It holds for a cell of the attributes if they tell all keys apart.
+        Otherwise one cell of the attributes may get all rows of the unit.
         """
         if self.levels or not (self.tells_keys_apart or self.merges):
             return self.unit_bounds
@@ -251,13 +251,13 @@ class CountingJob:
 
     @property
     def group_bound(self) -> int:
-        """Bounds the selected groups in which a unit has rows."""
+        """Bounds the number of selected groups in which a unit has rows."""
         return min(self.groups, self.max_rows) if self.unit is not None else self.copies
 
     def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
-        """Returns the sensitivity of each aggregate's table by selected group (L1, squared L2, any one number).
+        """Returns the sensitivity of each aggregate's table by selected group: L1, squared L2, largest entry.
 
-        merged: whether groups may be added up to one row, so that all rows of a unit are in one number.
+        merged: whether groups may be added up later, so that all rows of a unit are in one number.
         """
         rows, groups, norms = self.row_bound, self.group_bound, list[Norms]()
         for aggregate in self.aggregates:
@@ -274,7 +274,7 @@ class CountingJob:
 
     @property
     def tells_keys_apart(self) -> bool:
-        """Tells whether any two combinations of keys differ in some attribute, or are dropped."""
+        """Tells whether any two combinations of key values that are not dropped differ in some attribute."""
         sources: set[int] = set()
         for attribute in self.attributes:
             codes = attribute.codes[attribute.codes >= 0]
@@ -284,9 +284,9 @@ class CountingJob:
 
 
 def row_copies(source: Source) -> int:
-    """Bounds the rows that joins make of one row. Each join is with a stored table, by its keys (rows/held.cut_sql).
+    """Bounds the number of rows into which joins turn one row. Each joins a stored table by keys (rows/held.cut_sql).
 
-    Sources with any other first relation, or with a joined table that nothing cuts, are refused.
+    Sources with any other first relation, or with a join without a limit of rows, are refused.
     """
     joined = [join.right for join in source.joins]
     whole = isinstance(source.first, Stored | Grouped)
@@ -298,24 +298,24 @@ def row_copies(source: Source) -> int:
 
 
 def _by_keys(join: Join) -> bool:
-    """Tells whether the conditions of a join are equalities with its keys, at least one, and nothing else."""
+    """Tells whether a join's conditions are exactly one equality for each of its keys, with at least one key."""
     equal = [_is_key(condition, key) for condition, key in zip(join.on, join.keys, strict=False)]
     return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")
 
 
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
-    """Tells whether all key values that equal a value are one group. In INTEGER = VARCHAR, '1' and '01' are two.
+    """Tells whether all values of a key that meet an equality are one group in SQL, so that a limit by key holds.
 
-    Within one type, DuckDB groups values as it compares them (tests/kernel/rows/test_rows.py).
+    In INTEGER = VARCHAR, '1' and '01' are two groups. In one type, groups follow `=` (tests/kernel/rows/test_rows.py).
     """
-    own = sql_type(key.type_name)
+    kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):
         if any(column.relation == key.relation for column in condition.value.columns):
             return False
-        return own.is_grouped_as_compared and condition.column == key
+        return kind.is_grouped_as_compared and condition.column == key
     if not isinstance(condition, Comparison) or condition.sign != "=" or condition.other != key:
         return False
     if condition.column.relation == key.relation:
         return False
     other = sql_type(condition.column.type_name)
-    return own.is_grouped_as_compared and (own == other or (own.is_integer and other.is_integer))
+    return kind.is_grouped_as_compared and (kind == other or (kind.is_integer and other.is_integer))

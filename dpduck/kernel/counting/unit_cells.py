@@ -43,17 +43,17 @@ from dpduck.kernel.worker.workers import Workers
 from dpduck.values.privacy import ZERO
 
 WIDE = 1 << 46
-"""Largest B. Beyond it, numbers are capped (loss.LONGEST), and each count reads the rows by itself."""
+"""Largest B, the most that a unit adds to a sum. Above it, each count reads the rows by itself, with loss.LONGEST."""
 
 CELLS, SUMS = "temp.main.dpduck_unit_cells", "temp.main.dpduck_unit_sums"
-"""Tables by unit and cell, and by unit. A cursor counts for one statement at a time."""
+"""Names of the two tables: by unit and cell, and by unit. A cursor counts for one statement at a time."""
 
 POURED, BATCH = "dpduck_unit_parts", 1 << 17
-"""Name of the rows that a worker answered, which come from another connection, and the number of rows in a batch."""
+"""Name of rows that come from a worker through another connection, and the number of rows in a batch."""
 
 
 class UnitCells:
-    """Tables of one statement, and counts over these tables. Nothing is read before the first count."""
+    """Sums of one statement's rows in two tables, and counts over them. Nothing is read before the first count."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, workers: Workers | None) -> None:
         self._cursor = cursor
@@ -94,7 +94,7 @@ class UnitCells:
         return reading
 
     def _put_sums(self, job: CountingJob) -> None:
-        """Puts each unit's sums over its cells into a table, with the norms of all aggregates beside a job."""
+        """Puts each unit's sums over its cells into a table, with its norms for the aggregates of all counts."""
         if set(_bare(job.aggregates)) <= set(self._summed):
             return
         self._summed = list(dict.fromkeys(_bare((*job.beside, *job.aggregates))))
@@ -145,17 +145,17 @@ class UnitCells:
 
 
 def drop_unit_cells(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Drops the tables of a cursor. After a failed count, they end with its transaction."""
+    """Drops the two tables of a cursor. After a failed count, they disappear with the transaction."""
     for table in (CELLS, SUMS):
         reader.drop(cursor, table)
 
 
 def is_shared(job: CountingJob) -> bool:
-    """Tells whether a job may be counted beside others: by cells of its keys, in numbers that are never cut."""
+    """Tells whether a job can use the shared tables: it counts by cells of its keys, in numbers that need no cap."""
     every = (*job.beside, *job.aggregates)
     plain = not (job.merges or job.groups) and all(aggregate.form != "moments" for aggregate in every)
-    here = job.unit is not None and not job.place.in_engine
-    return bool(job.beside) and plain and here and most_added(every, job.max_rows) <= WIDE
+    in_duckdb = job.unit is not None and not job.place.in_engine
+    return bool(job.beside) and plain and in_duckdb and most_added(every, job.max_rows) <= WIDE
 
 
 def _is_weighed(job: CountingJob) -> bool:
@@ -167,7 +167,7 @@ def _bare(aggregates: Sequence[Contribution]) -> list[Contribution]:
 
 
 def _rows_of(job: CountingJob) -> CountingJob:
-    """Returns the job for the rows alone. Its aggregates are parts: sums of rows for one aggregate or several."""
+    """Returns the job that sums rows without weights. Its aggregates are parts. A part serves one aggregate or more."""
     parts: dict[object, Contribution] = {}
     for aggregate in (*job.beside, *job.aggregates):
         bare, part = replace(aggregate, norm=0, shared=False, centre=ZERO), _part(aggregate)
@@ -177,7 +177,7 @@ def _rows_of(job: CountingJob) -> CountingJob:
 
 
 def _part(aggregate: Contribution) -> tuple[object, ...]:
-    """Returns the identity of a sum of rows. Centres are subtracted later, and a sum comes with its count."""
+    """Returns a key that is equal for aggregates with the same sums of rows. Centres are subtracted later."""
     values = aggregate.value, aggregate.low, aggregate.high, aggregate.steps, aggregate.reach, aggregate.stepped
     return aggregate.condition, aggregate.form == "count", aggregate.per_group, *values
 
@@ -197,7 +197,7 @@ def _part_columns(part: Contribution, number: int) -> list[str]:
 def _own_columns(job: CountingJob) -> Mapping[str, str]:
     """Returns SQL of the columns of loss.unit_columns, for a job's aggregates, by their names.
 
-    Only counts use the number of rows. Elsewhere the number of values stands in its place, and nobody reads it.
+    Only counts use the number of rows. For other forms, the number of values is in that column, and is never read.
     """
     rows, columns = _rows_of(job), dict[str, str]()
     for number, agg in enumerate(job.aggregates):

@@ -1,8 +1,8 @@
 """Exact facts of each privacy unit, for the owner of a table: the unit's contribution to each aggregate.
 
 An owner who chooses a bound has the rows anyway. Nobody else gets an answer from here (engine/checks.py checks the
-caller). Nothing is charged, no noise is drawn, and nothing is stored. The rows are the rows that the statement would
-count. Its job is read as for a count, and the constant stage adds up the kept rows with the unit as one more key.
+caller). Nothing is charged, no noise is drawn, and nothing is stored. The rows are those that the statement would
+count. Its job is read as for a count, and stage_sql adds up the kept rows with the unit as one more key.
 """
 
 from __future__ import annotations

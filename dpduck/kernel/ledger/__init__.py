@@ -1,1 +1,1 @@
-"""Claim: nothing leaves that was not paid for."""
+"""The ledger of privacy budgets. Claim: nothing leaves that was not paid for."""

@@ -1,4 +1,4 @@
-"""Budgets: sums that units have spent (rebuilt from the rows of the ledger), the room that is left, and changes.
+"""Budgets: what units have spent (rebuilt from the rows of the ledger), what is left, and changes of budgets.
 
 Every number in a message is public. With units by periods, a unit is one person's rows of one period. A charge names a
 run of periods: its answers may read rows of these periods, and depend on no rows of other periods (rows/placed.py reads
@@ -33,7 +33,7 @@ UNBOUNDED = Fraction(1)
 
 @dataclass
 class PeriodSums:
-    """Sums that were spent of a unit, in all or by one principal. charges: sums by named run. person: see above."""
+    """Spending of a unit by periods. charges: sums by charged run of periods. person: a person's sum, as above."""
 
     charges: dict[Periods, Charge] = field(default_factory=dict)
     person: Charge = NOTHING
@@ -44,9 +44,9 @@ class PeriodSums:
         self.person = add_charges(self.person, for_person(charge, periods.count))
 
     def by_run(self) -> list[tuple[Periods, Charge]]:
-        """Splits the charged periods into runs with the same charges. Returns them in order, each with its sum.
+        """Splits the charged periods into runs with the same charges. Returns these runs in order, each with its sum.
 
-        It takes one sweep: a statement over all days so far, asked anew each day, leaves as many runs as days.
+        One sweep is enough, even for many runs: a daily statement over all days so far leaves one run for each day.
         """
         changes: dict[int, list[tuple[int, Charge]]] = defaultdict(list)
         for periods, charge in self.charges.items():
@@ -64,14 +64,14 @@ class PeriodSums:
         return sums
 
     def most(self, within: Periods | None) -> Charge:
-        """Returns the most that was spent of any one period of a run, in each measure. None stands for all periods."""
+        """Returns the most that was spent of any one period in `within`, in each measure. None: of all periods."""
         near = {named: charge for named, charge in self.charges.items() if within is None or named.overlaps(within)}
         sums = [spent for run, spent in PeriodSums(near).by_run() if within is None or run.overlaps(within)]
         return reduce(largest, sums, NOTHING)
 
 
 def largest(charge: Charge, other: Charge) -> Charge:
-    """Returns the larger amount in each measure. The result has no pure epsilon if one of the charges has none."""
+    """Returns the larger amount in each measure. The result has no epsilon if one of the charges has none."""
     epsilon = None if charge.epsilon is None or other.epsilon is None else max(charge.epsilon, other.epsilon)
     return Charge(epsilon, max(charge.rho, other.rho), max(charge.delta, other.delta))
 
@@ -88,13 +88,13 @@ def for_person(charge: Charge, count: int) -> Charge:
 
 
 def require_named(unit_key: str, periods: Periods | None) -> None:
-    """Fails closed unless a charge names periods with its unit's own word, or none for a unit without periods."""
+    """Raises unless a charge names periods of the length in its unit's key, or none for a unit without periods."""
     if word_of(unit_key) != (None if periods is None else periods.word):
         raise InternalError("a charge and its unit disagree about periods; nothing was charged")
 
 
 def require_proven(charge: Charge, periods: Periods) -> None:
-    """Refuses a charge under a LIFETIME if its run of periods has no end, or if nothing is proven for a person."""
+    """Refuses a charge under a LIFETIME without a proven bound for a person: no end of its periods, or a delta."""
     word = periods.word.lower()
     if periods.first == 0 or periods.last == last_number(periods.word):
         raise BudgetRefusal(
@@ -110,7 +110,7 @@ def require_proven(charge: Charge, periods: Periods) -> None:
 
 
 def require_charge(charge: Charge) -> None:
-    """Refuses a charge that costs nothing, is not exact, or has a rho above epsilon^2/2 beside its pure epsilon."""
+    """Refuses a charge that costs nothing, is not exact, or has both an epsilon and a rho above epsilon^2/2."""
     amounts = [charge.rho, charge.delta, *([] if charge.epsilon is None else [charge.epsilon])]
     if not all(isinstance(amount, Fraction) for amount in amounts):
         raise InternalError("a charge must be made of exact rationals")
@@ -121,7 +121,7 @@ def require_charge(charge: Charge) -> None:
 
 
 def require_budget(budget: Budget) -> None:
-    """Refuses a budget that does not hold together: a rho beyond its epsilon and delta, or no amount at all."""
+    """Refuses a budget with contradictory amounts: a rho that its epsilon and delta do not allow, or no amount."""
     amounts = [budget.delta, budget.delta_keys, *(x for x in (budget.epsilon, budget.rho) if x is not None)]
     if not all(isinstance(amount, Fraction) for amount in amounts):
         raise InternalError("a budget must be made of exact rationals")
@@ -149,7 +149,7 @@ def _rho_allowed(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge) -> None:
-    """Refuses a charge beyond the room left. Pure budgets add epsilon, the others rho and the delta of selected keys.
+    """Refuses a charge beyond what is left. Pure budgets add epsilon, the others rho and the delta of selected keys.
 
     owner: the name of the budget or the share, for the message.
     """
@@ -185,7 +185,7 @@ def share_of(budget: Budget | None, allotment: Fraction) -> Budget | None:
 
 
 def require_change(unit_key: str, new: Budget, spent: Charge) -> None:
-    """Refuses a budget below the sum that its unit has spent already, in the measure of the new budget."""
+    """Refuses a new budget that is less than its unit has spent already, in the measure of the new budget."""
     if new.rho is not None:
         _require_at_least("rho", unit_key, new.rho, spent.rho, _as_epsilon(new, spent.rho))
         _require_at_least("delta for keys", unit_key, new.delta_keys, spent.delta)
@@ -218,7 +218,7 @@ def name_of_change(old: Budget | None, new: Budget) -> str:
 
 
 def format_amount(amount: Fraction, *, up: bool) -> str:
-    """Renders an amount for people, in six digits and never on the wrong side: rounded up if `up`, else down.
+    """Renders an amount for people in six digits. It is rounded up if `up`, otherwise down.
 
     >>> [format_amount(Fraction(1, 3), up=up) for up in (False, True)], format_amount(Fraction(10), up=True)
     (['0.333333', '0.333334'], '10')
@@ -252,7 +252,7 @@ def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, as
 
 
 def _as_epsilon(budget: Budget, rho: Fraction) -> str:
-    """Converts the spent rho to the epsilon that a budget with this delta would need, as a text."""
+    """Returns a text with the epsilon that a budget with this delta needs for a spent rho, "" if there is none."""
     delta = budget.delta - budget.delta_keys
     if budget.epsilon is None or delta <= 0 or rho <= 0:
         return ""
@@ -270,10 +270,10 @@ def _require_at_least(measure: str, unit_key: str, new: Fraction, spent: Fractio
 
 
 class LedgerState:
-    """Sums over all verified rows, kept in memory so that a charge never reads the whole ledger.
+    """Sums over all verified rows, in memory, so that a charge never reads the whole ledger.
 
-    spent, spent_by: by the charged key, which includes a unit's periods. periods: sums of units by periods, by unit and
-    principal, with None for all principals.
+    spent, spent_by: by the charged key, which includes a unit's periods. periods: for units by periods, sums by unit
+    and principal, with None for all principals together.
     """
 
     def __init__(self) -> None:
@@ -288,7 +288,7 @@ class LedgerState:
         self._hashes = bytearray(bytes.fromhex(GENESIS))
 
     def hash_at(self, row_id: int) -> str:
-        """Returns the hash of an absorbed row, or for row 0 the hash that the chain begins with."""
+        """Returns the hash of a row that was added, or for row 0 the hash that the chain begins with."""
         return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
 
     def absorb(self, row: LedgerRow) -> None:
@@ -310,7 +310,7 @@ class LedgerState:
         self.last_id, self.charged_last = row.id, charge != NOTHING
 
     def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of a unit's charges, in all or by one principal. With periods: see PeriodSums.most."""
+        """Returns the sum of a unit's charges, in all or by one principal. For units by periods: PeriodSums.most."""
         sums = self.periods.get((unit_key, principal))
         if sums is not None:
             return sums.most(within)

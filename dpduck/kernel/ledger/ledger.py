@@ -1,7 +1,7 @@
 """The ledger: every charge against a privacy unit, durable before the first private count.
 
-The chain of entries in the store is the only truth. Budgets and sums are rebuilt from it when it is opened, and every
-row is verified (entries.py). Nothing is ever taken back: a policy that is dropped and made again, or a wider budget,
+The chain of entries in the store is the only record. Budgets and sums are rebuilt from it when it is opened, and every
+row is verified (entries.py). No charge is ever taken back: a policy that is dropped and made again, or a wider budget,
 leaves the sum of its unit unchanged. copies.py says which restores and copies are noticed.
 """
 
@@ -62,7 +62,7 @@ class Ledger:
     ) -> Ledger:
         """Opens the ledger of an attached store, or begins one. Verifies the whole ledger, or raises StoreError.
 
-        secrets_path: None for a store in memory. witness_directory: None to do without (see copies.state_directory).
+        secrets_path: None for a store in memory. witness_directory: None for no witness (see copies.state_directory).
         """
         chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, steps)
         chain.begin()
@@ -80,10 +80,10 @@ class Ledger:
         principal: str,
         statement: str,
     ) -> Ledger:
-        """Opens an older copy of a store on the owner's word, and charges the sums that only the counters outside know.
+        """Opens an older copy of a store at the owner's request. Sums that only outside counters know are charged.
 
-        No unit's spent amounts become less than the ledger, the secrets file or the witness say. The chain must be
-        whole. Any other copy of the store is refused from then on. If nothing is wrong, nothing is recorded.
+        No unit's spent amount becomes less than that of the ledger, the secrets file or the witness. The chain must be
+        complete. Any other copy of the store is refused from then on. If nothing is wrong, nothing is recorded.
         """
         chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, no_step)
         chain.begin(lost=True)
@@ -101,7 +101,7 @@ class Ledger:
 
     @property
     def bounding_key(self) -> bytes:
-        """Returns the secret key of the order that decides which rows of a unit MAX ROWS keeps."""
+        """Returns the secret key of the hash that decides which rows of a unit MAX ROWS keeps."""
         return require_secret(self.secrets, BOUNDING_KEY)
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
@@ -120,7 +120,7 @@ class Ledger:
             return self._chain.write(prepare)
 
     def last_entry(self) -> int:
-        """Returns the number of the last entry, 0 if there is none. Every record moves it."""
+        """Returns the number of the last entry, 0 if there is none. Every new entry increases it."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.last_id
@@ -138,16 +138,16 @@ class Ledger:
             return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of a unit's charges, in all or by one principal. Its epsilon is None once a release had none.
+        """Returns the sum of a unit's charges, in all or by one principal. Its epsilon is None if some charge has none.
 
-        For a unit by periods: the most of any one period, among the periods of `within` if that is given.
+        For a unit by periods, it returns the largest sum of any one period, in `within` if that is given.
         """
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of(unit_key, principal, within)
 
     def spent_by_run(self, unit_key: str, principal: str | None = None) -> list[tuple[Periods, Charge]]:
-        """Lists runs of a unit's periods with the same charges, in order, each with its sum. Empty without periods."""
+        """Lists runs of periods with the same charges, in order, each with its sum. Empty for units without periods."""
         with self._lock:
             self._chain.read_on()
             sums = self._chain.state.periods.get((unit_key, principal))
@@ -169,9 +169,9 @@ class Ledger:
         periods: Periods | None = None,
         anew: bool = True,
     ) -> None:
-        """Raises BudgetRefusal if this charge does not fit now. Charges nothing.
+        """Raises BudgetRefusal if this charge is more than what is left now. Charges nothing.
 
-        anew: whether new entries of other ledgers of this process are read first. The charge itself always reads them.
+        anew: whether to read new entries of other ledgers in this process first. The charge itself always reads them.
         """
         require_charge(charge)
         with self._lock:
@@ -183,7 +183,7 @@ class Ledger:
         self, unit_key: str, table_name: str, charge: Charge, principal: str, statement: str, mechanism: str, *,
         allotment: Fraction | None = None, note: Note | None = None, periods: Periods | None = None,
     ) -> int:  # fmt: skip
-        """Records a charge and returns its entry's number. By then it is on disk, inside and outside the store.
+        """Records a charge and returns its entry's number. On return it is on disk, inside and outside the store.
 
         allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
         periods: for a unit by periods, the run of periods that may be read.
@@ -213,7 +213,7 @@ class Ledger:
             return self._chain.write(prepare, note)
 
     def times_begun(self, entry_id: int) -> int:
-        """Returns how often the answer of a charge was begun: 0 if it was ended, in any copy of the store."""
+        """Returns how often the answer of a charge was begun: 0 if any copy of the store has ended it."""
         with self._lock:
             return self._chain.begun().get(entry_id, 0)
 
@@ -227,9 +227,9 @@ class Ledger:
             self._chain.settle(count_again)
 
     def end(self, entry_id: int, size: int = 0) -> None:
-        """Records outside the store that a charge is answered, before the answer is seen. StoreError if it already was.
+        """Records outside the store that a charge is answered, before the answer is seen. Raises if it was answered.
 
-        size: bytes of the answer. Without room for them, the charge stays without an answer.
+        size: bytes of the answer. If the disk has no room for them, it raises, and the charge has no answer yet.
         """
 
         def strike_off(begun: Begun) -> Begun:
@@ -250,7 +250,7 @@ class Ledger:
         return self._chain.entry(entry_id)
 
     def verify(self) -> None:
-        """Reads the whole chain again. StoreError names the first entry that is not as it was written."""
+        """Reads the whole chain again. Raises StoreError with the first entry that has changed since it was written."""
         with self._lock:
             self._chain.verify()
 
@@ -266,14 +266,14 @@ class Ledger:
             if principal is None:
                 raise InternalError("an allotment belongs to a principal")
             limits.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
-        for name, limit, who in limits:
+        for name, limit, payer in limits:
             lifetime = None if limit is None or periods is None else limit.lifetime
             if lifetime is not None and periods is not None:
                 require_proven(charge, periods)
-            require_room(name, limit, state.of(unit_key, who, periods), charge)
+            require_room(name, limit, state.of(unit_key, payer, periods), charge)
             if lifetime is not None and periods is not None:
-                spent, asked = state.of_person(unit_key, who), for_person(charge, periods.count)
-                require_room(f"LIFETIME in the {name}", lifetime, spent, asked)
+                spent, added = state.of_person(unit_key, payer), for_person(charge, periods.count)
+                require_room(f"LIFETIME in the {name}", lifetime, spent, added)
 
 
 def _still_begun(begun: Begun, entry_id: int) -> int:
@@ -288,7 +288,7 @@ def _still_begun(begun: Begun, entry_id: int) -> int:
 def _assemble(
     open_cursor: OpenCursor, store: str, secrets_path: Path | None, witness_directory: Path | None, steps: Steps
 ) -> tuple[LedgerChain, Secrets]:
-    """Finds the tables and finds or makes the secrets. Verifies only that they belong together."""
+    """Opens the ledger's tables, and opens or makes the secrets. Verifies only that they belong together."""
     table = LedgerTable(open_cursor, store)
     store_id = table.store_id()
     secrets: Secrets

@@ -1,9 +1,9 @@
 """The secrets file beside the store: keys and state that must never be attached, served or published.
 
 It is a small SQLite file. Only its owner can read it, from the moment it exists. Every change is synchronised to disk.
-It holds the store's identity, the ledger's position, and two keys: of the ledger's hash chain, and of the order in
-which a unit's rows are kept. Other modules may keep secret state of their own in it by name (tokens, sessions). A store
-in memory has its secrets in memory. Each call has its own connection: nothing is left open, and any thread may call.
+It holds the store's identity, the ledger's position, the key of the ledger's hash chain, and the key of the hash that
+orders a unit's rows. Other modules may put secret values of their own into it by name (tokens, sessions). A store in
+memory has its secrets in memory. Each call opens its own connection and closes it, so any thread may call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Steps = Callable[[str], None]
 
 
 def no_step(_name: str) -> None:
-    """Does nothing: the default hook. Tests put a crash in its place."""
+    """Does nothing. It is the default hook, which tests replace by a crash."""
 
 
 class Secrets(Protocol):
@@ -36,7 +36,7 @@ class Secrets(Protocol):
     def put(self, name: str, value: bytes) -> None: ...
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
-        """Puts the value only if the present one is `expected` (None: absent). It is durable when this returns."""
+        """Puts the value if the present one is `expected` (None: absent), on disk. Returns whether it did."""
         ...
 
 
@@ -66,7 +66,7 @@ _WHY = {
     "SQLITE_NOTADB": "it is no secrets file",
     "SQLITE_BUSY": "another process holds it",
 }
-"""Reasons by SQLite's names of errors. None quotes the content of the file."""
+"""Reasons for a message, by SQLite's names of errors. No reason quotes the content of the file."""
 
 
 class SecretsInMemory:
@@ -100,7 +100,7 @@ class SecretsFile:
 
     @classmethod
     def open(cls, path: Path, *, create: bool, steps: Steps = no_step) -> SecretsFile:
-        """Opens the file. With `create`, makes it or finishes a half-made one."""
+        """Opens the file. create: whether to make it, or to finish one that a crash left half-made."""
         if create:
             _create_private(path)
         elif not path.exists():
@@ -154,7 +154,7 @@ class SecretsFile:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Lends a connection. Its commits are on disk when they return (synchronous = EXTRA: its directory too)."""
+        """Yields a connection. A commit returns when it is on disk (synchronous = EXTRA: its directory, too)."""
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=rw"  # never creates: creation sets the permissions
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=300)) as connection:
@@ -184,7 +184,7 @@ def _create_private(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Puts a directory's entries on disk."""
+    """Writes a directory's own entries to disk, so that a new or renamed file in it survives a crash."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""The ledger's chain of rows, read and written so that the store and the counters outside it never part.
+"""The ledger's chain of rows. Each write also moves the counters outside of the store, so that both always agree.
 
-Nothing here knows of budgets. The caller holds a lock: one thread at a time.
+Nothing here checks budgets. The caller holds a lock, so that one thread at a time calls.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from dpduck.values.quoting import quote_text, written_values
 ROOM = 2**20
 """Free bytes that the disk of the store must have before anything is recorded."""
 
-_ATTEMPTS = 100  # several ledgers on one store in one process may take each other's numbers
+_ATTEMPTS = 100  # several ledgers on one store in one process may try to write the same entry number
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The outside counters as this ledger left them. found: their texts. last_id, begun: their decoded values."""
+    """The outside counters after this ledger's last write. found: their texts. last_id, begun: their decoded values."""
 
     found: PositionTexts | None
     last_id: int
@@ -51,7 +51,7 @@ class _Seen:
 
 
 class LedgerChain:
-    """The chain of one store, its running state, and its counters outside."""
+    """The chain of one store, the sums over its rows (state), and its counters outside of the store."""
 
     def __init__(
         self, table: LedgerTable, secrets: Secrets, witness: Witness | None, steps: Steps, folder: Path | None = None
@@ -68,27 +68,27 @@ class LedgerChain:
         self._chain_key = require_secret(secrets, CHAIN_KEY)
 
     def begin(self, *, lost: bool = False) -> None:
-        """Makes the tables of a new store. `lost` does so even if its secrets say that it had entries once."""
+        """Makes the tables of a new store. lost: whether to do so even if its secrets say that it had entries once."""
         if self._table.store_id() is None:
             if not lost:
                 self._outside.require_same(self._outside.read(), self.state)
             self._table.create(self._store_id)
 
     def begun(self) -> Begun:
-        """Settles the chain. Returns the charges that have no answer yet, according to every place."""
+        """Settles the chain. Returns the charges that have no answer yet, according to all counters."""
         self.settle()
         return self._seen.begun
 
     def settle(self, change: Change = dict) -> None:
-        """Brings the running state to the chain's end, requires the outside counters to agree, and moves them there.
+        """Reads the chain to its end, requires the outside counters to agree, and moves them to that end.
 
-        change: function of the remembered charges without an answer. It returns the charges to remember from now on.
+        change: function from the charges without an answer to those that the counters shall have from now on.
         """
         for _ in range(_ATTEMPTS):
             texts = self._outside.read()  # before the store: each writer writes the store first
             self.read_on()
             if texts == self._seen.found and self.state.last_id == self._seen.last_id:
-                begun = self._seen.begun  # as this ledger left them: nothing is decoded and compared again
+                begun = self._seen.begun  # unchanged since this ledger's write, so nothing is decoded again
             else:
                 try:
                     self._outside.require_same(texts, self.state)
@@ -102,7 +102,7 @@ class LedgerChain:
         raise _crowding_error()
 
     def _advance(self, texts: PositionTexts, begun: Begun) -> bool:
-        """Moves the outside counters here from their last texts. Returns False if another writer came in between."""
+        """Moves the outside counters from `texts` to this state. Returns False if they are no longer `texts`."""
         moved = self._outside.advance(texts, self.state, begun)
         if moved is None:
             return False
@@ -110,7 +110,7 @@ class LedgerChain:
         return True
 
     def read_on(self) -> None:
-        """Absorbs the rows that were written since, and requires the last absorbed entry to be there still."""
+        """Adds new rows of the table to the state. Requires that the last row it had before is still there."""
         last_id = self.state.last_id
         rows = iter(self._table.rows_from(last_id))
         if last_id:
@@ -122,9 +122,9 @@ class LedgerChain:
         self._absorb(self.state, rows)
 
     def write(self, prepare: Callable[[], LedgerRow], note: Note | None = None) -> int:
-        """Appends the row that `prepare` makes of the settled state. On return it is on disk, inside and outside.
+        """Appends the row that `prepare` makes from the settled state. On return it is on disk, also in the counters.
 
-        note: writes the data that belong to the entry into the store, in the same transaction.
+        note: function that writes data of the entry into the store, in the same transaction.
         """
         for _ in range(_ATTEMPTS):
             self.settle()
@@ -142,10 +142,10 @@ class LedgerChain:
         raise _crowding_error()
 
     def _count_on(self, row: LedgerRow) -> None:
-        """Absorbs the row that was just committed, and moves the outside counters from where `settle` left them.
+        """Adds the row that was just committed to the state, and moves the outside counters on from `settle`.
 
         The row is not read again: it follows the chain's end, and no other row can have its number. If another ledger
-        of this process moved the counters meanwhile, everything is read.
+        of this process moved the counters meanwhile, `settle` reads everything.
         """
         before = self._seen
         self._absorb(self.state, [row])
@@ -154,7 +154,7 @@ class LedgerChain:
             self.settle()
 
     def adopt(self, principal: str, statement: str) -> None:
-        """Charges every unit the excess of the outside counters over this chain, and moves the counters here."""
+        """Charges each unit what the outside counters have beyond this chain, and moves the counters to its end."""
         texts = self._outside.read()
         sums = self._outside.spent(texts)
         self._table.append(self.row("", "", NOTHING, principal, statement, "adopted an older copy"))
@@ -164,13 +164,13 @@ class LedgerChain:
             if missing != NOTHING:
                 self._table.append(self.row(unit_key, "", missing, principal, statement, "adopted charges"))
                 self.read_on()
-        if not self._advance(texts, {}):  # charges without an answer there are not answered here
+        if not self._advance(texts, {}):  # charges that have no answer yet get none here
             raise _crowding_error()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
         """Returns all entries in order, or those of one principal."""
-        own = self._table.rows() if principal is None else self._table.rows("WHERE principal = ?", principal)
-        return [self._entry_of(row) for row in own]
+        rows = self._table.rows() if principal is None else self._table.rows("WHERE principal = ?", principal)
+        return [self._entry_of(row) for row in rows]
 
     def entry(self, entry_id: int) -> LedgerEntry:
         """Returns one entry by its number."""
@@ -184,7 +184,7 @@ class LedgerChain:
         return entry_of(row)
 
     def verify(self) -> None:
-        """Reads the whole chain again. StoreError names the first entry that is not as it was written."""
+        """Reads the whole chain again. Raises StoreError with the first entry that has changed since it was written."""
         state = LedgerState()
         self._absorb(state, self._table.rows())
         self.settle()
@@ -209,7 +209,7 @@ class LedgerChain:
         return seal_row(self._chain_key, self._store_id, row)
 
     def require_disk(self, size: int = 0) -> None:
-        """Refuses to begin work that a full disk would end half-way: charged, not answered. size: bytes to store."""
+        """Refuses work that a full disk could end after the charge and before the answer. size: bytes to store."""
         if self._folder is None:
             return
         with suppress(OSError, AttributeError):
@@ -245,7 +245,7 @@ _BATCH = 10_000
 
 
 class TakenError(Exception):
-    """Failure: another ledger object on the same store wrote this entry's number first. Read on, and try again."""
+    """Another ledger object on the same store wrote an entry with this number first. The caller then retries."""
 
 
 class LedgerTable:
@@ -296,7 +296,7 @@ class LedgerTable:
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
         """Yields every row from this id on, in order.
 
-        After the first read few rows are new. Sorting them here takes half the time.
+        After the first read few rows are new. Sorting these in Python takes half the time.
         """
         if first_id:
             yield from sorted(self.rows(f"WHERE id >= {int(first_id)}", in_order=False), key=lambda row: row.id)
@@ -304,7 +304,7 @@ class LedgerTable:
             yield from self.rows()
 
     def append(self, row: LedgerRow, note: Note | None = None) -> None:
-        """Commits one row. It is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""
+        """Commits one row. On return it is on disk, since DuckDB syncs its write-ahead log at every commit."""
         marks, values = written_values([row.id, datetime_of(row.at).isoformat(" "), *row[2:]])
         with _own_errors("written"), closing(self._open_cursor()) as cursor:
             try:

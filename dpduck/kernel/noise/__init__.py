@@ -1,1 +1,1 @@
-"""Claim: these integers have exactly this law. Sees no data."""
+"""Samplers of random integers. Claim: they have exactly the stated distribution. No code here sees data."""

@@ -1,9 +1,9 @@
 """Exact binomial draws for any number of trials and any probability that can be bounded ever more tightly.
 
 Inversion runs over the integers in the order mode, mode + 1, .., then mode - 1, ... Weights relative to the mode's
-follow from w(k + 1)/w(k) = (N - k)/(k + 1) p/(1 - p). Lower and upper bounds are kept in integers. The uniform is drawn
-lazily: 64 bits settle nearly every draw, and a tie draws more bits and computes tighter bounds. About 24 standard
-deviations of weights are computed, whatever N is. Floats decide unless U is close to a step. Then integers decide.
+follow from w(k + 1)/w(k) = (N - k)/(k + 1) p/(1 - p). Lower and upper bounds are kept in integers. The uniform U is
+drawn lazily: 64 bits settle nearly every draw. If they do not, more bits are drawn and bounds are tightened. About 24
+standard deviations of weights are computed, whatever N is. Floats decide unless U is close to a step. Then integers do.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
 
 
 def _leaves_out(weights: FloatArray, length: int) -> bool:
-    """Tells whether the weights after these matter. They are below a geometric series with the last two's ratio."""
+    """Tells whether the omitted weights may matter. A geometric series with the ratio of the last two bounds them."""
     if len(weights) == length:
         return False
     last, before = float(weights[-1]), float(weights[-2])

@@ -1,4 +1,4 @@
-"""Exact private choices among scored candidates: no floating softmax decides anything.
+"""Exact private choices among scored candidates. No floating-point rounding changes a probability.
 
 Scores are integers. One privacy unit moves each score by at most `sensitivity`, in either direction. So both mechanisms
 below are epsilon-differentially private with rate = epsilon / (2 sensitivity). The exponential mechanism also is
@@ -41,7 +41,7 @@ def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -
 
 
 def permute_and_flip(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """Returns the first candidate in uniform order with heads on its coin of chance exp(-rate (best - score))."""
+    """Returns the first candidate, in a uniform order, with heads. Heads have probability exp(-rate (best - score))."""
     gaps = _gaps(scores)
     order = uniform_order(len(gaps), entropy)
     return int(order[np.argmax(flips(gaps[order], rate, entropy))])  # the best candidate's coin always shows heads
@@ -50,7 +50,7 @@ def permute_and_flip(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> 
 def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
     """Flips independent coins, heads with probability exp(-rate * gaps[i]), exactly. The gaps are from 0 to 2**61.
 
-    The exponent lies between two neighbours of a table of proven bounds. Integers decide a draw between their bounds.
+    The exponent lies between two neighbours in a table of proven bounds. Integers decide a draw between these bounds.
     """
     lower, upper = _table()
     exponents = gaps.astype(np.float64) * float(rate) * STEPS

@@ -1,4 +1,4 @@
-"""Rigorous bounds in Python integers on exp(-x) and on its sums: the only place where probabilities are computed.
+"""Proven bounds in Python integers on exp(-x) and on its sums: the only place where probabilities are computed.
 
 An interval (low, high) at `precision` bits means low <= 2**precision * truth <= high. Lower ends are rounded down,
 upper ends up. So every statement that follows from an interval is a theorem and never an approximation.
@@ -42,9 +42,9 @@ def exp_minus(exponent: Fraction, precision: int) -> Interval:
 def _exp_minus_small(argument: int, working: int) -> Interval:
     """Bounds exp(-y) for y in [argument, argument + 1] / 2**working, y <= 1/2, at `working` bits.
 
-    A term is the one before times y/n, rounded down: its error e_n <= e_{n-1}/2 + 1 <= 2 units. So the sum of N terms
-    is off by at most 2 N. The alternating remainder is less than the first term left out (computed as 0, hence at most
-    2). The argument's own rounding adds at most 1 (the slope of exp(-y) is at most 1).
+    A term is the previous term times y/n, rounded down: its error e_n <= e_{n-1}/2 + 1 <= 2 units. So the sum of N
+    terms is off by at most 2 N. The alternating remainder is less than the first omitted term (computed as 0, hence at
+    most 2). The argument's own rounding adds at most 1 (the slope of exp(-y) is at most 1).
     """
     term = total = 1 << working
     count = 0
@@ -107,9 +107,9 @@ def exp_bounds(exponent: Fraction, precision: int) -> Bounds:
 
 
 def is_below(uniform: LazyUniform, probability: Callable[[int], Bounds]) -> bool:
-    """Tells whether U is below a probability. It draws as many more bits of U as that takes.
+    """Tells whether U is below a probability. It draws more bits of U until that is certain.
 
-    probability: its bounds, for each precision in bits.
+    probability: function from a precision in bits to bounds on the probability.
     """
     while True:
         low, high = probability(uniform.bits + 64)
@@ -123,7 +123,7 @@ def is_below(uniform: LazyUniform, probability: Callable[[int], Bounds]) -> bool
 # Vectorised exact coin flips: floats decide nearly all flips, and integers of growing precision the others.
 
 SLACK = 2.0**-40
-"""More than the errors of a caller's float and of a uniform of 53 bits (2**-53) together."""
+"""More than the error of a caller's float, plus that of a uniform of 53 bits (2**-53)."""
 
 
 def flips(approximate: NDArray[np.float64], exact: Callable[[int], Fraction], entropy: Entropy) -> NDArray[np.bool_]:
@@ -132,7 +132,7 @@ def flips(approximate: NDArray[np.float64], exact: Callable[[int], Fraction], en
 
 
 def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entropy) -> NDArray[np.bool_]:
-    """Flips independent coins with one probability, given by bounds for each precision in bits."""
+    """Flips independent coins with one probability. probability: function from bits of precision to bounds on it."""
     near = np.full(count, float(probability(128)[0]))
     return _flips(near, lambda _, precision: probability(precision), entropy)
 
@@ -140,7 +140,7 @@ def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entro
 def _flips(
     approximate: NDArray[np.float64], bounds: Callable[[int, int], Bounds], entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """Flips coins. bounds: bounds on the probability of each position, for each precision in bits."""
+    """Flips coins. bounds: function from a position and bits of precision to bounds on the coin's probability."""
     words = words64(entropy, len(approximate))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     outcome: NDArray[np.bool_] = uniform < approximate

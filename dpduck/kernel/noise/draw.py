@@ -11,6 +11,6 @@ from dpduck.kernel.noise.law import Noise, NoiseKind
 
 
 def draw(noise: Noise, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent exact draws, shape (count,), a fresh array."""
+    """Returns independent exact draws of noise, shape (count,), in a new array."""
     sampler = discrete_laplace if noise.kind is NoiseKind.LAPLACE else discrete_gaussian
     return sampler(noise.parameter, count, entropy)

@@ -1,4 +1,4 @@
-"""Source of randomness: the operating system, asked afresh for every block. No seed, no buffer, no state."""
+"""Source of randomness: the operating system, read anew for every block. There is no seed, no buffer and no state."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Entropy(Protocol):
 
 
 class _OperatingSystemEntropy:
-    """The kernel's generator. Nothing is kept between calls, so neither a fork nor a thread can repeat a byte.
+    """The operating system's generator. Nothing is kept between calls, so no fork and no thread can repeat a byte.
 
-    A stream keyed from the kernel (SHAKE, the only fast one in the standard library) was measured at 1.2 times this
-    speed. That is not worth the state, which would have to be guarded against fork and threads.
+    A stream with a key from the operating system (SHAKE, the only fast one in the standard library) was 1.2 times as
+    fast. That is not worth its state, which would need protection against fork and threads.
     """
 
     __slots__ = ()
@@ -31,12 +31,12 @@ class _OperatingSystemEntropy:
 
 
 def operating_system_entropy() -> Entropy:
-    """Returns the only source of the product."""
+    """Returns the only source of randomness of the product."""
     return _OperatingSystemEntropy()
 
 
 def _take(entropy: Entropy, count: int) -> bytes:
-    """Reads `count` bytes. Raises if a source returns fewer or more: noise is never made from fewer bytes."""
+    """Reads `count` bytes. Raises if a source returns fewer or more, since fewer bytes would change the noise."""
     block = entropy.bytes(count)
     if len(block) != count:
         raise ValueError("the entropy source returned a block of the wrong length")
@@ -68,7 +68,7 @@ def uniform_bits(entropy: Entropy, bits: int, count: int) -> NDArray[np.int64]:
 
 
 def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent uniform integers from 0 to limit - 1, limit at most 2**62. Most drawn words are kept."""
+    """Draws independent uniform integers from 0 to limit - 1 by rejection. limit: at most 2**62."""
     bits = max((limit - 1).bit_length(), 1)
     values = uniform_bits(entropy, bits, count)
     outside = np.flatnonzero(values >= limit)
@@ -92,6 +92,6 @@ class LazyUniform:
         self._entropy = entropy
 
     def extend(self, bits: int) -> None:
-        """Draws `bits` more, a multiple of 8."""
+        """Draws more bits of the number. bits: how many, a multiple of 8."""
         self.value = self.value << bits | int.from_bytes(_take(self._entropy, bits // 8), "big")
         self.bits += bits

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpduck.kernel.noise.coins import Bounds, DiscreteLaw, Interval, exp_minus, is_below
 from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_bits, words16, words64
 
-# Vectorised exact draws from a `NoiseTable`: one look-up for most, and integers of growing precision for doubtful ones.
+# Vectorised exact draws from a `NoiseTable`: one look-up for most draws, and for the others integers of more bits.
 
 
 CHUNK = 1 << 16  # draws at a time: bounds the memory beside the result, and the work stays in the cache
@@ -38,7 +38,7 @@ def sample(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Draws candidates, shape (count,). Returns them with the positions of rejected ones, which must be drawn again."""
+    """Draws candidates, shape (count,). Returns them, and the positions of rejected ones, which must be drawn again."""
     codes = _codes(table, count, entropy)
     if table.shift == 0:
         return codes, np.empty(0, dtype=np.intp)
@@ -61,7 +61,7 @@ def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _refine_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entropy) -> NDArray[np.int64]:
-    """Returns codes of draws that 16 bits leave open. Draws 48 bits more, and for a tie as many as it takes.
+    """Returns codes of draws that 16 bits do not decide. Draws 48 bits more, and for a tie as many as are needed.
 
     With T = floor(2**64 F) and the real 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T is a tie.
     """
@@ -79,7 +79,7 @@ def _refine_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entr
 def _accept_wedges(
     table: NoiseTable, blocks: NDArray[np.int64], values: NDArray[np.int64], entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """Accepts values k of their blocks with probability (P(k) - P(far)) / (P(near) - P(far)), exactly."""
+    """Accepts each value k of a block with probability (P(k) - P(far)) / (P(near) - P(far)), exactly."""
     width = 1 << table.shift
     near = np.where(blocks < 0, (~blocks << table.shift) + 1, blocks << table.shift)
     magnitudes, far = np.abs(values), near + (width - 1)
@@ -98,7 +98,7 @@ def _accept_wedges(
 def _acceptance(
     law: DiscreteLaw, near: NDArray[np.int64], magnitudes: NDArray[np.int64], far: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Returns expm1(x(far) - x(k)) / expm1(x(far) - x(near)), within 2**-46, and a mask of the proven ones.
+    """Returns expm1(x(far) - x(k)) / expm1(x(far) - x(near)), within 2**-46, and a mask: where that error is proven.
 
     Proof. Let u = 2**-53. The relative error of the rises y is within 6 u (`rise`), and of expm1 within 1.6 * 6 u for
     y <= 1. The series has positive terms only, so Horner's rule in IEEE arithmetic is within 2 * 18 u. Coefficients are
@@ -207,8 +207,8 @@ LARGEST_BLOCK = 1 << 20  # int64 holds the values up to here. Blocks further out
 class NoiseTable:
     """Precomputed values of one law, read-only.
 
-    thresholds: floor(2**64 F(i)), uint64, increasing. codes: the meaning of part i (see `code_of`), int64. guide: the
-    code of all draws that begin with these 16 bits, or UNDECIDED, int16, shape (65536,).
+    thresholds: floor(2**64 F(i)), uint64, increasing. codes: the code of part i (see `code_of`), int64. guide: for each
+    value of the first 16 bits, the code of all draws that begin with them, or UNDECIDED, int16, shape (65536,).
     """
 
     law: DiscreteLaw
@@ -219,9 +219,9 @@ class NoiseTable:
 
 
 def code_of(part: int, shift: int) -> int:
-    """Returns the meaning of part i. Parts alternate between k >= 0 and k < 0, outwards from zero.
+    """Returns the code of part i of a table. Parts alternate between k >= 0 and k < 0, outwards from zero.
 
-    With shift = 0 it is the integer k itself. Else it is 2 j + 1 for the wedge of block j, 2 j for its sure part.
+    With shift = 0, the code is the integer k. Otherwise it is 2 j + 1 for the wedge of block j, 2 j for its sure part.
 
     >>> [code_of(part, 0) for part in range(5)], [code_of(part, 3) for part in range(5)]
     ([0, -1, 1, -2, 2], [0, 1, -2, -1, 2])
@@ -235,7 +235,7 @@ def code_of(part: int, shift: int) -> int:
 def cumulative_bounds(law: DiscreteLaw, shift: int, precision: int, reach: int) -> tuple[list[int], int]:
     """Returns lower bounds on 2**precision F(0), F(1), .., and the most by which the truth can exceed any of them.
 
-    reach: bits. About 2**-reach of the probability, or less, is left beyond the last F.
+    F: cumulative probability of the parts. reach: about 2**-reach of the probability, or less, is beyond the last F.
     Blocks j >= 0 have magnitudes j w .. j w + w - 1 with w = 2**shift, blocks j = ~q < 0 have q w + 1 .. q w + w.
     """
     width, unit = 1 << shift, 1 << precision
@@ -278,7 +278,7 @@ def _rest(law: DiscreteLaw, width: int, blocks: int, precision: int) -> Interval
 
 @lru_cache(maxsize=128)
 def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
-    """Returns the table of a law, a pure function of rationals: about two milliseconds, 0.2 MB, cached."""
+    """Computes the table of a law, which depends on rationals alone. Cached: it takes about 2 ms, and 0.2 MB."""
     thresholds = np.array(_floors(law, shift), dtype=np.uint64)
     codes = np.array([code_of(part, shift) for part in range(len(thresholds))], dtype=np.int64)
     # The 16-bit cell c holds the draws [c, c + 1) * 2**48. All of them are in part i = #{T : T < c * 2**48} unless a
@@ -293,10 +293,10 @@ def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
 
 
 def _floors(law: DiscreteLaw, shift: int) -> list[int]:
-    """Returns floor(2**64 F(i)), certain: the precision grows until both bounds of every F have one floor.
+    """Returns floor(2**64 F(i)) without an error: the precision grows until both bounds of every F have one floor.
 
-    F < 1 is known, so an upper bound that reaches 1 is lowered to the largest number below it. If that is the floor,
-    every later floor is the same: the list ends.
+    F < 1 is known, so an upper bound that reaches 1 is lowered to the largest number below it. The list ends at the
+    first F with that floor, since every later floor is the same.
     """
     precision, top = 128, (1 << 64) - 1
     while True:
@@ -309,9 +309,9 @@ def _floors(law: DiscreteLaw, shift: int) -> list[int]:
 
 
 def settle(law: DiscreteLaw, shift: int, uniform: LazyUniform) -> int:
-    """Returns the code of the part that holds U. Draws bits until it is certain, and never guesses.
+    """Returns the code of the part that holds U. Draws more bits of U until the part is certain.
 
-    Certain: U < F(part) and U >= F(part - 1), shown by the lower bound of one and the upper bound of the other.
+    A part is certain if U is below the lower bound of F(part), and not below the upper bound of F(part - 1).
     """
     while True:
         uniform.extend(uniform.bits)

@@ -1,4 +1,4 @@
-"""Noise of an answer: its law, its price for a sensitivity, its variance. Nothing is drawn here (see draw)."""
+"""Noise of an answer: its distribution (law), its variance, and its price. Nothing is drawn here (draw.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
 SMALL = 4.0
-"""Below this sigma^2 the variance is summed. Above, it differs from sigma^2 by less than 1e-30 of sigma^2."""
+"""The sigma^2 below which the variance is summed. Above, it differs from sigma^2 by less than 1e-30 of sigma^2."""
 
 
 class NoiseKind(Enum):
@@ -41,8 +41,8 @@ class Noise:
             raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
 
     def cost(self, l1: int, l2_squared: int, most: int | None = None) -> Charge:
-        """Returns the price of integers that one unit changes by these norms: l1 / b of epsilon, or l2^2 / (2 sigma^2)
-        of rho.
+        """Returns the price of integers that one unit changes by these norms: for Laplace an epsilon of l1 / b, for
+        Gaussian a rho of l2^2 / (2 sigma^2).
 
         most: the most by which a single integer changes. The smaller it is, the less rho Laplace noise costs.
 

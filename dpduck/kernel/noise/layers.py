@@ -1,11 +1,11 @@
-"""Empty cells that a summary keeps, in closed form (Cormode, Procopiuc, Srivastava and Tran 2012, section 4).
+"""Empty cells that a sparse summary keeps (Cormode, Procopiuc, Srivastava and Tran 2012, section 4).
 
 An empty cell's noisy count is k with probability (1 - a)/(1 + a) a^|k|, a = exp(-1/scale). A summary keeps it with
 probability keep(|k|): 0 below the filter theta, else min(|k|/tau, 1) (threshold and priority sampling). So it is
 *upgraded* with probability P = sides (1 - a)/(1 + a) W. W is the sum over k >= theta of min(k/tau, 1) a^k. Its count is
-then k with probability proportional to min(k/tau, 1) a^k. Nothing need be drawn for the cells that stay empty.
+then k with probability proportional to min(k/tau, 1) a^k. Nothing is drawn for the cells that stay empty.
 
-A *layer* holds the cells that a lower threshold adds to those of a higher one: W is the difference of two sums.
+A *layer* holds the cells that a lower threshold keeps and a higher one does not: W is the difference of two sums.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 FARTHEST = 4096
-"""Powers below exp(-FARTHEST) are only bounded from above."""
+"""Powers below exp(-FARTHEST) may get the lower bound 0."""
 
 
 @dataclass(frozen=True)
 class SummaryLaw:
-    """Law of an empty cell: whether it is upgraded, and its count if it is.
+    """Law of an empty cell in a layer: the probability that the layer keeps it, and then its count.
 
     scale: scale of the noise, sensitivity / epsilon. theta: the least magnitude that is kept, a whole number from 1.
-    tau: above 0. Magnitudes from tau on are kept for certain. above: the threshold of the layers before, None for none.
-    below: magnitudes from this on belong to the layers before, None for none. sides: 2, or 1 for positive counts alone.
+    tau: above 0. Magnitudes from tau on are kept for certain. above: tau of earlier layers, None if there are none.
+    below: theta of earlier layers, None if there are none. sides: 2, or 1 if only positive counts are kept.
     """
 
     scale: Fraction
@@ -49,7 +49,7 @@ class SummaryLaw:
             raise ValueError("the thresholds of layers fall by an eighth or more: floats tell them apart")
 
     def keep(self, magnitude: int) -> Fraction:
-        """Returns the chance that a cell with this magnitude is in this layer and in none before it.
+        """Returns the probability that a cell with this magnitude is in this layer, and in no earlier one.
 
         >>> SummaryLaw(Fraction(10), theta=2, tau=Fraction(4), above=Fraction(8)).keep(3)
         Fraction(3, 8)
@@ -60,7 +60,7 @@ class SummaryLaw:
         return min(magnitude / self.tau, Fraction(1)) - before
 
     def probability(self, precision: int) -> Bounds:
-        """Bounds the unconditional probability that an empty cell is in this layer."""
+        """Bounds the probability that an empty cell is in this layer, and in no earlier one."""
         ratio = _exponential(self.scale, 1, precision)
         weight = _weight(self.scale, self.theta, self.tau, precision)
         if self.above is not None:
@@ -71,7 +71,7 @@ class SummaryLaw:
         return self.sides * weight[0] / (1 + ratio[1]), self.sides * weight[1] / (1 + ratio[0])
 
     def before(self, precision: int) -> Bounds:
-        """Bounds the probability that an empty cell is in a layer before this one."""
+        """Bounds the probability that an empty cell is in an earlier layer."""
         if self.above is not None:
             return SummaryLaw(self.scale, self.theta, self.above, sides=self.sides).probability(precision)
         if self.below is not None:
@@ -88,7 +88,7 @@ class SummaryLaw:
             precision *= 2
 
     def given_not_before(self, precision: int) -> Bounds:
-        """Bounds the probability that an empty cell is in this layer, given that it is in none before."""
+        """Bounds the probability that an empty cell is in this layer, given that it is in no earlier one."""
         return _conditional(self, precision)
 
 
@@ -137,8 +137,8 @@ def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
 
 
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws independent j with P(j) = (1 - a) a^j: j and -j - 1 of the discrete Laplace law together have weights a^j
-    (1 + a).
+    """Draws independent j with P(j) = (1 - a) a^j, from the discrete Laplace law. There, j and -j - 1 together have
+    the weight a^j (1 + a).
     """
     draws = discrete_laplace(scale, count, entropy)
     return np.where(draws < 0, ~draws, draws)
@@ -162,7 +162,7 @@ def draw_signs(magnitudes: IntegerArray, entropy: Entropy) -> IntegerArray:
 
 
 def _draw_between_filters(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws magnitudes from theta to below - 1. The remainder of a geometric number has the truncated geometric law."""
+    """Draws magnitudes from theta to below - 1. A geometric number modulo n has the geometric law truncated at n."""
     if law.below is None or law.tau > law.theta:
         raise ValueError("a layer between two filters has no threshold")
     return geometric(law.scale, count, entropy) % (law.below - law.theta) + law.theta
@@ -185,7 +185,7 @@ def _draw_by_rejection(law: SummaryLaw, count: int, entropy: Entropy) -> Integer
 
 
 def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws the second geometric summand, or 0.
+    """Draws the second summand of the proposal for weights k a^k: a geometric number, or 0.
 
     k a^k with k = theta + j is a^theta ((theta - 1) a^j + (j + 1) a^j). The sums are (theta - 1)/(1 - a), 1/(1 - a)^2.
     """
@@ -214,7 +214,7 @@ def _accept(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: En
 
 
 def keep_floats(law: SummaryLaw, magnitudes: FloatArray) -> FloatArray:
-    """Returns law.keep without its filter, in floats: within 2**-50."""
+    """Returns law.keep in floats, within 2**-50, for magnitudes that pass the filter theta."""
     chance = np.minimum(magnitudes / float(law.tau), 1.0)
     if law.above is not None:
         chance -= np.minimum(magnitudes / float(law.above), 1.0)

@@ -1,4 +1,4 @@
-"""Empty cells of a domain that is never built: a uniformly random set, by rank among the empty cells."""
+"""Draws uniformly random sets of empty cells of a domain that is too large for memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dpduck.kernel.noise.entropy import Entropy, uniform_below, words64
 from dpduck.kernel.queries.cells import MixedRadix, Positions, at_most, first_of_each, ordering
 
 FEW = 4
-"""A set of more than 1/FEW of all ranks is drawn by sorting by random keys, else one by one with few repetitions."""
+"""A set of more than 1/FEW of all ranks is drawn by sorting random keys. A smaller set is drawn rank by rank."""
 
 
 def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Entropy) -> Positions:
     """Draws a set of `count` cells that are not occupied, exactly uniformly. Returns it sorted.
 
     occupied: sorted and distinct. The i-th occupied cell z_i has z_i - i empty cells before it. So the empty cell of
-    rank r is r plus the number of i with z_i - i <= r. No cell is ever tried and given up for being occupied.
+    rank r is r plus the number of i with z_i - i <= r. So no occupied cell is ever drawn and rejected.
     """
     ranks = random_subset(radix, occupied.shape[1], count, entropy)
     before = radix.plus(occupied, -np.arange(occupied.shape[1], dtype=np.int64))
@@ -25,7 +25,7 @@ def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Ent
 def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy) -> Positions:
     """Draws a set of `count` ranks below radix.cells - left_out, exactly uniformly. Returns it sorted.
 
-    Ranks are drawn until `count` are different: the first different values of an independent uniform sequence are a
+    Ranks are drawn until `count` are different. The first different values of an independent uniform sequence are a
     uniformly random set. On average at most one in FEW draws repeats. Larger sets are drawn by random keys.
     """
     available = radix.cells - left_out
@@ -43,7 +43,7 @@ def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy
 
 
 def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
-    """Returns the ranks with the smallest 64-bit keys. All keys are drawn anew if those at the border tie."""
+    """Returns the ranks with the smallest random keys. All keys are drawn again if the last chosen key has a tie."""
     while True:
         keys = words64(entropy, available)
         if count in (0, available):

@@ -1,1 +1,1 @@
-"""Places of rows: tables themselves, prepared tables, and engines."""
+"""Places where the counted rows lie: the stored tables, prepared copies of them, or another engine."""

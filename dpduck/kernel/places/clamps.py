@@ -1,7 +1,7 @@
-"""Columns with a CLAMP in prepared rows, which hold them twice more: cut to the bounds as whole numbers, and in steps.
+"""Copies of a column with a CLAMP in prepared rows: one clamped, in whole numbers, and one as a number of steps.
 
-UNITS holds the column cut to its bounds, in units of its last decimal place. STEPS holds the number of the CLAMP's step
-to which a value rounds. Each has the smallest integer type with room for the bounds (used by columns/arithmetic.py).
+UNITS holds the column clamped to its bounds, in units of its last decimal place. STEPS holds the number of the step to
+which a value rounds. Each has the smallest integer type with room for the bounds (used by columns/arithmetic.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dpduck.values.errors import InternalError
 from dpduck.values.sqltypes import integer_name, sql_type
 
 UNITS, STEPS = "dpduck_units_{}", "dpduck_steps_{}"
-"""Names of both columns in prepared rows, by the number of the CLAMP."""
+"""Names of both copies in prepared rows, by the number of the CLAMP."""
 
 MOST_SCALE, MOST_UNITS = 6, 1 << 31
 
 
 @dataclass(frozen=True)
 class ClampedColumn:
-    """A column of a private table with its CLAMP, in decimal texts, as prepared rows were written with it."""
+    """A column of a private table with the CLAMP that its prepared rows were written with, in decimal texts."""
 
     name: str
     type_name: str
@@ -45,11 +45,11 @@ class ClampedColumn:
 
     @property
     def alike(self) -> bool:
-        """Tells whether steps are units."""
+        """Tells whether both copies would be equal, since a step is one unit and the lower bound is 0."""
         return Fraction(self.low) == 0 and Fraction(self.step) == Fraction(1, 10**self.scale)
 
     def cut(self, number: int, column: RelationColumn) -> Cut:
-        """Returns the cut column of prepared rows. `column` is the column itself, of the same relation."""
+        """Returns the clamped copies of a column. number: the CLAMP's number. column: the column in prepared rows."""
         units = RelationColumn(column.relation, UNITS.format(number), "BIGINT").quoted
         stepped = RelationColumn(column.relation, STEPS.format(number), "BIGINT").quoted
         steps = "" if self.steps is None else units if self.alike else stepped
@@ -58,7 +58,7 @@ class ClampedColumn:
 
 
 def clamp_column(name: str, type_name: str, low: str, high: str, step: str) -> ClampedColumn | None:
-    """Returns the clamped column. None for types other than short decimals and signed integers, or for long bounds."""
+    """Returns a column with its CLAMP. None unless it is a short decimal or a signed integer, with short bounds."""
     clamped = ClampedColumn(name, type_name, low, high, step)
     kind = sql_type(type_name)
     if not (kind.fits_64_bits and (kind.is_signed or kind.is_decimal)) or kind.scale > MOST_SCALE:
@@ -79,7 +79,7 @@ def literal_of(number: str) -> Literal:
 
 
 def units_sql(clamped: ClampedColumn, column: RelationColumn) -> str:
-    """Writes a column cut to its CLAMP, in units of its last decimal place."""
+    """Writes a column clamped to its bounds, in units of its last decimal place."""
     factor = 10**clamped.scale
     cut = Clamped(StoredNumber(column), literal_of(clamped.low), literal_of(clamped.high))
     units = Product(cut, LiteralNumber(Literal("number", str(factor))))
@@ -88,7 +88,7 @@ def units_sql(clamped: ClampedColumn, column: RelationColumn) -> str:
 
 
 def steps_sql(clamped: ClampedColumn, column: RelationColumn) -> str:
-    """Writes the step of a row, as the counting of a sum computes it."""
+    """Writes the number of a value's step, as contribution_sql.steps computes it for a sum."""
     most = clamped.steps
     if most is None:
         raise InternalError("a CLAMP without whole steps")

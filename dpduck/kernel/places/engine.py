@@ -1,4 +1,4 @@
-"""Counts over rows that lie in an engine: the order that it carries out, and the sums of its tasks."""
+"""Counts over rows that lie in another engine: the orders that its tasks carry out, and the totals of their sums."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class EngineRows(LiveRows):
     """Rows in an engine, as the counts of one statement see it.
 
     tables: the tables that orders name, private ones first. carry: function that carries out an order over rows of
-    whole privacy units, each unit in one task. Its errors may quote data. packed: whether each unit's rows lie together
-    already. Then a crowded unit has lost the rows that would not be kept.
+    whole privacy units, each unit in one task. Its errors may quote data. packed: whether the engine stores each unit's
+    rows together. Then rows of a unit beyond those that may be kept are gone already.
     """
 
     in_engine: ClassVar[bool] = True
@@ -46,15 +46,15 @@ class EngineRows(LiveRows):
 
     @property
     def private(self) -> frozenset[str]:
-        """Returns the private tables that have these rows."""
+        """Returns the names of the private tables among `tables`."""
         return frozenset(table.sql for table in self.tables if table.rows is None)
 
 
 @dataclass(frozen=True)
 class EnginePlace(RowPlace):
-    """Place of a statement with tables of an engine. Nothing of the engine is kept from statement to statement.
+    """Place of one statement with tables of an engine. Nothing is remembered from statement to statement.
 
-    open: looks at the engine's tables again, refuses changed ones, and reads the public tables that orders name.
+    open: function that checks the engine's tables again, refuses changed ones, and reads the public tables.
     """
 
     open: Callable[[duckdb.DuckDBPyConnection], EngineRows] = field(repr=False)
@@ -71,10 +71,10 @@ class EnginePlace(RowPlace):
 
 @dataclass(frozen=True)
 class Parts:
-    """SQL that counts a part of an engine's rows, in a task of its own.
+    """Writers of the SQL that counts an engine's rows part by part, each part in a task of its own.
 
-    made: writes the part's rows with the columns of a cell. cut: from these, writes the rows with the columns of the
-    stage, and the rows that it could keep (stage.cut_sql). stage: writes the stage over them.
+    made: writes the part's rows with the columns of a cell. cut: writes two queries over these (stage.cut_sql). stage:
+    writes the query that counts the rows of all parts (stage.stage_sql).
     """
 
     made: Callable[[str], str]
@@ -89,7 +89,7 @@ def columns_in_engine(
     sql: str,
     parameters: Mapping[str, object],
 ) -> list[Any]:
-    """Returns sums (SUMS) over all rows, with the columns that they are grouped by."""
+    """Returns the result of a query over an engine's rows: sums (columns of SUMS), and the columns to group by."""
     asking = Asking(sql, parameters=dict(parameters))
     with count_in_engine(cursor, engine, (), asking, lambda rows: rows, {}, workers) as (added, second):
         return reader.columns(second, added, {})
@@ -107,10 +107,10 @@ def count_in_engine(
     parts: Parts | None = None,
     key: int | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Lends SQL of the counts, and a cursor that reads it.
+    """Yields SQL of the counts, and a cursor that reads it.
 
-    parts: SQL of the parts, if rows become integers before whole units are grouped. key: for other rows, the key of the
-    order in which a unit's first CROWD rows of each table are kept.
+    parts: if given, parts of the rows become integers first, and then the rows of each unit are put together. key: if
+    given, key of the order by which only the first CROWD rows of a unit in each table are kept.
     """
     stage_sql = stage(asking.rows_with_answers)
     text = " ".join([*(question.sql for question in (*stages, asking)), stage_sql])
@@ -134,7 +134,7 @@ def count_in_engine(
 def add_partials(
     cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, tables: Iterable[pa.Table]
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Adds up sums of tasks as they come. Lends SQL of totals, and a cursor that reads it. nothing: sums of no rows."""
+    """Yields SQL of the totals of the tasks' sums, and a cursor that reads it. nothing: the sums of no rows."""
     batches = chain.from_iterable(part.to_batches() for part in chain([nothing], tables))
     partial = pa.RecordBatchReader.from_batches(nothing.schema, batches)
     with reader.beside(cursor, PARTIALS, partial) as second:
@@ -142,7 +142,7 @@ def add_partials(
 
 
 def _run_tasks(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yields the results of tasks, which begin at the first request. Every failure has the reader's one text."""
+    """Yields the results of the tasks. They start at the first request. Each failure has the reader's fixed text."""
     results = reader.try_read(lambda: iter(carry(order)), Exception)
     while (part := reader.try_read(lambda: next(results, None), Exception)) is not None:  # its error could quote data
         if part.schema != schema:
@@ -151,7 +151,7 @@ def _run_tasks(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Tab
 
 
 def _narrow_table(table: Sent, text: str) -> Sent:
-    """Returns a private table with the columns that SQL names. No other columns are sent."""
+    """Returns a private table with only the columns that the SQL names, so that no others are sent."""
     if table.rows is not None:
         return table
     columns = tuple(

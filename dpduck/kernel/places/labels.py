@@ -1,8 +1,8 @@
 """Conditions over declared columns of prepared rows, evaluated on the public labels and written as conditions on codes.
 
-If codes determine the values of all columns in a condition, it is computed once for each combination of labels, and not
-for rows. The condition on rows is then a list of codes, or of ranges of codes. Only rows with a value outside of a
-domain are evaluated themselves: nothing public determines their values.
+If codes determine the values of all columns in a condition, it is evaluated once for each combination of labels, and
+not for each row. The condition on rows is then a list of codes, or of ranges of codes. Only for rows with a value
+outside of a domain is it evaluated on the row, since nothing public determines that value.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _FLAG, _NUMBER = "dpduck_flag", "dpduck_number"
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """A column of prepared rows with codes. code: the column of its code."""
+    """A column with a domain in prepared rows. code: the column with the codes of its values."""
 
     code: RelationColumn
     domain: ValueDomain
 
 
 Ask = Callable[[Expression, Mapping[RelationColumn, CodedColumn]], list[bool]]
-"""Function that evaluates a condition on all combinations of labels, the last column's labels varying fastest."""
+"""Function that evaluates a condition on all combinations of labels. The last column's labels vary fastest."""
 
 
 def tells(domain: Domain, type_name: str) -> bool:
-    """Tells whether all codes but OTHER's determine the value. A bin's code does not, nor does 0.0's: -0.0 is equal."""
+    """Tells whether each code determines one value, except OTHER's. Codes of bins do not, nor does 0.0's (-0.0)."""
     if not isinstance(domain, ValueDomain) or domain.type_name != type_name:
         return False
     return sql_type(type_name).is_told_by_label
@@ -56,9 +56,9 @@ def tells(domain: Domain, type_name: str) -> bool:
 def encode_condition(
     condition: Expression, declared: Mapping[RelationColumn, CodedColumn], inside: frozenset[RelationColumn], ask: Ask
 ) -> Expression:
-    """Returns the condition over codes. It stays unchanged if it reads anything but declared columns.
+    """Returns a condition over codes in place of values. It stays unchanged if it reads any column not in `declared`.
 
-    inside: columns of codes. Rows outside of their domains are left out anyway.
+    inside: code columns for which rows outside of the domain are left out anyway.
     """
     names = condition.columns
     if not names or not declared.keys() >= set(names):
@@ -75,7 +75,7 @@ def encode_condition(
 
 
 def _outside(column: CodedColumn, left_out: bool) -> Iterator[tuple[RelationColumn, str]]:
-    """Yields conditions for rows with a value that the code does not determine."""
+    """Yields conditions for rows with a value that their code does not determine: no code, or the code of OTHER."""
     if not left_out:
         yield column.code, " IS NULL"
     if column.domain.other is not None:
@@ -83,26 +83,26 @@ def _outside(column: CodedColumn, left_out: bool) -> Iterator[tuple[RelationColu
 
 
 def _among(columns: Sequence[CodedColumn], flags: Sequence[bool]) -> Own:
-    """Writes the condition that the codes of a row are a flagged combination."""
+    """Writes the condition that the codes of a row are one of the combinations with a True flag."""
     place: Pieces = (columns[0].code,)
     if len(columns) > 1:
         place = _place([(("CAST(", column.code, " AS BIGINT)"), column.domain.size) for column in columns])
-    among, but = _runs(flags, True), _runs(flags, False)
-    if not among:
+    chosen, others = _runs(flags, True), _runs(flags, False)
+    if not chosen:
         return Own(("FALSE",))
-    if not but:
+    if not others:
         return Own((*place, " IS NOT NULL"))
-    if min(len(among), len(but)) > MOST_RANGES:
+    if min(len(chosen), len(others)) > MOST_RANGES:
         listed = ", ".join("TRUE" if flag else "FALSE" for flag in flags)
         return Own((f"[{listed}][CAST(", *place, " AS BIGINT) + 1]"))
-    return Own(("NOT (", *_in(place, but), ")")) if len(but) < len(among) else Own(_in(place, among))
+    return Own(("NOT (", *_in(place, others), ")")) if len(others) < len(chosen) else Own(_in(place, chosen))
 
 
 Pieces = tuple[str | RelationColumn, ...]
 
 
 def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
-    """Returns the first and last place of each run of flags that are `wanted`."""
+    """Returns the first and last position of each run of consecutive flags that equal `wanted`."""
     runs, first = list[tuple[int, int]](), 0
     for flag, run in groupby(flags):
         last = first + len(list(run)) - 1
@@ -124,12 +124,12 @@ def evaluate_on_labels(
     condition: Expression,
     columns: Mapping[RelationColumn, CodedColumn],
 ) -> list[bool]:
-    """Evaluates a condition on labels (see Ask). A worker computes it if the database would not evaluate it on rows."""
+    """Evaluates a condition on all combinations of labels, as Ask says. Unless it is plain, a worker does so."""
     rows, number, parameters = _labels_sql(columns)
     flags = np.zeros(prod(column.domain.size for column in columns.values()), dtype=bool)
     if condition.plain:
-        asked = f"SELECT {number}, coalesce({condition.sql}, FALSE) FROM {rows}"
-        numbers, values = reader.columns(cursor, asked, parameters)
+        query = f"SELECT {number}, coalesce({condition.sql}, FALSE) FROM {rows}"
+        numbers, values = reader.columns(cursor, query, parameters)
         flags[numbers] = values
         return [bool(flag) for flag in flags]
     division = Division({_FLAG: Output("flag", condition)}, ())
@@ -144,7 +144,7 @@ def evaluate_on_labels(
 
 
 def _labels_sql(columns: Mapping[RelationColumn, CodedColumn]) -> tuple[str, str, dict[str, object]]:
-    """Writes a FROM with each combination of labels once under the columns' names, its number, and the parameters."""
+    """Writes a FROM with each combination of labels once, and its number. Returns both, and the SQL parameters."""
     parameters: dict[str, object] = {}
     tables, places = list[str](), list[tuple[Pieces, int]]()
     for alias, group in groupby(enumerate(columns.items()), key=lambda numbered: numbered[1][0].relation):
@@ -164,7 +164,7 @@ def _labels_sql(columns: Mapping[RelationColumn, CodedColumn]) -> tuple[str, str
 
 
 def _place(digits: Sequence[tuple[Pieces, int]]) -> Pieces:
-    """Writes the number with these digits. Each digit is in SQL, with the number of its values."""
+    """Writes a mixed-radix number. digits: SQL of each digit, with the number of its values."""
     number: Pieces = ()
     for digit, size in digits:
         number = ("(", *number, f" * {size} + ", *digit, ")") if number else digit

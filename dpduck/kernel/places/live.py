@@ -1,4 +1,4 @@
-"""Rows of the tables themselves, as the transaction of the count sees them."""
+"""Place of rows that are counted in the stored tables, as the transaction of the count sees them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpduck.values.quoting import quote_text
 
 
 class LivePlace(RowPlace):
-    """Place of the tables of attached databases."""
+    """Place of rows in the tables of attached databases."""
 
     is_live = True
 
@@ -23,9 +23,9 @@ class LivePlace(RowPlace):
         yield cursor, lambda job: job
 
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
-        """Tells whether a table of DuckDB's own has a key, and no text with a collation.
+        """Tells whether a table in a database of DuckDB's own has this key, and no column with a collation.
 
-        DuckDB keeps a key for all rows of a transaction.
+        DuckDB then enforces the key for all rows that a transaction sees.
         """
         parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
         named, columns = " || '.' || ".join(parts), ", ".join(map(quote_text, key))
@@ -39,4 +39,4 @@ class LivePlace(RowPlace):
 
 
 LIVE_PLACE = LivePlace()
-"""The one place of all tables that are not prepared and not in an engine."""
+"""The place that all tables share which are not prepared and not in an engine."""

@@ -1,7 +1,7 @@
 """Orders: one job as data, and one function that an engine's task runs over the rows of whole privacy units.
 
-A task computes as this process does: rows to integers, with a worker process for the analyst's expressions, then the
-constant stage. Its results are sums that add up over tasks, since no unit is in two tasks. This file is sent unchanged
+A task computes as this process does: rows to integers, with a worker process for the analyst's expressions, and then
+the sums of stage.py. These add up over tasks, since no unit is in two tasks. This file is sent to the engine unchanged
 (engines/task.py), with the files of dpduck that it imports.
 """
 
@@ -24,35 +24,35 @@ from dpduck.values.quoting import quote_identifier
 
 BATCH = 65_536
 PART = 1 << 20
-"""Rows of a part. The rows of crowded units are cut part by part."""
+"""Most rows of a part. Units with very many rows lose rows part by part."""
 
 BUNDLE = 1 << 21
-"""Most bytes of a bundle of several rows: an engine may pass on 4 MiB at once."""
+"""Most bytes of a bundle of several rows. An engine may refuse to pass on more than 4 MiB at once."""
 
 CROWD = 1 << 14
-"""Most rows of a unit in each of several tables that are joined, or counted for each unit. All others are left out."""
+"""Most rows of a unit in each table, if tables are joined or rows counted for each unit. All others are left out."""
 
 MEMORY = "4GiB"
 """Memory that DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
 
 WAITING = 1 << 20
-"""Most rows of crowds that a task holds back, so that it hands on the first rows of each whole unit."""
+"""Most rows of units with over CROWD rows that a task holds back, to choose among all rows of such a unit at once."""
 
 TABLE, BUCKET, PARTIAL = "dpduck_table", "dpduck_bucket", "dpduck_partial"
 """An engine's names for the number of a row's table, the bucket of its unit, and the result of a task."""
 
 ALIKE, GROUPS, CROWDED = "dpduck_alike", 1 << 16, 1024
-"""Column that groups units, number of groups, and most rows of a group that is no crowd. At least that many rows of a
-unit are kept in each part, since fewer units are sorted then."""
+"""Column that groups units by a hash, number of such groups, and rows up to which a group loses none. At least as many
+rows of a unit are kept in each part, so that fewer units need a sort."""
 
 _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A table as a task has it: its name in parts, its columns and their types.
+    """A table that a task reads: its name in parts, and its columns with their types.
 
-    rows: rows of a public table, as Arrow. unit: the column that tells the unit of a row, if there is one.
+    rows: rows of a public table as Arrow, None for a private table. unit: the column with the unit of a row, if any.
     """
 
     parts: tuple[str, ...]
@@ -69,10 +69,10 @@ class Sent:
 class Order:
     """Work on rows of whole units. tables: private ones first, in the order in which rows are handed over.
 
-    stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: memory that a
-    worker must be sure to have (workers.least_room), so that it computes the same rows as here. before: an order on
-    parts of the rows. Its results are then the rows. crowds: an order that keeps all rows that could count. key: the
-    key of the order in which CROWD rows of a unit are kept in each table, None if all are kept.
+    stage_sql: SQL from integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: memory
+    that a worker must be sure to have (workers.least_room), so that it computes the same rows as here. before: order on
+    parts of the rows, with results that are the rows of this order. crowds: order that drops rows that cannot count.
+    key: key of the hash by which CROWD rows of a unit are kept in each table, None if all are kept.
     """
 
     tables: tuple[Sent, ...]
@@ -87,7 +87,7 @@ class Order:
     key: int | None = field(default=None, repr=False)
 
     def plain(self) -> dict[str, Any]:
-        """Returns the order as it is sent, without `before`: values of the standard library and pyarrow."""
+        """Returns the order as it is sent: types of the standard library and pyarrow alone, and without `before`."""
         return asdict(replace(self, before=None))
 
 
@@ -105,7 +105,7 @@ def _asking(plain: Mapping[str, Any]) -> Asking:
 
 
 def run_order(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
-    """Computes the sums of an order over rows of its private tables. Columns are in the order of the tables' own."""
+    """Computes the sums of an order. rows: the rows of each private table, with its columns in their order."""
     if least_room() < order.room:
         raise InternalError(reader.FAILED)
     limits = {"threads": 1, "memory_limit": MEMORY}
@@ -125,8 +125,8 @@ def run_order(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Ta
 def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     """Returns each unit's first CROWD rows by a keyed hash of the sent columns: a function of that unit's rows alone.
 
-    The first rows of a table are among the first rows of its parts. Rows that are tied are interchangeable: they are
-    the same in every column, the sign of 0 included.
+    The first rows of a table are among the first rows of its parts. Tied rows are interchangeable, since they are equal
+    in every column, the sign of 0 included.
     """
     if order.key is None or table.unit is None or not len(_many(rows.column(unit_of(table)), CROWD + 1)):
         return rows
@@ -146,21 +146,21 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
 
 
 def unit_of(table: Sent) -> int:
-    """Returns the place of the column that tells the unit of a row."""
+    """Returns the position of the column with the unit of a row."""
     return [name for name, _ in table.columns].index(str(table.unit))
 
 
 def _many(column: pa.ChunkedArray, least: int) -> pa.Array:
-    """Returns the values that at least `least` rows have."""
+    """Returns the values that occur at least `least` times in a column."""
     counted = pc.value_counts(column)
     return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
 
 
 def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
-    """Puts rows under a table's name, cast to its types. numbered: whether rowid then tells rows apart."""
+    """Puts rows under a table's name, cast to its types. numbered: whether the rows need a rowid."""
     database, schema, _ = table.parts
-    named = [f"dpduck_{number}" for number in range(len(table.columns))]
-    whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=named)
+    names = [f"dpduck_{number}" for number in range(len(table.columns))]
+    whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=names)
     reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quote_identifier(database)}")
     reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(database)}.{quote_identifier(schema)}")
     typed = ", ".join(
@@ -172,7 +172,7 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
 
 
 def whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns a column with NULL in place of texts that are not valid UTF-8: one such text could end a task."""
+    """Returns a column with NULL in place of texts that are not valid UTF-8, since such a text could end a task."""
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         return column
     return pa.chunked_array([_whole_text(chunk) for chunk in column.chunks], type=column.type)
@@ -188,14 +188,14 @@ def _whole_text(chunk: pa.Array) -> pa.Array:
 
 
 def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
-    """Returns the sums of an order over the rows of a task, each batch as bytes that the engine does not look into."""
+    """Returns the sums of an order over the rows of a task. Each batch is bytes, which the engine does not read."""
     order = order_from(plain)
     sums = run_order(order, _by_table(order, given), workers)
     return pa.Table.from_pydict({PARTIAL: pa.array(map(to_bytes, sums.to_batches(max_chunksize=BATCH)), pa.binary())})
 
 
 def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
-    """Splits rows of several tables by table. Rows of one table come out of their bundles."""
+    """Splits the rows of a task by table, or unpacks them if they come in bundles."""
     rows, private = [], [table for table in order.tables if table.rows is None]
     if PARTIAL in given.column_names:
         return [pa.concat_tables(read_bytes(body.as_buffer()) for body in given[PARTIAL])]
@@ -206,7 +206,7 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Yields the first rows of each unit by an order's key. Rows of crowds wait for the next part, if it has room."""
+    """Yields the first rows of each unit by an order's key. A few units at the limit wait for the next part."""
     order, waiting = order_from(plain), list[pa.Table]()
     for rows in parts(given):
         ready, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
@@ -225,9 +225,9 @@ def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers
 
 
 def _cut_crowds(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
-    """Cuts the integers of one part. A unit with possibly very many rows keeps only the rows that could count.
+    """Drops rows of integers that cannot count, for units of a part that may have very many rows.
 
-    Units of one ALIKE are counted together: if these have few rows, so has each unit.
+    Units with one value of ALIKE are counted together. If they have few rows in all, so has each of these units.
     """
     many = _many(integers.column(ALIKE), CROWDED + 1)
     if not len(many):
@@ -241,7 +241,7 @@ def _cut_crowds(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
 
 
 def bundles(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yields rows by their last column, the bucket, without it. They go from task to task as bundles of few bytes."""
+    """Yields each bucket (the last column) with its rows, in bundles of few bytes that go from task to task."""
     rows = rows.combine_chunks()  # with one chunk, both calls take a quarter of the time
     rows = rows.take(pc.sort_indices(rows.column(BUCKET)))
     start = 0
@@ -258,7 +258,7 @@ def bundles(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yields rows PART at a time."""
+    """Yields rows in tables of at most PART rows, if no batch is larger."""
     part, count = list[pa.RecordBatch](), 0
     for batch in given:
         if part and count + batch.num_rows > PART:
@@ -270,7 +270,7 @@ def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
-    """Returns the first rows of units, and apart from them the rows of crowds, if these are not too many."""
+    """Returns the first rows of each unit, and separately those of units with CROWD rows, unless these are too many."""
     (table,) = order.tables
     first = first_rows(order, table, rows)
     crowds = _many(first.column(unit_of(table)), CROWD)
@@ -295,5 +295,5 @@ def read_bytes(body: bytes | pa.Buffer) -> pa.Table:
 
 
 def column_name(table: int, column: int) -> str:
-    """Returns an engine's name for a column of a table, so that no name of a column means anything to the engine."""
+    """Returns a column's name in the engine. It has numbers alone, so that no column has a meaning for the engine."""
     return f"dpduck_{table}_{column}"

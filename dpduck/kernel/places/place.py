@@ -1,4 +1,4 @@
-"""Place where the rows of a statement's tables lie: live, prepared, or in an engine. All places have one protocol."""
+"""Place where the rows of a statement's tables lie: stored tables, prepared copies, or another engine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Opened = tuple[duckdb.DuckDBPyConnection, Over]
 class RowPlace(ABC):
     """Place of the rows that are counted.
 
-    moment: the moment of the rows, equal for rows that were written together. "" if they may change.
-    is_live: whether the rows are those of the tables themselves, in this process.
+    moment: text that identifies when the rows were prepared, equal for rows written together. "" if rows may change.
+    is_live: whether this process counts the rows in the stored tables.
     """
 
     moment: str = ""
@@ -29,14 +29,14 @@ class RowPlace(ABC):
 
     @abstractmethod
     def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
-        """Lends a cursor that reads the rows, and the function that rewrites each job.
+        """Yields a cursor that reads the rows, and the function that rewrites each job for this place.
 
         cursor: cursor in the transaction that read the public facts.
         """
 
     @abstractmethod
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
-        """Tells whether these columns of a table are a key of the rows that will be counted."""
+        """Tells whether the columns `key` are a unique key of the rows that will be counted."""
 
     def doubt(self) -> None:  # noqa: B027  # most places have nothing to note
-        """Notes that something could not be counted here."""
+        """Notes that a job could not be counted at this place."""

@@ -1,6 +1,6 @@
-"""Rows of prepared tables, which stand for the tables that a job reads (twin_writer.py).
+"""Place of prepared tables: copies of the stored tables that a job reads, with codes and numbers (twin_writer.py).
 
-A job counts the tables as they were at the moment of preparation.
+A job then counts the rows of the moment at which the copies were made.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from dpduck.values.quoting import quote_identifier
 
 @dataclass(frozen=True)
 class PreparedTable:
-    """A prepared table, which stands for a private one.
+    """A prepared copy of a private table.
 
     sql: its name. codes: its DOMAIN columns, in the order of their numbers. unit: the column that holds the unit of
     each row, of DuckDB's type unit_type. None for PRIVACY UNIT ROW. own: whether the private table has that column.
-    cuts: columns with a CLAMP, in the order of their numbers. max_rows: MAX ROWS of its policy. together: several
-    columns that hold the unit together, with their types. They are of the table itself, or of the last table that its
-    references lead to. keys: keys of several columns, which the private table had when it was written.
+    cuts: columns with a CLAMP, in the order of their numbers. max_rows: MAX ROWS of its policy. together: for a unit of
+    several columns, these columns with their types. They are of the table itself, or of the last table that its
+    references lead to. keys: keys of several columns that the private table had when the copy was made.
     """
 
     sql: str
@@ -51,7 +51,7 @@ class PreparedTable:
     keys: tuple[tuple[str, ...], ...] = ()
 
     def unit_of(self, alias: str) -> Expression | None:
-        """Returns the unit of the table's rows, if the table has this alias. None if rows are units."""
+        """Returns the unit of the rows of this table under an alias. None if each row is a unit."""
         if self.own and self.together:
             return UnitTuple(tuple(RelationColumn(alias, name, kind) for name, kind in self.together))
         return None if self.unit is None else RelationColumn(alias, self.unit, self.unit_type)
@@ -71,10 +71,10 @@ Beside = Callable[
 
 @dataclass(frozen=True)
 class PreparedPlace(RowPlace):
-    """Prepared tables that a statement is counted over. tables: by the names in SQL of the tables that they stand for.
+    """Place of a statement's prepared tables. tables: prepared tables by the SQL names of the private tables.
 
-    beside: lends a cursor that reads them in a transaction, and names of copies of public tables as the given cursor
-    sees these. note_failure: notes that something could not be counted.
+    beside: yields a cursor that reads them in a transaction, and the names of copies of public tables as the given
+    cursor sees these. note_failure: function for `doubt`.
     """
 
     tables: Mapping[str, PreparedTable]
@@ -96,7 +96,7 @@ class PreparedPlace(RowPlace):
             yield second, over
 
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
-        """Tells whether a table had a key when its rows were prepared. These may be older than the table of today."""
+        """Tells whether a table had this key when its prepared rows were written. The table may have changed since."""
         return table in self.tables and key in self.tables[table].keys
 
     def doubt(self) -> None:
@@ -106,9 +106,9 @@ class PreparedPlace(RowPlace):
 def over_prepared(
     job: CountingJob, tables: Mapping[str, PreparedTable], public: Mapping[str, str], ask: Ask
 ) -> CountingJob:
-    """Returns the job over prepared tables, and over copies of its public ones.
+    """Returns the job with prepared tables in place of private tables, and with copies of its public tables.
 
-    tables, public: by the names in SQL of the tables that they stand for. ask: evaluates conditions on labels.
+    tables, public: what replaces a table, by its name in SQL. ask: function that evaluates conditions on labels.
     """
     over = _Over({**{name: table.sql for name, table in tables.items()}, **public}, tables, ask)
     level = _Level(job.source, over)
@@ -141,7 +141,7 @@ def over_prepared(
 
 @dataclass(frozen=True)
 class _Over:
-    """Tables that stand for others. names: their names by the others' names. ask: evaluates conditions on labels."""
+    """Replacements of tables. names: new names by old names. tables: prepared tables by old names. ask: see labels."""
 
     names: Mapping[str, str]
     tables: Mapping[str, PreparedTable]
@@ -149,10 +149,10 @@ class _Over:
 
 
 class _Level:
-    """One level of a statement over prepared tables, with codes in the place of declared columns.
+    """Rewriter of one FROM with its conditions: prepared tables in place of others, and codes in place of values.
 
-    known: the prepared tables that it reads itself, by their aliases. inside: columns of codes. Rows outside of their
-    domains are left out anyway.
+    known: prepared tables of this FROM, by alias, without those inside a UNION ALL or Units. inside: code columns for
+    which rows outside of the domain are left out anyway.
     """
 
     def __init__(self, source: Source, over: _Over) -> None:
@@ -162,16 +162,16 @@ class _Level:
         self._coded: dict[Expression, Expression] = {}
 
     def held(self, unit: Expression | None) -> Expression | None:
-        """Returns a unit as prepared rows hold it: beside each row that finds it by references."""
+        """Returns a unit over prepared rows. They hold it in a column, also if stored rows find it by references."""
         if not isinstance(unit, Referenced):
             return unit
         alias = unit.reference.relation
         return self.known[alias].unit_of(alias)
 
     def key(self, key: GroupKey) -> GroupKey:
-        """Returns the key as the codes of its domain, if it is a column of a prepared table.
+        """Returns the key with the code column in place of its column, if a prepared table has that.
 
-        A row of NULLs from an outer join has no code, but its NULL may be in the domain. With such rows the key stays.
+        A row of NULLs from an outer join has no code, but NULL may be in the domain. With such joins the key stays.
         """
         column = key.value
         if self.adds_nulls or not isinstance(column, RelationColumn):
@@ -181,7 +181,7 @@ class _Level:
         return next((GroupKey(code, ValueDomain(code.type_name, codes)) for code in matches), key)
 
     def condition(self, condition: Expression) -> Expression:
-        """Returns a condition over codes. Rows of NULLs have no code: if there may be any, a program stays as it is."""
+        """Returns a condition over codes. An analyst's expression stays if a join adds NULLs, which have no code."""
         if isinstance(condition, Lookup) or (self.adds_nulls and not condition.plain):
             return condition
         if condition not in self._coded:
@@ -191,12 +191,12 @@ class _Level:
         return self._coded[condition]
 
     def aggregate(self, aggregate: Contribution) -> Contribution:
-        """Returns the contribution, with its condition over codes if rows outside need no worker for it."""
+        """Returns the contribution, with its condition over codes unless a worker must decide some rows."""
         coded = None if aggregate.condition is None else self.condition(aggregate.condition)
         return replace(aggregate, condition=coded) if coded is not None and coded.plain else aggregate
 
     def rows(self) -> Source:
-        """Returns its rows, with its conditions over codes. Conditions that join rows of two tables stay."""
+        """Returns the FROM over prepared tables, with conditions over codes. Conditions about two tables stay."""
         rows = self._replace_tables(self._source)
         joins = (replace(join, on=tuple(map(self._on, join.on))) for join in rows.joins)
         return replace(rows, filters=tuple(map(self.condition, rows.filters)), joins=tuple(joins))
@@ -216,12 +216,12 @@ class _Level:
         return None
 
     def _replace_tables(self, source: Source) -> Source:
-        """Returns the source over the tables that stand for its own."""
+        """Returns a source with all its tables replaced, also those of joins."""
         joins = (replace(join, right=self._replace_tables(join.right)) for join in source.joins)
         return replace(source, first=self._first(source.first), joins=tuple(joins))
 
     def _first(self, first: First) -> First:
-        """Returns rows of prepared tables. UNION ALL and features use the units that prepared rows hold."""
+        """Returns the first relation of a FROM over prepared tables. Units and branches take the unit's column."""
         if isinstance(first, Grouped):
             return first
         if isinstance(first, Stored):
@@ -236,7 +236,7 @@ class _Level:
 
 
 def _once(source: Source) -> bool:
-    """Tells whether each row is there at most once."""
+    """Tells whether joins put each stored row into at most one row."""
     try:
         return row_copies(source) == 1
     except InternalError:
@@ -244,7 +244,7 @@ def _once(source: Source) -> bool:
 
 
 def _cuts(tables: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
-    """Returns the columns that prepared rows also hold cut. A cut column is NULL wherever the column is."""
+    """Returns the columns that prepared rows also hold clamped. A copy is NULL wherever its column is."""
     return tuple(
         clamped.cut(number, RelationColumn(alias, clamped.name, clamped.type_name))
         for alias, table in tables.items()

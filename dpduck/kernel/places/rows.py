@@ -1,6 +1,6 @@
-"""Facts about a job's rows from the place that they lie in, besides the facts of their table.
+"""Facts about the rows of a job that follow from the place where the rows lie.
 
-A job has rows of one of three kinds: those of a table itself, those of a prepared table, or those in an engine
+The rows are those of the stored tables (LiveRows), those of a prepared table (NumberedRows), or those in an engine
 (places/engine.py).
 """
 
@@ -16,41 +16,41 @@ from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, Bou
 
 @dataclass(frozen=True)
 class LiveRows:
-    """Rows of the tables themselves. A keyed hash orders the rows of a unit.
+    """Rows of the stored tables. A keyed hash orders the rows of a unit.
 
-    codes: columns that are codes of a domain. Only rows outside of the domain have none. repeats: whether joins may
-    repeat a row of a unit. Such copies break no known fact about its rows.
+    codes: columns with codes of a domain, NULL only for rows outside of the domain. repeats: whether joins may repeat a
+    row of a unit without making a known fact false.
     """
 
     is_numbered: ClassVar[bool] = False
-    """Whether each row has its number among those of its unit."""
+    """Whether a column numbers the rows of each unit."""
     in_engine: ClassVar[bool] = False
     codes: frozenset[Expression] = field(default=frozenset(), kw_only=True)
     repeats: bool = field(default=True, kw_only=True)
 
     def ordering(self, order: str) -> dict[str, str]:
-        """Returns the columns by which a unit's rows are bounded. order: SQL of their keyed hash."""
+        """Returns the columns that decide which rows of a unit are kept, by name. order: SQL of the keyed hash."""
         return {ORDER: order}
 
     def known(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
-        """Returns the known facts about units. once: whether rows are read only once.
+        """Returns what the columns of `ordering` say about units. once: whether rows can be read only once.
 
-        keys: the only expressions by which rows are left out. None if anything else may leave out rows.
+        keys: expressions for which a row without a code is left out. None if rows may be left out for other reasons.
         """
         return NOTHING_KNOWN
 
 
 LIVE = LiveRows()
-"""Rows of the tables themselves."""
+"""Rows of the stored tables, without any facts."""
 
 
 @dataclass(frozen=True)
 class NumberedRows(LiveRows):
-    """Rows of a prepared table, and SQL of values stored beside each (twin_writer.py). A row is there at most once.
+    """Rows of a prepared table, each at most once, and SQL of facts that are stored in each row (twin_writer.py).
 
-    rows_sql: number of rows of the row's unit in the table. open_sql: number of such rows outside of some domain.
-    order_sql: the row's number among them in keyed order. repeats: whether a statement keeps fewer rows of a unit than
-    its policy has room for. Then most units are expected to have too many, and all are ranked.
+    rows_sql: number of rows of the row's unit in the table. open_sql: number of those rows outside of some domain.
+    order_sql: the row's number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a
+    unit than MAX ROWS of its policy. Then most units are expected to have too many rows, and all rows are ranked.
     """
 
     is_numbered: ClassVar[bool] = True

@@ -1,10 +1,10 @@
-"""Writer of prepared tables: rows of an epoch, with values that every statement would compute anew.
+"""Writer of prepared tables, which also hold values that every statement would otherwise compute anew.
 
-`write_twin` copies a private table to its twin, with four columns about the privacy unit of each row. They hold the
+`write_twin` copies a private table to its twin, the prepared copy, with four columns about the unit of each row: the
 unit as a number, the number of its rows, the number of those outside of some domain, and the row's place. Places follow
 the keyed order in which a unit's rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A
 twin is sorted by unit: units inside of every domain first, then by number of rows. Different rows of a unit that tie in
-the keyed order, as 0 and -0, have one place. Their unit counts as one with rows outside: its rows are ranked anew.
+the keyed order, as 0 and -0, have one place. Their unit is treated as one with rows outside, so its rows are ranked.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ BATCH = 6_144
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a twin. from_sql: the private table as "r0", with the joins that find units, each LEFT.
+    """Layout of a twin. from_sql: FROM of the private table as "r0", with a LEFT JOIN for each reference to its unit.
 
-    columns: names and types. content: the columns that tell rows of a unit apart. held: the unit of a row of from_sql,
-    None for PRIVACY UNIT ROW. unit: the unit's column in the twin. domains: by column. links: columns by which rows of
-    one unit are found. cuts: columns with a CLAMP.
+    columns: names and types. content: SQL of the columns that the keyed order hashes. held: the unit of a row of
+    from_sql, None for PRIVACY UNIT ROW. unit: the unit's column in the twin. domains: by column. links: columns that
+    hold a unit or a reference. cuts: columns with a CLAMP.
     """
 
     from_sql: str
@@ -59,7 +59,7 @@ class Layout:
 
 
 def sent_sql(value: str, type_name: str) -> str:
-    """Writes a value as Arrow carries it to another database, where it is cast to its type again."""
+    """Writes a value in a form that Arrow carries to another database. It is cast back to its type there."""
     return f"CAST({value} AS VARCHAR)" if sql_type(type_name).is_carried_as_text else value
 
 
@@ -90,9 +90,9 @@ def write_twin(
     bounding_key: bytes,
     steps: Steps,
 ) -> None:
-    """Writes the twin. Its errors have fixed texts. cursor: of the private rows. second: of the twin's database.
+    """Writes the twin. Errors have fixed texts. cursor: reads the private rows. second: writes the twin's database.
 
-    steps: called with the name of each step before it begins. Temporary tables are left to the second cursor's end.
+    steps: called with the name of each step before it begins. Temporary tables end with the second cursor.
     """
     steps("reading rows")
     keyed = {KEY: key_integer(bounding_key)} if layout.held is not None else {}
@@ -132,10 +132,10 @@ def _sent_rows(layout: Layout) -> str:
 
 
 def _short(value: str, type_name: str, *, cut: bool) -> str:
-    """Writes a text as statements see it. Longer texts are no labels, go to no worker, and are compared by their start.
+    """Writes a text with LONGEST_TEXT characters at most. Statements only compare longer texts by their start.
 
-    A few whole texts of one unit can be more than a batch holds: whether a table can be prepared would reveal them.
-    cut: whether a longer text is cut. One that finds or tells apart units becomes NULL instead, and finds nobody.
+    A few long texts of one unit could fill a batch, and then a failure to prepare the table would reveal them. cut:
+    whether a longer text is cut. If not, it becomes NULL: a text that identifies a unit must not be cut.
     """
     if not sql_type(type_name).is_shortened:
         return value
@@ -164,7 +164,7 @@ def _rows_with_codes(layout: Layout, parameters: dict[str, object]) -> str:
 
 @dataclass(frozen=True)
 class _Told:
-    """A column of texts, in SQL, and its code. The code determines the values that its domain lists."""
+    """A column of texts and its code, both in SQL. values: labels in the order of their codes. parameter: its name."""
 
     name: str
     code: str
@@ -173,9 +173,9 @@ class _Told:
 
 
 def _label_texts(layout: Layout) -> list[_Told]:
-    """Returns the texts that are left out while rows are sorted, since codes determine them. Labels restore them.
+    """Returns the columns of texts that are left out while rows are sorted. Their codes restore them from the labels.
 
-    Texts that no code determines are put together in a list, NULL for most rows, so that rows are narrow.
+    So rows are narrow. Texts without a label stay in one list for the row, which is NULL for most rows.
     """
     types = dict(layout.columns)
     return [
@@ -188,7 +188,7 @@ def _label_texts(layout: Layout) -> list[_Told]:
 
 
 def _units(layout: Layout) -> str:
-    """Writes SQL of each unit once with its number. Units inside of all domains come first, by their number of rows."""
+    """Writes SQL of each unit with its number. Units inside of all domains come first, those with few rows before."""
     outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
     counted = (
         f"SELECT {quote_column(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
@@ -201,8 +201,8 @@ def _units(layout: Layout) -> str:
 
 
 def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
-    """Writes rows by unit and place. Columns that most statements read stand together: DuckDB packs them into blocks in
-    order.
+    """Writes the rows sorted by unit and place. Columns that most statements read are adjacent, since DuckDB packs
+    columns into blocks in their order.
     """
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
     place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
@@ -227,13 +227,13 @@ def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
 
 
 def _restore_text(name: str, place: int, text: _Told) -> str:
-    """Writes a text as its code determines it, or as it was set aside."""
+    """Writes a text: the label of its code, or the text from the row's list of texts without a label."""
     label = f"{texts_sql(text.parameter, 'VARCHAR')}[CAST({text.code} AS INTEGER) + 1]"
     return f"CASE WHEN {text.code} < {len(text.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:
-    """Yields columns cut to their CLAMP, as whole numbers (clamps.py): no value of their types can raise."""
+    """Yields SQL of the clamped copies of columns, as whole numbers (clamps.py). It raises on no value."""
     for number, cut in enumerate(layout.cuts):
         column = RelationColumn("t", cut.name, cut.type_name)
         yield f'{units_sql(cut, column)} AS "{UNITS.format(number)}"'
@@ -242,7 +242,7 @@ def _cut_columns(layout: Layout) -> Iterator[str]:
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
-    """Marks units as open if rows with one hash differ: a statement's outputs decide which of the rows is kept."""
+    """Marks units with different rows of one hash as open, since columns of a statement decide which one is kept."""
     tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {twin_sql} WHERE {TIED} IS NOT NULL"
     alike = [_alike(name, type_name) for name, type_name in _columns_and_unit(layout)]
     reader.run(
@@ -261,7 +261,7 @@ def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str
 
 
 def _alike(name: str, type_name: str) -> str:
-    """Writes an aggregate for whether a group's values are the same, bit by bit. 0 and -0 are not, and no NaN is."""
+    """Writes an aggregate: whether a group's values are equal bit by bit. 0 and -0 are not, nor is any NaN."""
     if sql_type(type_name).is_float:
         text = f"CAST({name} AS VARCHAR)"
         return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
@@ -269,10 +269,10 @@ def _alike(name: str, type_name: str) -> str:
 
 
 def false_facts_sql(twin_sql: str) -> str:
-    """Writes a count of rows that state a false fact about their unit, or break the order of its places.
+    """Writes a count of the rows with a false fact about their unit, or with a wrong place. It must be 0.
 
-    A unit's rows state the same facts. In the order of places, the n-th row states that there are at least n rows.
-    Unless the unit is open, its place is at least n: so at most m rows have places up to m. Rows of no unit state none.
+    All rows of a unit state the same facts. The n-th row in the order of places states at least n rows. Unless the unit
+    is open, its place is at least n, so at most m rows have places up to m. Rows without a unit state no fact.
     """
     window = f"(PARTITION BY {NUMBER} ORDER BY {PLACE})"
     same = " AND ".join(f"{term} = lag({term}, 1, {term}) OVER {window}" for term in (ROWS_OF_UNIT, OPEN_ROWS))
@@ -291,6 +291,6 @@ def false_facts_sql(twin_sql: str) -> str:
 
 
 def _columns_and_unit(layout: Layout) -> list[tuple[str, str]]:
-    """Returns the columns in SQL, with their types, and the unit's column where it stands beside them."""
+    """Returns the columns in SQL with their types, and PERSON if the twin has the unit in a column of its own."""
     person = [(PERSON, layout.unit_type)] if quote_column(layout.unit) == PERSON else []
     return [*((quote_column(name), type_name) for name, type_name in layout.columns), *person]

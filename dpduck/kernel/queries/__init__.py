@@ -1,1 +1,1 @@
-"""Kinds of queries, one per file: each with its question about counts, its price and the draw of its answer."""
+"""Kinds of queries, one per file: what each asks about counts, its price, and the draw of its noisy answer."""

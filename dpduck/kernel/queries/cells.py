@@ -109,7 +109,7 @@ def merge_cells(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positi
 
 
 def at_most(ordered: Positions, wanted: Positions) -> NDArray[np.int64]:
-    """Counts, for each wanted position, the ordered positions that do not exceed it."""
+    """Counts, for each wanted position, the ordered positions up to and including it."""
     if len(ordered) == 1:
         counts: NDArray[np.int64] = np.searchsorted(ordered[0], wanted[0], side="right").astype(np.int64)
         return counts
@@ -126,7 +126,7 @@ def at_most(ordered: Positions, wanted: Positions) -> NDArray[np.int64]:
 
 
 def _less(first: Positions, second: Positions) -> NDArray[np.bool_]:
-    """Marks places where `first` is less. The first word that differs decides, so the loop ends with the first word."""
+    """Marks where `first` is less. The most significant word that differs decides, so the loop ends with word 0."""
     less = np.zeros(first.shape[1], dtype=np.bool_)
     for left, right in zip(first[::-1], second[::-1], strict=True):
         less = (left < right) | ((left == right) & less)

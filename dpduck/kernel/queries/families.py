@@ -1,10 +1,10 @@
-"""Adaptive questions about families of queries: the choice of the worst-answered candidate, and its noisy answer.
+"""Adaptive questions about families of linear queries: choice of the worst-estimated candidate, and its noisy answer.
 
 The door decides which questions may be asked, and how often. Sensitivities, if a privacy unit has at most m rows
 (neighbours differ by all rows of one unit):
 
-* the answer of one query moves by at most m, since its coefficients are 0, 1 or -1;
-* a marginal as a whole moves by at most m in L1 and in L2 (all rows may fall into one cell);
+* The answer of one query moves by at most m, since its coefficients are 0, 1 or -1.
+* A marginal as a whole moves by at most m in L1 and in L2, since all rows may fall into one cell.
 * |answer - estimate| and the L1 distance of a marginal from its estimate move by at most m for the same reason.
   Estimates lie on the grid of multiples of 1/GRID, so that scores are integers and this bound is exact. A public
   weight of at most 1, in units of 1/WEIGHT, and a public penalty do not increase it.
@@ -40,8 +40,8 @@ LARGEST_ESTIMATE = float(1 << 42)
 class Families:
     """Families of queries with coefficients 0, 1 and -1: the candidates of a choice.
 
-    whole: the candidates are the families, which are all marginals. Otherwise each query is a candidate. weights: the
-    public weights of the candidates, empty for 1 each. No weight is above 1, so weights do not increase a sensitivity.
+    whole: if True, each family is a candidate, and all are marginals. Otherwise each query is a candidate. weights:
+    public weights of the candidates in units of 1/WEIGHT, empty for 1 each. No weight is above 1.
     """
 
     families: tuple[Family, ...]
@@ -59,9 +59,9 @@ class Families:
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """Public inputs of a choice.
+    """Public inputs of a choice. estimates: one per query of every family, in order.
 
-    estimates: one per query of every family, in order. penalties, allowed: one per candidate.
+    penalties: one per candidate, subtracted from its distance. allowed: whether a candidate may be chosen.
     """
 
     estimates: FloatArray
@@ -71,11 +71,11 @@ class Guess:
 
 @dataclass(frozen=True, eq=False)
 class Choice(Query[int]):
-    """Number of a badly answered candidate, with chances proportional to exp(rate * weight * distance).
+    """Number of a candidate with a bad estimate, drawn with probability proportional to exp(rate * weight * distance).
 
     The distance of an answer from its estimate moves by at most l1, and no weight is above 1. So epsilon is twice the
-    rate times l1. pure: permute and flip is used. Otherwise the exponential mechanism is used. Its privacy loss lies in
-    a range of width epsilon, so rho is epsilon^2 / 8. The draw takes a Guess.
+    rate times l1. pure: use permute and flip. Otherwise the exponential mechanism is used. Its privacy loss lies in a
+    range of width epsilon, so rho is epsilon^2 / 8. `chosen` of the draw is a Guess.
     """
 
     families: Families
@@ -94,7 +94,7 @@ class Choice(Query[int]):
         require_counts(job)
 
     def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:
-        """Returns the number of a candidate with nearly the largest distance from its estimate, less its penalty."""
+        """Draws the number of a candidate. Candidates far from their estimates are likely, after penalties."""
         if not isinstance(chosen, Guess):
             raise InternalError("a choice without its estimates")
         estimates, families = chosen.estimates, self.families
@@ -120,7 +120,7 @@ class Choice(Query[int]):
 class Candidate(Query[IntegerArray]):
     """Noisy answer of a candidate that is named at the draw: one number, or every cell of a marginal.
 
-    Either answer moves by l1 at most, as a whole.
+    One unit changes either answer by at most l1 in L1.
     """
 
     families: Families
@@ -136,7 +136,7 @@ class Candidate(Query[IntegerArray]):
 
 @dataclass(frozen=True, eq=False)
 class Marginal(Query[IntegerArray]):
-    """Noisy answer of one whole marginal of the families, which moves by l1 at most."""
+    """Noisy answer of one whole marginal of the families. One unit changes it by at most l1 in L1."""
 
     families: Families
     number: int
@@ -153,7 +153,7 @@ class Marginal(Query[IntegerArray]):
 
 
 def family_answers(counts: Hidden, families: Families, scan: AskScan) -> tuple[IntegerArray, IntegerArray]:
-    """Returns the exact answers of all families, one after the other, and each family's start. Computes both once."""
+    """Returns the exact answers of all families in one array, and where each family starts. Computes both only once."""
     cells = cells_of(counts, scan)
     if families not in cells._exact_answers:
         marginals = exact_marginals(cells, 0, {family.attributes for family in families.families})
@@ -164,7 +164,7 @@ def family_answers(counts: Hidden, families: Families, scan: AskScan) -> tuple[I
 
 
 def _noisy(counts: Hidden, ask: Ask[IntegerArray], of: Families, number: int, whole: bool, by: Entropy) -> IntegerArray:
-    """Returns noisy answers, shape (queries,): all cells of the family `number` if `whole`, else the query `number`."""
+    """Returns noisy answers, shape (queries,). whole: of all cells of family `number`, else of the query `number`."""
     exact, starts = family_answers(counts, of, ask.scan)
     first, last = (starts[number], starts[number + 1]) if whole else (number, number + 1)
     noisy = draw(ask.law, int(last - first), by)

@@ -2,8 +2,8 @@
 
 Keys with rows get their noise when the histogram is made, from fresh entropy, and their noisy counts are stored with
 the secrets. So rows that move to another key later are never counted again under the same charge. The noise of every
-other key is derived when a question has the key (draw_key_noise). The time of a question does not show which keys have
-rows, because keyed noise is drawn for every key of the question.
+other key is derived when somebody asks for the key (draw_key_noise). The time of a question does not show which keys
+have rows, because keyed noise is drawn for every key of the question.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpduck.values.errors import InternalError
 
 @dataclass(frozen=True, eq=False)
 class EveryKey(Query[bytes]):
-    """Noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
+    """Noisy counts of all keys of an unbounded universe, as a secret state. All rows of a unit may have one key."""
 
     def moves(self, scan: AskScan) -> Norms:
         return scan.norms()
@@ -43,7 +43,7 @@ class EveryKey(Query[bytes]):
 
 
 class LazyHistogram(Hidden):
-    """Hidden secret state of one histogram: the key of its noise, and noisy counts by digest."""
+    """Hidden secret state of one histogram: the secret that its noise derives from, and noisy counts by digest."""
 
     __slots__ = ("_high", "_low", "_noisy", "_secret")
 
@@ -66,7 +66,7 @@ class LazyHistogram(Hidden):
         return cls(state[:SECRET_BYTES], high, low, noisy.view(np.int64))
 
     def values(self, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
-        """Returns noisy counts of any keys. The count of a key is always the same."""
+        """Returns noisy counts of any keys. Every call gives the same count for a key."""
         absent = draw_key_noise(self._secret, keys, noise)
         if not len(self._high):
             return absent
@@ -79,7 +79,7 @@ SECRET_BYTES = 32
 
 
 class KeyedEntropy:
-    """Entropy of one key under one secret, read from its start for one purpose: the noise (entropy.Entropy).
+    """Entropy for the noise of one key, derived from a secret: an entropy.Entropy that always yields the same bytes.
 
     The stream is HMAC-SHA256 of (secret; key, counter) in counter mode. If HMAC-SHA256 is a pseudo-random function,
     nobody without the secret can distinguish it from fresh entropy. So the guarantee of the noise is computational.
@@ -102,7 +102,7 @@ class KeyedEntropy:
 
 
 def draw_key_noise(secret: builtins.bytes, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
-    """Returns one exact draw for each key, shape (keys,). The draw of a key is always the same."""
+    """Returns one exact draw of noise for each key, shape (keys,). Every call gives the same draw for a key."""
     values = np.empty(len(keys.high), dtype=np.int64)
     for place, (high, low) in enumerate(zip(keys.high.tolist(), keys.low.tolist(), strict=True)):
         stream = KeyedEntropy(secret, high.to_bytes(8, "big") + low.to_bytes(8, "big"))

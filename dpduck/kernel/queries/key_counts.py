@@ -30,7 +30,7 @@ class KeyDigests:
 class KeyCounts(Hidden):
     """Counts by the 128-bit digest of the key, sorted by digest. They are hidden: even their number is private.
 
-    Two keys with the same digest are one key everywhere: in counts, in questions and under the keyed noise.
+    Two keys with one digest are treated as one key everywhere: in counts, in questions and in the keyed noise.
     """
 
     __slots__ = ("_exact_counts", "_exact_high", "_exact_low")
@@ -78,7 +78,7 @@ def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: 
 def exact_answers(
     counts: KeyCounts, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Returns weighted sums of exact counts for trusted code alone, one per run of keys. lengths: of these runs."""
+    """Returns weighted sums of exact counts, one for each run of consecutive keys. lengths: number of keys of a run."""
     places = find(counts._exact_high, counts._exact_low, keys)
     values = np.where(places < 0, 0, counts._exact_counts[places] if len(counts._exact_counts) else 0) * weights
     sums = np.concatenate([[0], np.cumsum(values)])

@@ -1,5 +1,5 @@
-"""Selection of groups by private keys: a group with enough units is published if its noisy count is large. Nothing else
-about it leaves before that. The delta is the chance that a new group is published: a tail of the noise, computed here.
+"""Selection of groups by private keys: a group with enough units is published if its noisy number of units is large.
+Nothing about other groups leaves. Delta is the chance that a new group is published, a tail of the noise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 
 TABLE = "dpduck_table_"
-"""Prefix of the column names of aggregates' tables, one integer per group."""
+"""Prefix of the columns with an aggregate's table: one integer per group."""
 
 
 class KeyStream(Hidden):
@@ -59,9 +59,9 @@ SUMMED = 9e6
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """Bounds of one privacy unit. groups: C, the number of its groups. per_group: k, its change of one group's count.
+    """Bounds of one privacy unit. groups: C, the number of groups with its rows. rows: the number of its rows.
 
-    total: the sum of these changes. rows: its change of an answer, all in one cell.
+    per_group: k, its change of one group's number of units. total: the sum of these changes over its groups.
     """
 
     groups: int
@@ -76,7 +76,7 @@ class GroupBounds:
 
     @property
     def l2_squared(self) -> int:
-        """Returns the squared L2 sensitivity of these counts: the total lies in as few groups as can hold it."""
+        """Returns the squared L2 sensitivity of these counts. The worst case puts the total into the fewest groups."""
         return min(self.groups * self.per_group**2, self.total * self.per_group)
 
 
@@ -84,7 +84,7 @@ class GroupBounds:
 class PublishedKeys:
     """Published groups, sorted by their keys. keys: one array per key, codes of public domains before texts.
 
-    answers: for each aggregate, one noisy integer per group. other: for each, the noisy total of suppressed groups.
+    answers: for each aggregate, one noisy integer per group. other: for each aggregate, the suppressed groups' total.
     """
 
     keys: tuple[pa.Array, ...]
@@ -94,7 +94,7 @@ class PublishedKeys:
 
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """Aggregate of published groups: its noise, and the norms by which one unit moves its table by group."""
+    """Noise of one aggregate of published groups, and the sensitivity of its table to one unit."""
 
     noise: Noise
     norms: Norms
@@ -104,13 +104,13 @@ class Beside:
 class Threshold(Query[PublishedKeys]):
     """Groups with at least `least` units and a noisy count above least - 1 + k + excess, and their answers.
 
-    The ask's noise belongs to the selecting count. bounds: the scan's bounds. answers: the noise of the other answers.
-    aggregates: the number of aggregates. reused: those that the selecting count answers. other: whether suppressed
-    groups are totalled, for each aggregate. beside: one entry per aggregate, if any aggregate is not a count. It is
-    empty for counts of rows, which have the noise `answers`.
+    The ask's noise is for the count of units that selects groups. bounds: the scan's bounds. answers: the noise of the
+    other answers. aggregates: the number of aggregates. reused: numbers of aggregates that the selecting count answers.
+    other: whether each aggregate has a total of the suppressed groups. beside: one entry per aggregate, if any
+    aggregate is not a count. It is empty if all are counts of rows, which have the noise `answers`.
 
-    The price adds up the costs of the selecting count and of the answers, by their norms. The chance that new groups
-    of one unit are published adds its delta (key_delta).
+    The price is the sum of the costs of the selecting count and of the answers, by their norms. The delta is the chance
+    that new groups of one unit are published (key_delta).
     """
 
     bounds: GroupBounds
@@ -135,7 +135,7 @@ class Threshold(Query[PublishedKeys]):
 
     @property
     def paid(self) -> tuple[int, ...]:
-        """Returns the aggregates that are answered beside the selecting count."""
+        """Returns the numbers of the aggregates that have noise of their own, besides the selecting count."""
         return tuple(number for number in range(self.aggregates) if self.other or number not in self.reused)
 
     @property
@@ -144,7 +144,7 @@ class Threshold(Query[PublishedKeys]):
         return self.least - 1 + self.bounds.per_group + self.excess
 
     def moved(self) -> list[tuple[Noise, Norms]]:
-        """Returns each noise of the answers beside the selecting count, with the norms of all answers that share it."""
+        """Returns each noise of the other answers, with the summed norms of all answers that share this noise."""
         return by_noise((answer.noise, answer.norms) for answer in map(self.of_aggregate, self.paid))
 
     def cost(self, ask: Ask[PublishedKeys]) -> Charge:
@@ -163,7 +163,7 @@ class Threshold(Query[PublishedKeys]):
             raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
     def draw(self, counts: Hidden, ask: Ask[PublishedKeys], entropy: Entropy, chosen: object) -> PublishedKeys:
-        """Reads the groups once: selects by noisy counts, then adds noise to the answers of the published groups."""
+        """Reads the groups once, selects some by noisy counts, and adds noise to the answers of the selected groups."""
         if not isinstance(counts, KeyStream):
             raise InternalError("a query of other counts")
         job = counts._job
@@ -197,8 +197,8 @@ def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
     """Returns 1 - P(noise <= excess)^groups, rounded up: the chance to publish any new group. 1 if excess is negative.
 
     Let f(n) = exp(-n^2 / (2 sigma^2)). The Gaussian tail is the sum of f from excess + 1 on, divided by the sum of all
-    f(n). For large sigma f is convex there. So each term is at most the integral over the unit interval around it. The
-    sum of all f(n) is at least sqrt(2 pi) sigma (Poisson's formula has positive terms only).
+    f(n). For large sigma, f is convex in the tail. So each term is at most the integral over the unit interval around
+    it. The sum of all f(n) is at least sqrt(2 pi) sigma, since Poisson's formula has positive terms only.
     """
     first, scale = excess + 1, float(noise.parameter)
     if noise.kind is NoiseKind.LAPLACE:
@@ -234,18 +234,18 @@ def _select_groups(
 
 
 def key_names(job: CountingJob) -> list[str]:
-    """Returns the names of the key columns of groups, which come first."""
+    """Returns the names of the key columns of groups. These columns come first."""
     return [f"{GROUP}{number}" for number in range(len(job.attributes) + len(job.texts))]
 
 
 def _tables(groups: pa.Table, job: CountingJob) -> list[IntegerArray]:
-    """Returns the exact tables of all aggregates, one integer per group. They lie between the keys and the units."""
+    """Returns the exact tables of all aggregates, one integer per group, from the columns between keys and units."""
     columns = groups.columns[len(key_names(job)) : -1]
     return tables_from(job.aggregates, [column.to_numpy() for column in columns])
 
 
 def bounds_of(job: CountingJob) -> GroupBounds:
-    """Returns C, k, the total and the rows of one unit, as the SQL of the job bounds them."""
+    """Returns the bounds of one unit that the SQL of a job enforces."""
     if job.unit is None:
         return GroupBounds(job.copies, job.copies, job.copies, job.copies)
     return GroupBounds(job.group_bound, 1, job.group_bound, job.max_rows)

@@ -1,4 +1,4 @@
-"""Asks that are declared after the charge, depending on earlier answers, within a price that was paid for all."""
+"""Asks that are declared after the charge, when earlier answers are known. One price was charged for all of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dpduck.values.privacy import Charge
 
 @dataclass(frozen=True, eq=False)
 class Within(Query[None]):
-    """Family of asks that may be declared later, depending on earlier answers, for `limit` in all.
+    """Family of asks that may be declared after the charge, depending on earlier answers. `limit` is their total price.
 
-    The door adds up the prices of the members, and has no answer of the family itself. Prices add up, whatever the
-    earlier answers were (docs/privacy.md, "Within"). kinds: classes of the allowed queries. weighed: whether they use
-    the family's job with norms and centres that are unknown at the charge. Nothing is counted until these are known.
+    The door adds up the prices of the members. The family itself has no answer. Prices add up, whatever the earlier
+    answers were (docs/privacy.md, "Within"). kinds: classes of the allowed queries. weighed: whether members count the
+    family's job with norms and centres that are unknown at the charge. Nothing is counted until these are known.
     """
 
     limit: Fraction

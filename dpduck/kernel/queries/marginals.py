@@ -14,34 +14,34 @@ from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
-LARGEST_DENSE = 1 << 22  # cells of one table from which all marginals are rolled up
-LARGEST_SHARED = 1 << 16  # cells of a shared table, if all attributes together have more than LARGEST_DENSE
-OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping linear
+LARGEST_DENSE = 1 << 22  # cells of one dense table from which all marginals are summed
+LARGEST_SHARED = 1 << 16  # cells of a table that several marginals share, if one for all exceeds LARGEST_DENSE
+OPEN_GROUPS = 32  # newest tables that a marginal is compared with, so that grouping takes linear time
 
 
 def cells_of(
     counts: Hidden, scan: AskScan, queries: Sequence[KroneckerQuery] = (), tables: Sequence[int] = (0,)
 ) -> ExactCounts:
-    """Returns counts by cell. Refuses other counts, another domain, and tables with other bounds than the price has."""
+    """Returns `counts`. Refuses counts that are not by cell, of another domain, or with bounds that were not priced."""
     if not isinstance(counts, ExactCounts):
         raise InternalError("a query of other counts")
     if any(counts._unit_bounds[table] != scan.l1 for table in tables):
         raise InternalError("the asks and the counts disagree about the contribution bound")
-    asked = [pair for query in queries for pair in zip(query.attributes, query.factors, strict=True)]
+    factors = [pair for query in queries for pair in zip(query.attributes, query.factors, strict=True)]
     sizes = dict(enumerate(counts._sizes))
-    if any(sizes.get(attribute) != factor.size for attribute, factor in asked):
+    if any(sizes.get(attribute) != factor.size for attribute, factor in factors):
         raise InternalError("the plan and the counts disagree about the domain")
     return counts
 
 
 def require_cells(query: KroneckerQuery) -> None:
-    """Refuses a query unless each answer is one cell's plain count: the price relies on cells that share no rows."""
+    """Refuses a query unless each answer is the plain count of one cell. The price assumes that cells share no rows."""
     if not query.is_identity:
         raise InternalError("values of several cells add up to no other query")
 
 
 def require_values(job: CountingJob, values: int) -> None:
-    """Refuses a price for fewer or more values than the last attribute of the job has."""
+    """Refuses a query that was priced for another number of values than the last attribute of the job has."""
     if [last.size for last in job.attributes[-1:]] != [values]:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
@@ -54,7 +54,7 @@ def require_counts(job: CountingJob) -> None:
 
 
 def by_value(counts: Hidden, scan: AskScan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
-    """Returns counts by cell, and the last attribute's number. It has `values` values, and is not in the query."""
+    """Returns counts by cell, and the position of the last attribute, which has `values` values and is not queried."""
     require_cells(query)
     cells = cells_of(counts, scan, [query])
     last = len(cells._sizes) - 1
@@ -66,7 +66,7 @@ def by_value(counts: Hidden, scan: AskScan, query: KroneckerQuery, values: int) 
 def exact_marginals(
     counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Returns exact marginals. Marginals that share a dense table are rolled up from it, not from sparse counts."""
+    """Returns the wanted marginals of table `number`. Those that share a dense table are summed from that table."""
     marginals: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
@@ -78,9 +78,9 @@ def exact_marginals(
 def roll_up(
     table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Returns the wanted marginals, all different, of a table over `members`: an array each, computed by shared sums.
+    """Returns the wanted marginals of a table over the attributes `members`. Marginals share partial sums.
 
-    order: the order in which attributes are summed away, for the marginals without them.
+    wanted: sets of attributes, all different. order: the order in which attributes are summed over.
     """
     if len(wanted) == 1:
         return {wanted[0]: table.sum(axis=tuple(axis for axis, item in enumerate(members) if item not in wanted[0]))}
@@ -95,7 +95,7 @@ def roll_up(
 
 
 def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[tuple[int, ...]]]:
-    """Groups sets of attributes that share one dense table, from public sizes alone. The largest sets come first."""
+    """Groups sets of attributes so that each group shares one dense table. It uses public sizes alone."""
     ordered = sorted(wanted, key=lambda attributes: (-prod(sizes[a] for a in attributes), attributes))
     if prod(sizes[a] for a in set().union(*ordered)) <= LARGEST_DENSE:
         return [ordered] if ordered else []
@@ -123,7 +123,7 @@ def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> Int
 
 
 def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
-    """Returns each occupied cell's number in the marginal on `attributes`. The first attribute varies slowest."""
+    """Returns the index of each occupied cell in the marginal on `attributes`. The first attribute varies slowest."""
     cells = np.zeros(counts._exact_counts.shape[1], dtype=np.int64)
     for attribute in attributes:
         cells *= counts._sizes[attribute]

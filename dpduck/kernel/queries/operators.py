@@ -1,4 +1,4 @@
-"""Queries of exact tables: integer matrices, one per attribute, with their products and their column norms.
+"""Linear queries of exact tables: one integer matrix per attribute, with products and column norms.
 
 A matrix has a row for each question and a column for each value. `norms` are exact: the largest L1 norm of a column,
 its largest squared L2 norm and the largest entry. Only these four kinds of matrix are applied to counts, so that no
@@ -121,11 +121,11 @@ class MatrixFactor:
 
     @cached_property
     def asks_single_cells(self) -> bool:
-        """Tells whether no answer adds up two cells, as with the identity matrix."""
+        """Tells whether each row of the matrix has at most one entry that is not 0, as in the identity matrix."""
         return int((self.entries != 0).sum(axis=1).max()) <= 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        """Multiplies along an axis. Dense matrices use doubles, which are much faster, if all sums are exact."""
+        """Multiplies along an axis. A dense matrix uses doubles if all sums are exact in them: this is much faster."""
         moved = np.moveaxis(tensor, axis, 0)
         flat, entries = np.ascontiguousarray(moved).reshape(self.size, -1), self.entries
         if isinstance(entries, np.ndarray):
@@ -185,7 +185,7 @@ class KroneckerQuery:
         return prod(first), prod(second), prod(largest)
 
     def apply(self, marginal: IntegerArray) -> IntegerArray:
-        """Returns exact answers from the marginal on `attributes`, shape `shape`."""
+        """Returns exact answers from the marginal on `attributes`. The answer has the shape `shape`."""
         answers = marginal
         for axis, factor in enumerate(self.factors):
             answers = factor.apply(answers, axis)
@@ -209,17 +209,17 @@ def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
 
 # Families of linear queries on one marginal each: the candidates for questions of synthetic data (Hardt et al.).
 #
-# A query is a table of coefficients 0, 1 or -1 over the cells of its family's marginal, so that one row of a privacy
-# unit moves its answer by at most 1.
+# A query is a table of coefficients 0, 1 or -1 over the cells of its family's marginal. So one row of a privacy unit
+# changes its answer by at most 1.
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
     """Queries on one marginal.
 
-    attributes: increasing positions in the domain. shape: of the marginal. matrices: one per attribute, rows by values.
-    The rows of their Kronecker product are the queries. Without matrices every cell of the marginal is a query.
-    masks: any queries instead, shape (rows, *shape).
+    attributes: increasing positions in the domain. shape: shape of the marginal. matrices: one per attribute, rows by
+    values. The rows of their Kronecker product are the queries. Without matrices, every cell of the marginal is a
+    query. masks: coefficients of any queries in place of matrices, shape (rows, *shape).
 
     >>> Family((0, 2), (2, 3)).rows
     6
@@ -239,7 +239,7 @@ class Family:
 
     @property
     def is_marginal(self) -> bool:
-        """Tells whether its queries are the cells of the marginal."""
+        """Tells whether the queries of the family are the cells of its marginal."""
         return not self.matrices and self.masks is None
 
     @property

@@ -1,4 +1,4 @@
-"""Noisy projection of counts by key: sums of the rows' signs, from which a recovery estimates the counts."""
+"""Noisy random projection of counts by key, from which a recovery algorithm estimates the counts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Projected = tuple[Words, IntegerArray]
 
 @dataclass(frozen=True, eq=False)
 class Projection(Query[Projected]):
-    """Sums of the rows' signs plus noise, with their fresh hashes. A private row moves each of the `rows` sums by 1.
+    """Noisy sums of the rows' random signs, and the hash that gives each key a sign. A private row moves each sum by 1.
 
-    Keys become field elements by the higher half of their digests. words, independence: the shape of the coefficients.
+    rows: number of sums. words, independence: shape of the hash's coefficients. The hash is of a digest's higher half.
     """
 
     rows: int

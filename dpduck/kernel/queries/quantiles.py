@@ -25,12 +25,12 @@ LARGEST_SIDE, LARGEST_LEAD = 10**4, 1 << 60
 
 @dataclass(frozen=True, eq=False)
 class Quantiles(Query[IntegerArray]):
-    """Number of a bucket at or near a quantile, for each cell. The number `buckets` says that the rows are too few.
+    """Number of a bucket at or near a quantile, for each cell. The number `buckets` means that the cell has few rows.
 
-    The scan's last attribute has the buckets. A bucket's distance is the largest of three numbers: 0,
+    The buckets are values of the scan's last attribute. A bucket's distance is the largest of three numbers: 0,
     below * (rows before it) - above * (other rows) + shift, above * (rows after it) - below * (other rows) - shift.
     The whole numbers below and above have the ratio 1 - q to q. A bucket's chance is proportional to
-    exp(-rate * distance). No bucket is a further choice, at the distance max(below, above) * (rows of the cell) -
+    exp(-rate * distance). A further choice is "no bucket", at the distance max(below, above) * (rows of the cell) -
     `nothing`. A row moves each distance by at most max(below, above), in one cell. Cells hold different rows, so each
     cell is a separate choice. The epsilons of all cells add up to twice the rate times the largest move by a unit.
     """

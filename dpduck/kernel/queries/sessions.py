@@ -1,10 +1,10 @@
-"""Gate of a session: compares a hypothesis with the exact answer, and measures only if the hypothesis misses by much.
+"""Gate of a session: compares a hypothesis with the exact answer, and measures only if the hypothesis is far off.
 
-Two sparse vectors run side by side: one for answers above the hypothesis, one for answers below it. Each has a noisy
-threshold. If either fires, both get fresh thresholds. Noise is one-sided (geometric): an answer that does not fire is
-within threshold + threshold noise, whatever the noise of the question was. docs/sparse_queries.md proves that one
-round, until it fires, is (D/b1 + D/b2)-differentially private with D = unit_bound * UNITS. Here b1 is the scale of the
-thresholds' noise, and b2 is the scale of the questions' noise.
+Two sparse vector mechanisms run side by side: for answers above the hypothesis, and for answers below it. One fires if
+the noisy distance reaches its noisy threshold. Then both get fresh thresholds. Noise is one-sided (geometric): an
+answer that does not fire is within threshold + threshold noise. docs/sparse_queries.md proves that one round, until one
+fires, is (D/b1 + D/b2)-differentially private with D = unit_bound * UNITS. b1 and b2 are the scales of the noises of
+thresholds and of questions.
 
 The reason: a unit makes the distances of one side alone grow, by at most D. Moving that side's threshold by D covers
 every question before the last, and the other side needs nothing there. The last question's tail moves by at most D.
@@ -38,11 +38,11 @@ UNITS = 1024
 
 @dataclass(frozen=True, eq=False)
 class SparseVector(Query[bytes]):
-    """Rounds of a session: questions are compared with a noisy threshold, and the first that fires is measured.
+    """Rounds of a session: questions are compared with a noisy threshold, and the first one over it is measured.
 
-    The ask's noise belongs to the thresholds, and its `times` counts the rounds. question, measured: the noise of
+    The ask's noise belongs to the thresholds, and its `times` is the number of rounds. question, measured: the noise of
     questions and of measurements, in units of 1/UNITS. The answer is the noise of all thresholds, for the secrets file
-    alone. A round costs the epsilons of both scales, as one pure mechanism, plus the price of the measurement.
+    alone. A round costs the epsilons of both comparisons' noise, as one pure mechanism, and the measurement's price.
     """
 
     question: Noise
@@ -68,8 +68,8 @@ class SparseVector(Query[bytes]):
 class GateLaw:
     """Public parameters of a gate, in units of 1/UNITS of a row.
 
-    updates: number of rounds. threshold: the allowed error of a hypothesis. threshold_scale, question_scale: b1, b2.
-    parameter: variance or scale of a measurement. total_parameter: the same for the noisy number of rows, in rows.
+    updates: number of rounds. threshold: the allowed error of a hypothesis. threshold_scale, question_scale: scales of
+    the noises. parameter: variance or scale of a measurement. total_parameter: likewise for the total number of rows.
     """
 
     updates: int
@@ -108,9 +108,9 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
 
 
 class Questions(Hidden):
-    """Hidden exact answers of some questions and their fresh noise, each good for one look.
+    """Hidden exact answers of some questions, with fresh noise. SessionGate.look uses the noise of a question once.
 
-    measurements: the noise of later measurements, drawn beforehand. A look only compares and adds.
+    measurements: the noise of later measurements, drawn beforehand, so that a look only compares and adds.
     """
 
     __slots__ = ("_exact", "_looked", "_measurements", "_noise")
@@ -123,7 +123,7 @@ class Questions(Hidden):
 
 
 def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
-    """Refuses a key that is twice in a question: it would weigh 2, and a unit would move the answer twice as far."""
+    """Refuses a question that has a key twice. The key would count twice, and so would a unit in the answer."""
     runs = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((keys.low, keys.high, runs))
     high, low, run = keys.high[order], keys.low[order], runs[order]
@@ -145,7 +145,7 @@ class SessionGate(Hidden):
     def prepare(self, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int], rounds: int) -> Questions:
         """Returns exact answers of questions, in units of 1/UNITS, with fresh noise. The weights are from 0 to UNITS.
 
-        lengths: the number of keys of each question. rounds: the number of rounds left, and so of measurements at most.
+        lengths: the number of keys of each question. rounds: the number of rounds left, which bounds the measurements.
         """
         if weights.size and (weights.min() < 0 or weights.max() > UNITS):
             raise InternalError("a weight outside 0 .. 1")
@@ -156,7 +156,7 @@ class SessionGate(Hidden):
         return Questions(exact, noise, draw(measured, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
-        """Returns None if the hypothesis (in units) is close enough, else a noisy answer, which ends the round.
+        """Returns None if the hypothesis (in 1/UNITS) is close enough. Otherwise returns a noisy answer: a round ends.
 
         Questions are looked at in order, each once: the noise of a question serves one comparison.
         """

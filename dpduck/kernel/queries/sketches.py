@@ -40,9 +40,9 @@ Sketched = tuple[SketchHashes, IntegerArray]
 
 @dataclass(frozen=True, eq=False)
 class Sketch(Query[Sketched]):
-    """Noisy signed buckets, shape (rows, width), with fresh hashes. A private row moves one bucket per sketch row by 1.
+    """Noisy signed buckets, shape (rows, width), and their hashes. A private row moves one bucket per sketch row by 1.
 
-    numbers: the numbers of each attribute's labels, all different.
+    numbers: for each attribute, the numbers that stand for its labels in hashes, all different.
     """
 
     rows: int
@@ -62,7 +62,7 @@ class Sketch(Query[Sketched]):
 
 
 def exact_sketch(counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[IntegerArray]) -> IntegerArray:
-    """Returns the exact buckets, shape (rows, width). numbers: of each attribute's labels, all different."""
+    """Returns the exact buckets, shape (rows, width). numbers: for each attribute, the numbers of its labels."""
     if any(len(of_labels) != size for of_labels, size in zip(numbers, counts._sizes, strict=True)):
         raise InternalError("the sketch and the counts disagree about the domain")
     values, table = counts._exact_counts[0], np.zeros((len(hashes.buckets), hashes.width), np.int64)

@@ -1,7 +1,7 @@
-"""State of a stream: a private file of exact counts, bound to its store and stream, and never an older copy.
+"""State of a stream: a private file of exact counts, for one store and one stream. Older copies are refused.
 
 The file has, version by version, the number of kept rows of each unit, the exact counts of each closed period, and the
-noisy answers. One refresh adds one version, in one transaction that is on disk when it is over. A version has a seal: a
+noisy answers. One refresh adds one version, in one transaction that is on disk at its end. A version has a seal: a
 keyed hash over the seal before it, the stream's identity, the number of periods, the sums and the answers. The sums
 cover rows and counts. The ledger's chain records the seal of the last published version (Ledger.record), in one
 transaction with the publication. So there are three cases:
@@ -32,12 +32,12 @@ from dpduck.values.errors import InternalError, StoreError
 TAKEN, ARRIVED, POURED = "dpduck_taken", "dpduck_arrived", "dpduck_poured"
 
 FEW_KEPT = 100_000
-"""Fewer rows than this are not worth merging."""
+"""Number of rows of the table `kept` below which they are not merged."""
 
 
 @dataclass(frozen=True)
 class LedgerVersion:
-    """Last published version of a stream, as the ledger has it. The version is 0 if there is none."""
+    """Last published version of a stream, as the ledger recorded it. version: 0 if none was published."""
 
     version: int
     seal: str
@@ -45,9 +45,9 @@ class LedgerVersion:
 
 @dataclass(frozen=True)
 class StreamShape:
-    """Shape of a stream's file. identity: one text of the store, the statement and the charge.
+    """Shape of a stream's file. identity: text that names the store, the statement and the charge.
 
-    unit_type: of the file's unit column. attributes: number of codes of a count. tables: number of its integers.
+    unit_type: type of the unit column. attributes: number of codes of a cell. tables: number of integers of a cell.
     """
 
     identity: str
@@ -58,7 +58,7 @@ class StreamShape:
 
 @dataclass(frozen=True)
 class Version:
-    """One refresh's addition to the file. closed: periods measured by then. answers: by row, ask, table and cell."""
+    """One refresh's addition to the file. closed: number of periods so far. answers: by row, ask, table and cell."""
 
     version: int
     closed: int
@@ -101,7 +101,7 @@ class StreamState(Hidden):
         self._run("COMMIT")
 
     def open(self, recorded: LedgerVersion) -> None:
-        """Reads the versions. Raises StoreError for a file that is not the newest of this very stream."""
+        """Reads the versions. Raises StoreError unless the file is the newest one of this stream."""
         try:
             identity, seal = self._columns("SELECT identity, seal FROM {}.main.header")
             arrays = self._columns("SELECT version, closed, sums, seal, answers FROM {}.main.versions ORDER BY version")
@@ -136,7 +136,7 @@ class StreamState(Hidden):
         columns = self._columns(f"SELECT {', '.join(self._count_columns())} FROM {{}}.main.counts")
         arrays = [np.ma.getdata(column).astype(np.int64) for column in columns]
         size = self._shape.attributes
-        codes = tuple(np.concatenate([*both]) for both in zip(arrays[:size], counts._exact_coordinates, strict=True))
+        codes = tuple(np.concatenate([*pair]) for pair in zip(arrays[:size], counts._exact_coordinates, strict=True))
         tables = np.concatenate([np.array(arrays[size:], np.int64), counts._exact_counts], axis=1)
         return ExactCounts(codes, tables, counts._sizes, counts._unit_bounds)
 
@@ -176,9 +176,9 @@ class StreamState(Hidden):
         return " ".join(str(int(column[0])) for sql in (kept_sql, counts) for column in self._columns(sql))
 
     def _merge(self) -> None:
-        """Merges the rows of each unit into one, once there are as many new rows as merged rows, and FEW_KEPT in all.
+        """Merges the rows of each unit into one, if at least half of all rows are new, and there are FEW_KEPT or more.
 
-        A refresh then reads at most twice as many rows as there are units (or FEW_KEPT), after any number of refreshes.
+        So a refresh reads at most twice as many rows as there are units (or FEW_KEPT), after any number of refreshes.
         """
         (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
         if int(every) >= max(2 * int(merged), FEW_KEPT):

@@ -1,7 +1,7 @@
 """Refreshes of a stream: rows of closed periods are counted once, and measured under the stream's charge.
 
 A stream is one or more asks for tables of one scan. Each is a Kronecker product with a noise of its own: the matrix S
-of the strategy over the time axis, times any factors over the other keys. All asks have the same S. All rows of S were
+of the stream's strategy over the time axis, times any factors over the other keys. All asks share S. All rows of S were
 charged when the stream was made. A refresh answers the next rows of S and no others, each once, for every ask. The
 number of answered rows is in the stream's file, and the ledger knows the file's newest version (stream_state).
 
@@ -66,7 +66,7 @@ StreamAsk = Ask[tuple[IntegerArray, ...]]
 def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
     """Returns a stream's job and matrix, and the slot of its first period. Refuses asks that are no stream.
 
-    It runs before the charge, too. Every ask has one scan's rows and one matrix over consecutive bins of one column.
+    It runs before the charge, too. All asks share one job, and one matrix over consecutive bins of one column.
     """
     job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
@@ -94,7 +94,7 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
 
 
 def _over_time(ask: StreamAsk, axis: int) -> MatrixFactor:
-    """Returns the matrix of an ask over the time axis, which every ask has."""
+    """Returns the matrix of an ask over the time axis. Refuses an ask without one."""
     query = operator_of(ask)
     matrix = dict(zip(query.attributes, query.factors, strict=True)).get(axis)
     if ask.times != 1:
@@ -121,7 +121,7 @@ def refresh_stream(
 ) -> Version:
     """Counts the new periods, up to `closed` in all, measures them, and writes the version before it returns anything.
 
-    rows: the number of strategy rows measured by then. entry: the ledger entry that paid. place: a cursor of the file.
+    rows: number of strategy rows answered after this refresh. entry: ledger entry that paid. place: cursor of the file.
     """
     paid = ledger.entry(entry)
     require_paid(asks, Charge(paid.epsilon, paid.rho, paid.delta))
@@ -148,7 +148,7 @@ def refresh_stream(
 def _measure_rows(
     counts: ExactCounts, asks: Sequence[StreamAsk], axis: int, part: MatrixFactor, entropy: Entropy
 ) -> IntegerArray:
-    """Returns the noisy answers of some rows of the strategy, one row each: for every ask, for each of its tables."""
+    """Returns the noisy answers of some rows of the strategy: a row for each, with every ask and each of its tables."""
     parts = []
     for tables, l1 in dict.fromkeys((ask.scan.tables, ask.scan.l1) for ask in asks):
         alike = [ask for ask in asks if (ask.scan.tables, ask.scan.l1) == (tables, l1)]
@@ -161,7 +161,7 @@ def _measure_rows(
 
 
 def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
-    """Returns the query with some rows of the strategy in place of all."""
+    """Returns the query of an ask with only some rows of the strategy."""
     query = operator_of(ask)
     pairs = zip(query.attributes, query.factors, strict=True)
     return KroneckerQuery(query.attributes, tuple(part if attribute == axis else factor for attribute, factor in pairs))
@@ -191,7 +191,7 @@ def _take_rows(
     ledger: Ledger,
     workers: Workers,
 ) -> ExactCounts:
-    """Writes the rows taken of each unit to the table TAKEN, and returns their counts."""
+    """Writes the rows that taken_sql keeps of each unit to the table TAKEN, and returns their counts."""
     reading = read_job(_narrow_to_slots(job, axis, slots), packed=True)
     cells, units = word_cells(reading), job.unit is not None
     (key,) = job.attributes[axis].sources
@@ -213,7 +213,7 @@ def _take_rows(
 
 
 def _narrow_to_slots(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
-    """Returns the job without rows of other periods, by comparisons with the stored column."""
+    """Returns the job with two more filters, which keep only rows of the periods from slots[0] to slots[1]."""
     key = job.keys[job.attributes[axis].sources[0]]
     column = key.value
     if (

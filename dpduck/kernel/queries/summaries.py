@@ -1,9 +1,9 @@
 """Noisy summary of a sparse table, drawn without the table (Cormode et al. 2012, sections 4 and 5).
 
-The summary depends only on the whole noisy table, with exact geometric noise in every cell, and on further chance. The
-threshold falls layer by layer until the layers hold enough cells (the same draw goes on, without fresh noise). Each
-occupied cell gets noise. Of the empty cells only those in a layer are drawn. Nothing shows which cells are occupied:
-rows are sorted by position, and ties of priorities are broken by position.
+The summary depends only on the whole noisy table, with exact geometric noise in every cell, and on further chance. A
+layer holds the cells between two thresholds. Thresholds fall until the layers hold enough cells, of the same noisy
+table. Each occupied cell gets noise. Of the empty cells only those in a layer are drawn. Nothing shows which cells are
+occupied: rows are sorted by position, and position breaks ties of priorities.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from dpduck.values.errors import InternalError
 class SummaryPlan:
     """Public plan of a summary: the layers in order, all with one scale, and the size at which drawing stops.
 
-    size: layers are drawn until there are more cells than this. None draws every layer. priorities: every cell gets a
-    priority |count| / r, with r uniform on (0, 1]. Priorities of a layer lie between its thresholds. whole: the noisy
-    table itself, without layers.
+    size: layers are drawn until there are more cells than this. None: every layer is drawn. priorities: whether cells
+    get a priority |count| / r, with r uniform on (0, 1]. A layer's priorities lie between its thresholds. whole: if
+    True, the summary is the noisy table itself.
     """
 
     layers: tuple[SummaryLaw, ...]
@@ -71,9 +71,9 @@ class NoisySummary:
 class Layers(Query[NoisySummary]):
     """Noisy summary of the cells, or of the nodes that replace them, all with noise of the same law.
 
-    Its layers may be chosen after the charge, as a SummaryPlan: any layers depend only on one noisy table and on
-    chance. axes: for each attribute its nodes, or None to keep its values. A row adds 1 or -1 to as many nodes as
-    node_sensitivity says.
+    `chosen` of the draw is a SummaryPlan. Its layers may be chosen after the charge: all layers depend on one noisy
+    table and on chance alone. axes: for each attribute the nodes of its tree, or None to keep its values. A row adds 1
+    or -1 to as many nodes as node_sensitivity says.
     """
 
     axes: tuple[DyadicAxis | None, ...]
@@ -127,7 +127,7 @@ def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> No
 
 
 def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> NoisySummary:
-    """Draws the full geometric mechanism, for domains of one word."""
+    """Draws the noisy table of all cells, for a domain with positions of one word."""
     if len(exact.radix.bases) != 1:
         raise InternalError("a domain of several words has no noisy table")
     counts = discrete_laplace(scale, exact.radix.cells, entropy)
@@ -136,7 +136,7 @@ def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> Nois
 
 
 def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray[np.bool_]:
-    """Marks the cells in this layer, given that they are in no layer before."""
+    """Draws which cells are in this layer, among cells that are in no earlier layer."""
     magnitudes = np.abs(noisy) if law.sides == 2 else noisy
     chosen = magnitudes >= law.theta
     if law.below is not None:
@@ -159,10 +159,10 @@ def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray
 
 
 def _priorities(law: SummaryLaw, counts: IntegerArray, entropy: Entropy) -> FloatArray:
-    """Returns priorities |count| / r, with r uniform over the range that puts the cell into this layer.
+    """Returns priorities |count| / r, with r uniform over the range for which the cell is in this layer.
 
     They are floats for occupied and empty cells alike, computed from the noisy count and fresh chance. Rounding can
-    make the summary a little less efficient, never less private.
+    make the summary a little less accurate, never less private.
     """
     magnitudes = np.abs(counts).astype(np.float64)
     uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
@@ -187,7 +187,7 @@ def _join_layers(parts: Sequence[NoisySummary]) -> NoisySummary:
 def sparse_counts(counts: ExactCounts, axes: Sequence[DyadicAxis | None], radix: MixedRadix) -> SparseCounts:
     """Returns the first aggregate's counts by position. axes: each attribute's nodes, or None to keep its values.
 
-    radix: over the attributes, or over the nodes that replace them.
+    radix: numbering of the cells, with nodes in place of the attributes that have some.
     """
     sizes = tuple(size if axis is None else axis.nodes for size, axis in zip(counts._sizes, axes, strict=True))
     if sizes != radix.sizes or any(axis and axis.size != size for size, axis in zip(counts._sizes, axes, strict=True)):

@@ -24,7 +24,7 @@ LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Table(Query[Arrays]):
-    """Integer operator on every table of the scan. The answer has one array per table, of shape query.shape.
+    """Linear integer query of every table of the scan. The answer has one array per table, of shape query.shape.
 
     A unit adds l1 in all, so the answers move by l1 times the largest column norm of the operator: tables of one
     aggregate cost as much as one. Answers about one cell each move by less in the L2 norm. A unit adds at most l1 in
@@ -49,7 +49,7 @@ class Table(Query[Arrays]):
         return self.draw_together(counts, [ask], entropy)[0]
 
     def draw_together(self, counts: Hidden, asks: Sequence[Ask[Arrays]], entropy: Entropy) -> list[Arrays]:
-        """Returns noisy integers of each table. The marginals of all asks are rolled up together."""
+        """Draws noisy integers of each table, for several asks. Their marginals are computed together."""
         scan, queries = asks[0].scan, [operator_of(ask) for ask in asks]
         cells, wanted = cells_of(counts, scan, queries, scan.tables), {query.attributes for query in queries}
         for query in queries:
@@ -89,10 +89,10 @@ def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entr
 class Present(Query[IntegerArray]):
     """Number of values of the scan's last attribute in each cell. values: the size of that attribute.
 
-    A row makes or unmakes one presence, so m rows change at most m. A cell's answer is one of 0 .. values with and
-    without a unit. So the answers of all cells together move by at most values times cells. Squares of the moves add up
-    to at most their sum times the largest move. Presences are no counts: each set of keys has its own presences, never
-    added up from the presences of finer cells.
+    A value is present in a cell if some row has it. So m rows change at most m presences. A cell's answer is one of
+    0 .. values with and without a unit. So all cells together move by at most values times cells. Squares of the moves
+    add up to at most their sum times the largest move. Presences of finer cells do not add up to those of a coarser
+    cell, so each set of keys is counted by itself.
     """
 
     query: KroneckerQuery

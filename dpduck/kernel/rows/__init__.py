@@ -1,1 +1,1 @@
-"""Rows to integers, whatever values one row has."""
+"""From rows to integers. No value of a row may make this fail, or change the integers of other rows."""

@@ -1,8 +1,8 @@
 """Key columns in SQL: the expression that rows are grouped by, and the domain code of each group.
 
 Three rules are tested. No expression here can raise on any value. Labels and edges that are texts are prepared
-parameters, so nothing needs quoting. The public domain bounds the number of groups, so values outside it, however many,
-cost no memory. The fastest form was found by measuring (benchmarks/speed/counting.py).
+parameters, so nothing needs quoting. The public domain bounds the number of groups, so any number of values outside of
+it takes no memory. The form of each expression is the fastest that was measured (benchmarks/speed/counting.py).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FARTHEST = 1 << 31  # values of wide types beyond this are looked up in a list
 
 @dataclass(frozen=True, eq=False)
 class KeyReading:
-    """Reading of one key column: an integer that rows are grouped by, and its conversion to a domain code.
+    """SQL of an integer that rows are grouped by for one key, and the conversion of that integer to a domain code.
 
-    as_it_is: whether packed_sql is a code of the domain, or NULL, and needs no filter, no arithmetic and no wider type.
-    group_sql: an integer. For a row that meets `filters` it is NULL or from first to first + len(codes) - 1.
-    codes: the domain code of each value, -1 outside the domain. null_code: the code of a NULL of group_sql. This is not
-    always the column's NULL: with OTHER it stands for unlisted values. guard: a condition that keeps exactly the rows
-    inside the domain, "" if the filters do. packed_sql: as group_sql. For every row, filtered or not, neither it nor
-    its distance from first exceeds reach: arithmetic cannot overflow.
+    group_sql: the integer. For a row that meets `filters` it is NULL or from first to first + len(codes) - 1.
+    codes: the domain code of each integer, -1 outside the domain. null_code: the code of a NULL of group_sql. This is
+    not always the column's NULL: with OTHER it stands for unlisted values. guard: a condition that keeps exactly the
+    rows inside the domain, "" if the filters do so. packed_sql: as group_sql, but for every row, filtered or not, it is
+    at most `reach` from 0 and from `first`, so that arithmetic cannot overflow. as_it_is: whether packed_sql is a code
+    of the domain, or NULL. Then it needs no filter, no arithmetic and no wider type.
     """
 
     group_sql: str
@@ -50,11 +50,11 @@ class KeyReading:
 
     @property
     def slots(self) -> int:
-        """Returns the most groups that this key makes without its guard: its values and NULL."""
+        """Returns the number of groups (slots) of a key without its guard: one for each integer, and one for NULL."""
         return len(self.codes) + 1
 
     def slot_sql(self, type_name: str) -> str:
-        """Writes the group of a row inside the domain as an integer from 0 to slots - 1. NULL is the last."""
+        """Writes the slot of a row inside the domain: an integer from 0 to slots - 1. NULL has the last slot."""
         slot = f"CAST({self.packed_sql} AS {type_name})" + (f" - ({self.first})" if self.first else "")
         return f"ifnull({slot}, {len(self.codes)})" if self.null_code >= 0 else f"({slot})"
 
@@ -74,7 +74,7 @@ class CodeExpression:
 
 
 def code_expression(key: GroupKey, position: int) -> CodeExpression:
-    """Writes the code of `key` as one expression. `position` makes the parameter's name unique."""
+    """Writes the domain code of `key` as one expression. `position` makes the parameter's name unique."""
     name, value = _parameter_and_value(key, position)
     if isinstance(key.domain, ValueDomain):
         sql = _list_code(value, key.domain, name, _value_position(value, key.domain, name))
@@ -86,7 +86,7 @@ def code_expression(key: GroupKey, position: int) -> CodeExpression:
 
 
 def key_reading(key: GroupKey, position: int) -> KeyReading:
-    """Returns the form that was the fastest in measurements for this domain, from public facts alone."""
+    """Returns how to group by a key: the form that was the fastest in measurements for such a domain."""
     name, value = _parameter_and_value(key, position)
     if not isinstance(key.domain, ValueDomain):
         return _range_reading(key.domain, name, value)
@@ -98,19 +98,19 @@ def key_reading(key: GroupKey, position: int) -> KeyReading:
 
 
 def code_reading(key: GroupKey) -> KeyReading:
-    """Reads a column that holds codes of a domain, which trusted code wrote."""
+    """Returns how to group by a column that already holds codes of the key's domain, as in prepared tables."""
     return KeyReading(
         key.value.sql, 0, np.arange(key.domain.size), -1, (), "", {}, key.value.sql, 1 << 32, as_it_is=True
     )
 
 
 def _parameter_and_value(key: GroupKey, position: int) -> tuple[str, str]:
-    """Returns a parameter's name, and the value. A column of another type than before must not raise here."""
+    """Returns a parameter's name, and SQL of the value. TRY_CAST: a column with a new type must not raise."""
     return f"dpduck_key_{position}", f"TRY_CAST({key.value.sql} AS {key.domain.type_name})"
 
 
 def _integer_values(domain: ValueDomain) -> list[int] | None:
-    """Returns the values as integers if grouping by the column itself is bounded: DuckDB packs small keys best."""
+    """Returns the domain's values as integers, if these have so small a range that rows can be grouped by them."""
     if domain.type_name == "BOOLEAN":
         return [int(value == "true") for value in domain.values]
     if not sql_type(domain.type_name).is_integer or not domain.values:
@@ -145,7 +145,7 @@ def _integer_reading(value: str, domain: ValueDomain, integers: list[int]) -> Ke
 
 
 def _list_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
-    """Reads position 1 .. n of a listed value, NULL for every other. DuckDB looks dictionaries up once per entry."""
+    """Groups by the position 1 .. n of a listed value, NULL for others. DuckDB looks up a dictionary's entries once."""
     count = len(domain.values)
     position = _value_position(value, domain, name)
     codes = np.arange(count, dtype=np.int64)
@@ -161,7 +161,7 @@ def _list_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
 
 
 def _value_position(value: str, domain: ValueDomain, name: str) -> str:
-    """Writes 1 .. n for a listed value, NULL for any other. With min(), a twice-listed label cannot raise."""
+    """Writes 1 .. n for a listed value, NULL for any other. Without min(), a label that is listed twice would raise."""
     labels = texts_sql(name, domain.type_name)
     if len(domain.values) <= MOST_POSITIONS:
         return f"list_position({labels}, {value})"
@@ -183,12 +183,12 @@ def is_long_list(key: GroupKey) -> bool:
 
 
 def label_name(position: int) -> str:
-    """Names the short text of a key."""
+    """Returns the name of the column with the short text of a key (short_label)."""
     return f"dpduck_label_{position}"
 
 
 def short_label(key: GroupKey) -> str:
-    """Writes a key's text if it may be a label, and a text that is no label in place of all longer ones."""
+    """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label."""
     if not isinstance(key.domain, ValueDomain):
         raise InternalError("a list of labels without labels")
     longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)

@@ -1,12 +1,12 @@
 """Search for the privacy units with more rows than are kept, so that their rows alone are ranked.
 
 Ranking every row takes three times as long as this plan. It reads the hash of each row's unit and sorts these numbers.
-It counts the rows of all other units as they are. The rows of a table are the same in each read if one transaction of
-DuckDB's reads them. So all rows are ranked if they come from other databases, from joins or from workers.
+Rows of units that are not found are all counted. The plan reads a table twice, and needs the same rows in both reads.
+One transaction of DuckDB guarantees that. So all rows are ranked if they come from other databases, joins or workers.
 
-The list has at least all units with too many rows: by their types, equal units have one hash, and units that share a
-hash count as one. The kept rows of a unit are the same either way. So the list decides how long a count takes, and
-nothing else. Both plans compute the same expressions of a row, which never raise.
+The list has at least all units with too many rows: equal units have one hash, and units that share a hash are treated
+as one. The kept rows of a unit are the same with both plans. So the list decides how long a count takes, and nothing
+else. Both plans compute the same expressions of a row, which never raise.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from dpduck.kernel.rows import reader
 from dpduck.values.quoting import quote_text
 
 CROWDS = "dpduck_crowds"
-"""The name under which hashes of units with too many rows are put beside the tables."""
+"""Name of the registered table with the hashes of units that have too many rows."""
 
 FEW = 1 << 17
-"""Smaller tables have no such plan: their rows are all ranked."""
+"""Number of rows of a table below which all rows are ranked."""
 
 LOOKED_AT = 1 << 16
-"""Approximate number of rows of a sample, which tells how many rows of a table take part."""
+"""Approximate number of rows in the sample from which are_many estimates how many rows meet the conditions."""
 
 BATCH, PART, MOST_PARTS = 1 << 17, 1 << 25, 8
-"""Hashes, of 4 bytes, that are read at a time, and held at a time. A table is read in MOST_PARTS parts at most."""
+"""Hashes that are read at a time, hashes of 4 bytes that are held at a time, and the most parts of a table."""
 
 SAMPLE = 64
-"""One unit in SAMPLE is looked at, to tell whether many rows belong to units with too many."""
+"""One unit in SAMPLE is counted first, to estimate how many rows belong to units with too many rows."""
 
 MOST_SHARE = 4
-"""All rows are ranked if units with too many have over 1/MOST_SHARE of them, or if less than this share takes part."""
+"""All rows are ranked if over 1/MOST_SHARE of them belong to units with too many, or if fewer meet the conditions."""
 
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
-    """Returns the number of rows of a table. It is 0 below FEW, and for a database that is not DuckDB's own kind."""
+    """Returns the number of rows of a table. It is 0 below FEW, and for tables of databases that are not DuckDB's."""
     ((rows,),) = reader.columns(cursor, f"SELECT count(*) FROM {table_sql}", {})
     if rows < FEW:
         return 0
@@ -54,7 +54,7 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
 
 
 def sample_sql(table_sql: str, rows: int) -> str:
-    """Writes a sample of a table, which tells whether conditions leave many rows."""
+    """Writes a sample of a table, for an estimate of how many rows meet the conditions."""
     return f"(SELECT * FROM {table_sql} TABLESAMPLE SYSTEM ({_percent(rows)} PERCENT) REPEATABLE (1))"
 
 
@@ -63,7 +63,7 @@ def _percent(rows: int) -> int:
 
 
 def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, parameters: Mapping[str, object]) -> bool:
-    """Tells whether many rows of a table take part. sampled: SQL of the rows of the sample that take part."""
+    """Tells whether many rows of a table meet the conditions. sampled: SQL of the sample's rows that meet them."""
     ((count,),) = reader.columns(
         cursor, f"SELECT count(*) FROM ({sampled})", _parameters_in(cursor, sampled, parameters)
     )
@@ -73,10 +73,10 @@ def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, paramet
 def put_crowds(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, rows: int, max_rows: int, parameters: Mapping[str, object]
 ) -> int | None:
-    """Puts the hashes of units with more than max_rows rows under CROWDS, and returns their number.
+    """Registers the hashes of units with more than max_rows rows as CROWDS, and returns their number.
 
-    Returns None if all rows are to be ranked. units_sql: SQL of the unit of each row. rows: the most rows of that SQL.
-    parameters: values for units_sql, and perhaps others.
+    Returns None if ranking all rows is faster. units_sql: SQL of the unit of each row. rows: bound of the number of
+    rows of that SQL. parameters: values of parameters, also of some that units_sql does not use.
     """
     parts, parameters = -(-rows // PART), _parameters_in(cursor, units_sql, parameters)
     if parts > MOST_PARTS or _are_crowded(cursor, units_sql, max_rows, parameters):
@@ -90,23 +90,23 @@ def put_crowds(
 def _are_crowded(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, max_rows: int, parameters: Mapping[str, object]
 ) -> bool:
-    """Tells by a sample of the units whether many rows belong to units with too many."""
+    """Estimates from a sample of the units whether many rows belong to units with more than max_rows rows."""
     sample = f"SELECT {UNIT} FROM ({units_sql}){where_sql([f'hash({UNIT}) & {SAMPLE - 1} = 0'])}"
     counted = f"SELECT count(*) AS dpduck_n FROM ({sample}) GROUP BY {UNIT}"
     many = f"ifnull(sum(CASE WHEN dpduck_n > {int(max_rows)} THEN dpduck_n END), 0)"
-    asked = f"SELECT CAST(ifnull(sum(dpduck_n), 0) AS BIGINT), CAST({many} AS BIGINT) FROM ({counted})"
-    (rows,), (crowded,) = reader.columns(cursor, asked, parameters)
+    query = f"SELECT CAST(ifnull(sum(dpduck_n), 0) AS BIGINT), CAST({many} AS BIGINT) FROM ({counted})"
+    (rows,), (crowded,) = reader.columns(cursor, query, parameters)
     return int(crowded) * MOST_SHARE > int(rows) or not rows
 
 
 def _hashes(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, part: int, parts: int, parameters: Mapping[str, object]
 ) -> NDArray[np.uint32]:
-    """Returns the hash of the unit of each row, for one part of all hashes."""
-    asked = f"SELECT {unit_hash_sql(UNIT)} AS {UNIT_HASH} FROM ({units_sql})"
+    """Returns the hash of the unit of each row, if the hash is in one of several equal parts of all hashes."""
+    query = f"SELECT {unit_hash_sql(UNIT)} AS {UNIT_HASH} FROM ({units_sql})"
     if parts > 1:
-        asked = f"SELECT {UNIT_HASH} FROM ({asked}){where_sql([f'{UNIT_HASH} % {parts} = {part}'])}"
-    batches = reader.batches(cursor, asked, parameters, BATCH)
+        query = f"SELECT {UNIT_HASH} FROM ({query}){where_sql([f'{UNIT_HASH} % {parts} = {part}'])}"
+    batches = reader.batches(cursor, query, parameters, BATCH)
     return np.concatenate([batch.column(0).to_numpy() for batch in batches])
 
 
@@ -121,6 +121,6 @@ def _find_repeats(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
 
 
 def _parameters_in(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
-    """Returns the parameters that the SQL names: DuckDB refuses others."""
+    """Returns those parameters that the SQL names, since DuckDB refuses others."""
     names = cursor.extract_statements(sql)[0].named_parameters
     return {name: value for name, value in parameters.items() if name in names}

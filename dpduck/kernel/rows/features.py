@@ -1,11 +1,11 @@
-"""Features: values made of the rows of one privacy unit, one for all of its rows, or one beside each row.
+"""Features: values computed from the rows of one privacy unit. There is one for the unit, or one for each of its rows.
 
-The SQL here is constant. An analyst's words are in it only as names of columns. The database's process computes it
-after the charge. So it must not raise, whatever the values are. Rows of other units must not change it, and neither
-must the order in which rows are stored or read:
+The SQL here is constant. Of an analyst's text it contains names of columns alone. The database's process computes it
+after the charge. So it must not raise, whatever the values are. Neither rows of other units nor the order in which rows
+are stored or read may change the result:
 
 * Each form is over the rows of one unit: GROUP BY or PARTITION BY the unit.
-* Equal values are made the same: 0 for -0, one NaN for all (comparable_sql). Types with other differences between equal
+* Equal values get one form: 0 for -0, one NaN for all (comparable_sql). Types with other differences between equal
   values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py). So the least, the largest or any other
   value is a function of the unit's rows.
 * A sum is of whole numbers or decimals that DuckDB keeps in 64 bits (fits_64_bits). It adds up in 128 bits, which
@@ -41,7 +41,7 @@ _IN_FULL_ORDER = ("row_number", "first", *_BESIDE)
 
 
 def comparable_sql(operand: RowValue, value: str) -> str:
-    """Writes a value so that equal values are the same."""
+    """Writes a value so that equal values have equal bits."""
     kind = operand.type_name
     if not sql_type(kind).is_feature:
         raise InternalError("a value that cannot be compared")
@@ -49,16 +49,16 @@ def comparable_sql(operand: RowValue, value: str) -> str:
 
 
 def without_signs(value: str, type_name: str) -> str:
-    """Writes a stored value without the sign of a zero, which other people's rows may change."""
+    """Writes a stored value without the sign of a zero. Other people's rows may change that sign in storage."""
     return without_sign(value, type_name) if sql_type(type_name).is_float else value
 
 
 def texts_held(source: Source) -> int:
-    """Returns the number of texts of a row that DuckDB holds beside stored ones: computed ones, and those of features.
+    """Returns the number of texts that DuckDB holds for a row besides stored texts: computed ones, and features.
 
     A text counts once for each feature, and once in its order. DuckDB makes the sort keys of thousands of rows before
     it takes the first row. If a larger text replaces another one, it keeps both until all rows are read. All subqueries
-    of a statement count together: DuckDB holds them at the same time, however they are joined.
+    of a statement count together, since DuckDB holds them at the same time, however they are joined.
     """
     relations = list(_units_of(source))
     windowed, grouped = ([node for node in relations if node.windowed is kind] for kind in (True, False))
@@ -79,7 +79,7 @@ def _require_few(count: int, most: int, what: str, accepted: str) -> None:
 
 
 def _units_of(source: Source) -> Iterator[Units]:
-    """Yields the relations with features in a source, also those inside of others."""
+    """Yields all Units relations of a source, also nested ones."""
     first = source.first
     if isinstance(first, Units):
         yield first
@@ -98,14 +98,14 @@ def _texts_of(relation: Units) -> int:
 
 
 def _orders(relation: Units) -> set[tuple[tuple[OrderItem, ...], bool]]:
-    """Returns the orders of windows, each with a flag of whether it orders tied rows, too."""
+    """Returns the different orders of windows, each with a flag: whether it also orders tied rows."""
     return {(feature.order, feature.form in _IN_FULL_ORDER) for feature in relation.features}
 
 
 def _of_windows(relation: Units) -> int:
     """Returns the number of texts that windows hold. DuckDB computes windows of different orders one after the other.
 
-    Each holds the results of the ones before it, and the values that it orders by: all values, if it orders tied rows.
+    Each holds the results of earlier ones, and the values that it orders by. These are all values if it orders ties.
     """
     tied = sum(map(_is_text, {*column_operands(relation), *relation.operands}))
     texts = 0
@@ -151,7 +151,7 @@ def feature_sql(
 def _window_sql(
     feature: Feature, values: Mapping[RowValue, str], condition: str, unit_sql: str, tied: Sequence[str]
 ) -> str:
-    """Writes a feature beside each row. A form that is the same for tied rows needs no order among tied rows."""
+    """Writes a feature as a window. A form with equal results for tied rows needs no order among tied rows."""
     ordered, form = _order_keys(feature.order, values), feature.form
     if form in _IN_FULL_ORDER:
         ordered += [(sql, _FIRST) for sql in tied]
@@ -191,7 +191,7 @@ _FIRST = "ASC NULLS LAST"
 
 
 def _order_keys(order: Sequence[OrderItem], values: Mapping[RowValue, str]) -> list[tuple[str, str]]:
-    """Returns the values of an order, each with its direction and the place of NULLs."""
+    """Returns SQL of the values of an order, each with its direction and NULLS FIRST or LAST."""
     return [
         (values[item.operand], f"{_WAYS[item.descending]} NULLS {'FIRST' if item.nulls_first else 'LAST'}")
         for item in order

@@ -1,10 +1,10 @@
-"""Values of a joined private row that the database holds: short values, and a hash of all stored values.
+"""Values of a private row that DuckDB holds in memory for a join: short values, and a hash of all stored values.
 
-DuckDB keeps one side of a join in memory, whichever it likes, and keeps a joined row again beside the next join. A few
-long texts of one person, there or in copies, filled a memory: the statement failed after its charge, and so revealed
-them. So each table is read in a SELECT of its own if rows are joined or counted for each unit. A row with a text too
-long for that is left out. So is such a row of a public table: private rows decide how often it is held. The order of a
-unit's rows is a hash that is computed there. A value that no expression can read becomes TRUE, or stays NULL.
+DuckDB keeps either side of a join in memory, and a joined row again for the next join. A few long texts of one person,
+or their copies, could fill the memory. The statement would then fail after its charge, and so reveal them. So each
+table is read in a SELECT of its own if rows are joined or counted for each unit. That SELECT leaves out a row with too
+long a text, also of a public table: private rows decide how often it is held. It also computes the hash that orders a
+unit's rows. A value that no expression can read becomes TRUE, or stays NULL.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LONGEST_MADE = 256
 
 
 def hash_input_sql(column: str, type_name: str) -> str:
-    """Writes a stored column as it takes part in the order of a unit's rows.
+    """Writes the part of a stored column that the hash for the order of a unit's rows uses.
 
-    The form of a VARIANT or a GEOMETRY depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT
-    as columns, sorted, if rows beside it have them. {} is then read as NULL: one person decided whether `x IS NULL`
-    counted 40,000 others. A file writes GEOMETRY as numbers if all values of a part are of one kind. A zero then loses
-    its sign. So the order depends on whether a GEOMETRY is NULL, but not on its value, and not on a VARIANT.
+    The stored form of a VARIANT or a GEOMETRY depends on neighbouring rows. DuckDB's file has the fields of a VARIANT
+    as columns if neighbouring rows have them. {} is then read as NULL: one person decided whether `x IS NULL` counted
+    40,000 others. A file has GEOMETRY as numbers if all values of a part are of one kind. A zero then loses its sign.
+    So the hash depends on whether a GEOMETRY is NULL, but not on its value, and not on a VARIANT.
     """
     kind = sql_type(type_name)
     if kind.mentions("VARIANT"):
@@ -44,10 +44,10 @@ def hash_input_sql(column: str, type_name: str) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """The columns that the rows of one level hold. Rows that are read one after the other hold none.
+    """Columns of one FROM that DuckDB holds in memory. Without joins and features it holds none.
 
-    read: columns with values that may be long. longest: bytes of each text. content: by alias, columns that a table's
-    rows are ordered by. whole: whether values of nested types may become NULL or TRUE, which nobody sees.
+    read: columns with values that may be long. longest: most bytes of each text. content: by alias, the columns that
+    order a table's rows. whole: whether values of nested types may be replaced by TRUE, since nothing else reads them.
     """
 
     read: tuple[RelationColumn, ...] = ()
@@ -57,11 +57,11 @@ class Held:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Returns the hashes of tables by which a unit's rows are ordered."""
+        """Returns SQL of the hashes, one for each table, that order a unit's rows."""
         return tuple(f"{quote_identifier(alias)}.{ORDER_OF_TABLE}" for alias in self.content)
 
     def of(self, alias: str) -> tuple[list[str], list[str], list[str]]:
-        """Returns changed columns, added columns, and conditions, all for a table under the name dpduck_t."""
+        """Returns changed columns, added columns, and conditions for one table, which they name dpduck_t."""
         changed, conditions = [], []
         for stored in (stored for stored in self.read if stored.relation == alias):
             column, kind = quote_identifier(stored.name), stored.type_name
@@ -82,8 +82,9 @@ class Held:
 def held_by(
     expressions: Sequence[Expression], content: Sequence[Expression], bounds: tuple[int, bool], made: int = 0
 ) -> Held:
-    """Returns the columns that are held if these expressions are read. bounds: rows that joins make of one, and whether
-    a private join puts one beside any number of others. made: number of texts that are held beside these.
+    """Returns the columns that are held if these expressions are read. bounds: results of most_copies and repeats.
+
+    content: columns that order rows. made: number of further texts that are held (texts_held).
     """
     read = tuple(expr for expr in columns_of(expressions) if not sql_type(expr.type_name).is_short)
     by_table: dict[str, list[RelationColumn]] = {}
@@ -97,24 +98,24 @@ def held_by(
 
 
 def longest_joined(texts: int, copies: int, repeated: bool) -> int:
-    """Returns the most bytes of each of `texts` texts of a row beside a join.
+    """Returns the most bytes that each of `texts` texts of a joined row may have.
 
-    repeated: whether a private join puts a row beside any number of others.
+    copies: bound of the joined rows of one row. repeated: whether a private join may repeat a row without a bound.
     """
     together = LONGEST_JOINED * REPEATED // max(REPEATED, copies)
     return max(SHORTEST_READ, together // max(4 if repeated else 1, texts))
 
 
 def longest_made(texts: int, held: Held) -> int:
-    """Returns the most bytes of each of `texts` texts that a worker makes of a row, and that are held of every row.
+    """Returns the most bytes of each of `texts` texts that a worker computes from a row and DuckDB holds for every row.
 
-    A text of one byte makes long ones: with 4,096 bytes of each, one person's 70,000 rows of 240 bytes filled 300 MB.
+    A worker can turn one byte into a long text: with 4,096 bytes for each, one person's 70,000 rows filled 300 MB.
     """
     return min(held.longest, LONGEST_MADE, LONGEST_MADE * 4 // max(4, texts))
 
 
 def apart_sql(value: str, type_name: str) -> str:
-    """Writes a short value that tells values apart. Of unreadable types it shows only NULLs, of a VARIANT nothing."""
+    """Writes a short value that differs for different values. For types that no expression reads, only NULL differs."""
     kind = sql_type(type_name)
     if kind.mentions("VARIANT"):
         return "TRUE"  # no part of a VARIANT is read
@@ -126,13 +127,12 @@ def apart_sql(value: str, type_name: str) -> str:
 
 
 def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], str]:
-    """Keeps at most join.copies rows of a table for each value of its joined columns. Returns columns to add to the
-    table first, and QUALIFY over them. DuckDB holds a window's order columns for all rows, so these are short.
+    """Writes SQL that keeps at most join.copies rows of a table for each value of its keys. Returns columns to add to
+    the table first, and a QUALIFY over them. DuckDB holds a window's order columns for all rows, so these are short.
 
-    In a private table, rows of one key are of one unit. The first in keyed order of their own content are kept, so that
-    no other unit, nor chance, has a say. Rows that are tied are the same, bit by bit, in all that may be read. In a
-    public table any rows may be kept. number: the period of a private row, under units by periods. Rows are then chosen
-    among those of one period.
+    In a private table, rows of one key are of one unit. The first by a keyed hash of their own content are kept:
+    neither other units nor chance decide. Tied rows are equal, bit by bit, in all that may be read. In a public table
+    any rows may be kept. number: the number of a private row's period, for a limit in each period.
     """
     keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
     apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]

@@ -1,11 +1,11 @@
-"""FROM of a statement: stored tables, joined along equal columns, with an analyst's expressions set apart.
+"""Renders a Source as the SQL of a FROM, and separates the analyst's expressions, which a worker evaluates.
 
-A Source is rendered as SQL for the database's process. The process evaluates stored columns, their comparisons (plain)
-and constant SQL of the kernel (features), and nothing else. From each joined table it reads only short rows (held).
-Every other expression goes one of two ways. If it may be evaluated on the joined row instead, it is moved behind the
-joins, to the worker. It may not be moved if an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit depends
-on it. Then the worker evaluates it beforehand on the rows of the one table that it is about (Stage). The answers come
-back by row number, and are then a stored column like any other.
+The database's process evaluates stored columns, their comparisons (plain) and constant SQL of the kernel (features),
+and nothing else. From each joined table it reads only short rows (held).
+A worker evaluates every other expression, in one of two ways. If the joined row is enough, the expression is moved
+behind the joins. It may not be moved if an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit depends on
+it. Then the worker evaluates it before the joins, on the rows of the one table that it is about (Stage). The answers
+come back by row number, and then form a column like any stored column.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ INNER = "JOIN"
 
 @dataclass
 class Stage:
-    """Expressions that the worker evaluates on one table before the joins, by the names of the columns for its answers.
+    """Expressions that the worker evaluates on one table before the joins, with the names of the answers' columns.
 
-    name: the table that the answers are put into. where: an SQL filter of its rows, "" for all. By periods it
+    name: the table that the answers are put into. where: an SQL filter of its rows, "" for all. For units by periods it
     selects the periods that are read. flags: conditions. values: expressions, with the types that they are cast to.
-    extended: columns that are read where an outer join may have made the table's row NULL. Their answer for a row of
-    NULLs must be no answer, since nothing else is read there. texts: columns of texts that are held beside their rows.
+    extended: answers that are read where an outer join may have put NULLs for the table's row. NULL is read there, so
+    the expression must give NULL for a row of NULLs. texts: answers that are texts, which DuckDB holds for each row.
     longest: most bytes of such a text.
     """
 
@@ -73,7 +73,7 @@ class Stage:
 class SourceSql:
     """SQL of a source: the text after FROM, plain conditions of WHERE, conditions that were moved, stages in order.
 
-    order: hashes of stored columns that tell the rows of a unit apart, () if the content itself does.
+    order: SQL of hashes of stored columns that order a unit's rows, () if the content itself is hashed later.
     """
 
     from_sql: str
@@ -95,8 +95,8 @@ def render_source(
 ) -> SourceSql:
     """Renders a source, with further conditions of WHERE.
 
-    copied: whether public tables are cut to as many rows for one key as the price says. If rows are the privacy units,
-    the SQL itself then bounds the copies that joins make of one. joined: whether rows are joined with anything later.
+    copied: whether public tables are limited to as many rows for one key as the price assumes. If rows are the privacy
+    units, the SQL then bounds how often joins repeat one. joined: whether rows are joined with anything later.
     read: further expressions that are read from rows. content: expressions that order rows, which are hashed if rows
     are joined. periods: the periods that are read from each table with a column of periods.
     """
@@ -113,9 +113,9 @@ def render_source(
 
 @dataclass
 class _Scope:
-    """One level of a statement: the questions to its tables, and stages of the levels inside it.
+    """State of rendering one FROM: the stages of its tables (asked), and those of sources nested in it (stages).
 
-    made: number of texts that features of all levels hold of a row. periods: the periods of the rows that are read.
+    made: number of texts of a row that features of all sources hold. periods: the periods of the rows that are read.
     """
 
     stages: list[Stage]
@@ -132,7 +132,7 @@ class _Scope:
     periods: Periods | None = None
 
     def inside(self, source: Source, read: Sequence[Expression], *, held: bool, made: int = 0) -> _Scope:
-        """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see held_by."""
+        """Returns the scope of a nested source. held: whether DuckDB holds its rows in memory. made: see held_by."""
         level = _Scope(self.stages, numbers=self.numbers, periods=self.periods)
         level.bounds, level.made = self.bounds, self.made
         if held:
@@ -140,7 +140,7 @@ class _Scope:
         return level
 
     def condition(self, condition: Expression, movable: bool) -> str | None:
-        """Writes a condition as the database may evaluate it. None if it was moved."""
+        """Writes a condition as SQL for the database. None if it was moved behind the joins instead."""
         if condition.plain:
             return condition.sql
         if isinstance(condition, Coded):
@@ -152,7 +152,7 @@ class _Scope:
         return self._flag(condition)
 
     def on(self, condition: Expression, movable: bool) -> str | None:
-        """Writes a condition of a join. Only comparisons of columns of two tables may decide how the join is done."""
+        """Writes a condition of a join. Only comparisons of two tables' columns may decide how DuckDB joins."""
         if isinstance(condition, Lookup):
             return self._equality(condition)
         written = self.condition(condition, movable)
@@ -160,13 +160,13 @@ class _Scope:
         return written if written is None or joins else beyond_scans(written)
 
     def _flag(self, condition: Expression, where: str = "") -> str:
-        """Returns the worker's answer to a condition about one table, as a column of that table."""
-        asked = self._about(condition, where)
-        name = asked.flags.setdefault(condition, f"{asked.name}_f{len(asked.flags)}")
-        return self._column(asked, name)
+        """Returns the column with the worker's answer to a condition about one table."""
+        stage = self._about(condition, where)
+        name = stage.flags.setdefault(condition, f"{stage.name}_f{len(stage.flags)}")
+        return self._column(stage, name)
 
     def _equality(self, lookup: Lookup) -> str:
-        """Writes an equality of stored columns."""
+        """Writes the equality of a Lookup: of a stored column, and a column with the worker's answers."""
         column = lookup.column
         answer = self._answer_column(lookup.value, column.type_name)
         return (
@@ -174,7 +174,7 @@ class _Scope:
         )
 
     def value(self, operand: RowValue) -> str:
-        """Writes a value that a unit's features are made of: a stored one, or the worker's answer as a column."""
+        """Writes an input value of features: a stored column, or the column with the worker's answers."""
         value, kind = operand.value, operand.type_name
         if isinstance(value, RelationColumn):
             if value.type_name != kind:
@@ -187,15 +187,15 @@ class _Scope:
         return self._answer_column(value, kind, held=kind == "VARCHAR")
 
     def _answer_column(self, value: Expression, type_name: str, *, held: bool = False) -> str:
-        """Returns the column that holds a worker's answers. held: whether it is a text that is held beside its row."""
-        asked = self._about(value)
-        name = asked.values.setdefault((value, type_name), f"{asked.name}_v{len(asked.values)}")
+        """Returns the column with a worker's answers. held: whether these are texts that DuckDB holds for each row."""
+        stage = self._about(value)
+        name = stage.values.setdefault((value, type_name), f"{stage.name}_v{len(stage.values)}")
         if held:
-            asked.texts.add(name)
-        return self._column(asked, name)
+            stage.texts.add(name)
+        return self._column(stage, name)
 
     def _column(self, asked: Stage, name: str) -> str:
-        """Writes a column of answers, and notes it where an outer join may have made the table's row NULL."""
+        """Writes a column of answers, and notes it if an outer join may put NULLs for the table's row."""
         if asked.stored.alias in self.extended:
             asked.extended.add(name)
         return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
@@ -219,15 +219,15 @@ class _Scope:
 
     def table_sql(self, stored: Stored) -> str:
         """Renders a table under its alias, with the answers about it as further columns."""
-        stages = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
+        stages = [stage for (alias, _), stage in self.asked.items() if alias == stored.alias]
         names = [
-            f'{asked.name}."{name}"' for asked in stages for name in (*asked.flags.values(), *asked.values.values())
+            f'{stage.name}."{name}"' for stage in stages for name in (*stage.flags.values(), *stage.values.values())
         ]
-        joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in stages)
+        joined = "".join(f" LEFT JOIN {stage.name} ON dpduck_t.rowid = {stage.name}.{ROW}" for stage in stages)
         return self.relation_sql(stored.sql, stored.alias, names, joined, self._inside(stored, "dpduck_t"))
 
     def _inside(self, stored: Stored, alias: str) -> list[str]:
-        """Writes the conditions of rows of the periods that are read. They hold before any join, window or GROUP BY."""
+        """Writes conditions that select the periods to read. They apply before any join, window or GROUP BY."""
         if stored.moment is None:
             return []
         if self.periods is None or stored.moment.relation != stored.alias or stored.selected:
@@ -245,7 +245,7 @@ class _Scope:
     def relation_sql(
         self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "", inside: Sequence[str] = ()
     ) -> str:
-        """Renders short rows under an alias, cut, with further columns. inside: further conditions."""
+        """Renders rows under an alias, within limits of texts and joins. names, joined: answers' columns and joins."""
         changed, added, conditions = self.held.of(alias)
         conditions = [*inside, *conditions]
         before, cut = self.cut.get(alias, ([], ""))
@@ -258,7 +258,7 @@ class _Scope:
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
-        """Returns the questions to its tables, once all questions are known."""
+        """Returns the stages of the tables of this FROM, once all expressions are known."""
         texts = [asked for asked in self.asked.values() if asked.texts]
         for asked in texts:
             asked.longest = longest_made(sum(len(stage.texts) for stage in texts), self.held)
@@ -267,7 +267,7 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A source with all its conditions placed. Its tables are rendered after that."""
+    """A source with all its conditions in SQL. Its tables are rendered later, when all stages are known."""
 
     first: Stored | str
     joins: tuple[tuple[str, _Parts, tuple[str, ...]], ...]
@@ -330,8 +330,8 @@ def _inner_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
 
 
 def _features(relation: Units, scope: _Scope) -> list[str]:
-    """Writes the columns that are made of a unit's rows. Tied rows are ordered by all values that are read here, so
-    that rows which are still tied are the same.
+    """Writes the columns that are computed from a unit's rows. All values that are read order tied rows, so that rows
+    which are still tied are equal.
     """
     if any(not isinstance(node, RelationColumn) for node, _ in relation.outputs):
         raise InternalError("a column that nobody stored")
@@ -349,7 +349,7 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
 
 
 def _unit_columns(unit: Expression) -> list[tuple[Expression, str]]:
-    """Returns the unit that stands beside each row, and by periods the number of its period."""
+    """Returns the unit as a column with its name, and for units by periods the number of the period as another."""
     number = period_of(unit)
     return [(held_in(unit), UNIT_COLUMN), *([] if number is None else [(number, PERIOD_COLUMN)])]
 
@@ -375,7 +375,7 @@ def _branch_sql(branch: Branch, outer: _Scope) -> str:
 
 
 def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
-    """Returns a source inside another one. None of its conditions can be moved out."""
+    """Renders a source inside another one with its WHERE. None of its conditions can be moved out."""
     parts = _parts(source, scope, False)
     conditions = (scope.condition(predicate, False) for predicate in source.filters)
     return parts, [condition for condition in conditions if condition is not None]

@@ -1,14 +1,14 @@
-"""DuckDB's plans over private rows keep every expression where it was written, and read no statistics of a column.
+"""Switches off passes of DuckDB's optimizer that move an expression, or that read statistics of a private column.
 
-TRY catches errors of the expression inside it. Some passes of DuckDB's optimizer compute an expression elsewhere: IN
-with five or more literals becomes a join below the TRY, and an expression that occurs twice is computed once below it.
-Another one computes the range of a function from the exact least and largest value of a column. It raises while it
-plans if that range cannot exist: one row then decides whether the statement fails. So these passes are switched off.
+TRY catches errors of the expression inside it. Some passes compute an expression outside of its TRY: IN with five or
+more literals becomes a join below the TRY, and an expression that occurs twice is computed once below it. Another pass
+computes the range of a function from the exact least and largest value of a column. It raises while it plans if that
+range cannot exist: one row then decides whether the statement fails.
 
-DuckDB has one such setting for a whole database instance, and reads it without a lock while other connections plan: to
+DuckDB has one such setting for a whole database instance, and reads it without a lock while other connections plan. To
 set it for a count and to restore it afterwards could crash a concurrent statement. It is set when dpduck is loaded, and
-stays. If somebody takes it back, it is set again before the next count. If the configuration is locked meanwhile,
-nothing is counted.
+stays. If somebody resets it, it is set again before the next count. If the configuration is locked meanwhile, nothing
+is counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ rank of a million. Also off are extension, and those of 2.0 that move projection
 def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:
     """Switches off the passes that must be off. Raises Refusal if one is on and the configuration is locked.
 
-    Returns the setting by which all such passes are off.
+    Returns the value of disabled_optimizers after that.
     """
     running = _running(cursor)
     row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
@@ -53,7 +53,7 @@ def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:
 
 
 def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
-    """Returns the passes that are off, for a DuckDB elsewhere. Raises if a pass is on that must be off."""
+    """Returns the passes that are off, for a DuckDB in another process. Raises if a pass is on that must be off."""
     if _running(cursor):
         raise InternalError("plans are not plain")
     row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()

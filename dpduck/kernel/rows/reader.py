@@ -1,6 +1,6 @@
 """Reader of private rows: SQL and parameters in, columns or batches out. No other module reads them (test_house.py).
 
-A read that fails has one fixed text and no context: DuckDB's texts may quote data.
+Every failed read raises one fixed text without a context, since DuckDB's texts may quote data.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from dpduck.values.errors import InternalError
 T = TypeVar("T")
 
 BUILT_IN_ONLY = "SET search_path = 'system.main'"
-"""Setting by which no macro of the database takes the place of a function in the SQL that runs here."""
+"""Setting with which the SQL that runs here uses functions of DuckDB alone, and no macro of the same name."""
 
 FAILED = "counting failed"
 
 VECTOR, MOST_BYTES = 2048, 64 << 20
-"""Rows that DuckDB computes at a time, and bytes of rows with texts that are put together."""
+"""Rows that DuckDB computes at a time, and bytes at which text_batches ends a batch."""
 
 SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
-"""Setting of a cursor. DuckDB computes ahead until a buffer is full, but counts no texts: it held 30 batches, 6 GB."""
+"""Setting of a cursor. DuckDB computes ahead until a buffer is full, but counts no texts. So it once held 6 GB."""
 
 HASHED_JOINS = "SET prefer_range_joins = false"
-"""Setting of a cursor. DuckDB prefers joins of ranges to equalities. They raise at some numbers of rows, or crash."""
+"""Setting of a cursor. DuckDB prefers range joins to hash joins, but these raise or crash at some numbers of rows."""
 
 LAZY = duckdb.__version__.startswith("1.")
 """DuckDB 1.5 materialises results of sql() with parameters, and raises for values without a text. 2.0 does not."""
 
 
 def begin(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Opens the transaction in which facts are looked at again and rows are counted."""
+    """Opens the transaction in which facts are read again and rows are counted."""
     cursor.execute(BUILT_IN_ONLY)
     for setting in (SMALL_BUFFER, HASHED_JOINS):
         with suppress(duckdb.Error):  # a locked configuration keeps its settings, and the failure ends no transaction
@@ -48,7 +48,7 @@ def begin(cursor: duckdb.DuckDBPyConnection) -> None:
 def beside(
     cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatchReader
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lends a second connection that reads rows from elsewhere under a name."""
+    """Yields a second connection, to which rows from elsewhere are registered under a name."""
     with cursor.cursor() as second:
         second.execute(BUILT_IN_ONLY)
         second.register(name, rows)
@@ -56,7 +56,7 @@ def beside(
 
 
 def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any]:
-    """Returns the columns of a result, in order, as numpy has them."""
+    """Returns the columns of a result as numpy arrays, in order."""
     _require_rows(cursor, sql)
     return try_read(lambda: list(cursor.execute(sql, dict(parameters)).fetchnumpy().values()))
 
@@ -74,9 +74,9 @@ def batches(
 def text_batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
-    """Yields rows with texts, as `batches` gives them: at most `rows` and about MOST_BYTES at a time.
+    """Yields the rows of a result, at most `rows` and about MOST_BYTES at a time. The first table is empty.
 
-    If only rows were counted, the texts of many rows of one person would fill the memory, whatever all others have.
+    If only the number of rows were limited, long texts of one person could fill the memory.
     """
     pieces = batches(cursor, sql, parameters, VECTOR)
     empty = next(pieces)
@@ -105,7 +105,7 @@ def record_batches(
 def pour_rows(
     second: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], name: str, rows: pa.RecordBatchReader
 ) -> None:
-    """Runs a statement without a result over rows from elsewhere, which it reads once, under a name."""
+    """Runs a statement without a result that reads rows from elsewhere, registered under a name, and only once."""
     second.register(name, rows)
     try:
         run(second, sql, parameters)
@@ -120,26 +120,26 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, ob
 
 
 def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Drops a temporary table. After a failure it ends with the transaction, which takes no further statement."""
+    """Drops a temporary table. A failed transaction runs no further statement, and then the table ends with it."""
     with suppress(duckdb.Error):
         cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
 TWINS = "dpduck_twins"
-"""The schema that marks a database of empty tables, which stand for an engine's tables."""
+"""Name of a schema in each database that holds empty copies (twins) of an engine's tables."""
 
 _MARKED = f"SELECT lower(database_name) FROM duckdb_schemas() WHERE schema_name = '{TWINS}'"
 
 
 def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Refuses to read the empty twin of an engine's table as if it were the table."""
+    """Refuses SQL over the empty copy of an engine's table."""
     marked = cursor.execute(_MARKED).fetchall()
     if any('"' + name.replace('"', '""') + '".' in sql.lower() for (name,) in marked):
         raise InternalError("an engine's table is not counted here")
 
 
 def try_read(read: Callable[[], T], *failures: type[Exception]) -> T:
-    """Returns the result of a read. Errors of DuckDB, of Arrow and in `failures` become the one fixed text."""
+    """Returns the result of a read. Errors of DuckDB, of Arrow and of types in `failures` get one fixed text."""
     with suppress(duckdb.Error, pa.ArrowException, *failures):
         return read()
     raise InternalError(FAILED)  # outside the handler, so that DuckDB's error is not its context

@@ -1,4 +1,4 @@
-"""Rows of a scan: the columns that the database's process reads, the privacy unit, and the order of a unit's rows."""
+"""SQL of the rows of a job: the columns that the database's process reads, the unit, and the order of a unit's rows."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class JobScan(SourceSql):
-    """The rows of a job, divided: columns that the database reads, and conditions that a worker decides."""
+    """SQL of the rows of a job as the database reads them, with the conditions that are left to a worker (moved)."""
 
     job: CountingJob = field(kw_only=True, repr=False)
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row without its period, None if rows are units."""
+        """Returns the privacy unit of a row without its period, None if each row is a unit."""
         return person_of(self.job.unit)
 
     @property
     def units_sql(self) -> str:
-        """Returns SQL of the unit of each row, and NULL for rows of nobody. Their number changes nothing."""
+        """Returns SQL of the unit of each row, NULL for rows without a unit. Such rows are never counted."""
         return _select({UNIT: "NULL" if self.unit is None else self.unit.sql}, self.from_sql, self.where)
 
     @property
     def longest_key(self) -> int:
-        """Returns the most bytes of all texts together that a row is grouped by, if they are stored ones."""
+        """Returns the most bytes that all stored texts by which a row is grouped may have together."""
         copies = most_copies(self.job.source)
         if repeats(self.job.source):
             return longest_repeated(copies)
@@ -50,7 +50,7 @@ class JobScan(SourceSql):
         return longest_lookup(most_copies(self.job.source), repeats(self.job.source))
 
     def ordering(self) -> dict[str, str]:
-        """Returns the columns by which a unit's rows are bounded, except the unit."""
+        """Returns the columns, except the unit, that decide which rows of a unit are kept."""
         content = [
             hash_input_sql(col.sql, col.type_name if isinstance(col, RelationColumn) else "")
             for col in self.job.content
@@ -60,17 +60,17 @@ class JobScan(SourceSql):
 
     @property
     def bounding(self) -> list[str]:
-        """Returns the columns by which a unit's rows are bounded, none without a unit."""
+        """Returns the columns that decide which rows of a unit are kept, none without a unit."""
         return [] if self.unit is None else [UNIT, *self.ordering()]
 
     def number(self, value: Expression) -> Computed | None:
-        """Returns the computation of a number by the database itself. None if a worker computes it."""
+        """Returns SQL of a number, if the database computes it itself. None if a worker computes it."""
         if isinstance(value, Double):
             return value.computation(self.job.source.cuts)
         return Computed(value.sql) if value.plain else None
 
     def steps(self, aggregate: Contribution) -> str:
-        """Returns the column in which rows hold a number in steps already, "" if there is none."""
+        """Returns the column of prepared rows with an aggregate's value in steps, "" if there is none."""
         column = aggregate.value.column if isinstance(aggregate.value, Double) else None
         ends = (column, aggregate.low, aggregate.high, aggregate.step)
         if self.unit is None or aggregate.per_group:
@@ -80,7 +80,7 @@ class JobScan(SourceSql):
 
 
 def scan_of(job: CountingJob) -> JobScan:
-    """Places a job's rows."""
+    """Renders the rows of a job as SQL."""
     # facts about a unit's prepared rows hold if joins do not repeat them; ranked rows may be repeated
     copied = job.unit is None or not job.place.repeats
     ordered = job.unit is not None and not job.place.is_numbered
@@ -92,7 +92,7 @@ def scan_of(job: CountingJob) -> JobScan:
 
 
 def _read_expressions(job: CountingJob) -> list[Expression]:
-    """Lists the expressions that a job reads from rows beside their source's conditions."""
+    """Lists the expressions that a job reads from rows, besides the conditions of its source."""
     expressions = [*(key.value for key in job.keys), *job.texts, *([] if job.digest is None else [job.digest])]
     expressions += [part for total in job.aggregates for part in (total.condition, total.value) if part is not None]
     expressions += [] if job.unit is None else [job.unit]
@@ -100,12 +100,12 @@ def _read_expressions(job: CountingJob) -> list[Expression]:
 
 
 def is_row_by_row(job: CountingJob, private: frozenset[str]) -> bool:
-    """Tells whether each row of a job comes from one row of these private tables, and from no other one."""
+    """Tells whether each row of a job is made from exactly one row of these private tables."""
     return not isinstance(person_of(job.unit), Referenced) and _firsts(job.source, private) == private
 
 
 def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
-    """Returns the private tables that give the source its rows one by one: empty if a row comes from several rows."""
+    """Returns the private tables of which each row makes rows alone. Empty if some row is made from several rows."""
     for join in source.joins:
         right = join.right
         if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.table in private:
@@ -120,10 +120,10 @@ def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
 def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
     """Writes a SELECT of the outputs, the worker's inputs, and the unit and its order if there is one.
 
-    If the unit is looked up, rows are filtered and narrowed before that. A row that was looked up has a
-    reference, so the unit alone would do. Still the condition names both. DuckDB expects a condition on the table of
-    units to leave a fifth of its rows. It would hash that table in place of the few rows that are looked up, which
-    takes TPC-H query 6 twice the time.
+    If the unit is in another table, rows are filtered before that table is joined. The last condition names the unit
+    and the reference, although every joined row has a reference. If it named the unit alone, DuckDB would expect that a
+    fifth of the units meet it. It would then hash the table of units instead of the few filtered rows, which takes
+    TPC-H query 6 twice the time.
     """
     unit, unit_type, period = scan.unit, scan.job.unit_type, period_of(scan.job.unit)
     conditions, outputs = [*scan.where, *conditions, *division.guards()], {**outputs, **division.inputs()}
@@ -133,23 +133,23 @@ def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str
     written, type_name = (f"({unit.sql})", "") if several else (unit.sql, unit_type)
     text = _unit_text(written, type_name, division.has_work)
     text = text if period is None else pair_sql(text, period.sql)
-    outputs, there = {**outputs, **scan.ordering()}, f"{shorten_sql(written, type_name)} IS NOT NULL"
+    outputs, has_unit = {**outputs, **scan.ordering()}, f"{shorten_sql(written, type_name)} IS NOT NULL"
     if isinstance(unit, Referenced):
         rows = _select({**outputs, REFERENCE: unit.reference.sql}, scan.from_sql, conditions)
         rows = (
             f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {text} AS {UNIT} FROM ({rows}) AS {ROWS} "
-            f"{lookup_sql(unit)}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
+            f"{lookup_sql(unit)}{where_sql([f'{has_unit} OR {ROWS}.{REFERENCE} IS NULL'])}"
         )
     else:  # numbered rows need no condition: their number is NULL if the unit is, and the stage drops them
         numbered = scan.job.place.is_numbered and not division.has_work
-        rows = _select({**outputs, UNIT: text}, scan.from_sql, [*conditions, *([] if numbered else [there])])
+        rows = _select({**outputs, UNIT: text}, scan.from_sql, [*conditions, *([] if numbered else [has_unit])])
     if several:  # the text of the unit is made once, and shortened outside
         rows = f"SELECT * REPLACE ({shorten_sql(UNIT, unit_type)} AS {UNIT}) FROM ({rows})"
     return rows
 
 
 def _unit_text(unit: str, type_name: str, travelling: bool) -> str:
-    """Writes a unit as it stands beside a row. travelling: whether it goes through Arrow, unchanged or as a text."""
+    """Writes the unit of a row, shortened. travelling: whether it must be of a type that Arrow carries unchanged."""
     short = shorten_sql(unit, type_name)
     if not travelling or sql_type(type_name).travels:
         return short

@@ -1,1 +1,1 @@
-"""An analyst's expressions over one row, in a process of their own."""
+"""Evaluation of an analyst's expressions over one row, in a process of its own."""

@@ -1,4 +1,4 @@
-"""Rows with a worker's answers beside them: the division that program.py makes, carried out.
+"""Reads rows, sends their inputs to a worker, and puts the worker's answers in place of the inputs (program.py).
 
 With reader, worker and workers this file is sent unchanged to an engine's tasks (places/orders.py). Besides these and
 values/errors it imports nothing of dpduck.
@@ -28,8 +28,8 @@ RELATION = "dpduck_rows_of_worker"
 class Asking:
     """A SELECT of rows, and a worker's program for each row. inputs: columns that it gets, and that answers replace.
 
-    program: None if no worker is needed. rows: number of rows at a time. stage: the name under which the answers are
-    put beside the tables, "" for the rows themselves. kept: whether the worker decides which rows are kept. texts:
+    program: None if no worker is needed. rows: number of rows at a time. stage: name of a table for the answers about
+    one stored table, "" if the SELECT has the job's rows. kept: whether the worker decides which rows are kept. texts:
     whether there are texts or bytes among the columns.
     """
 
@@ -44,7 +44,7 @@ class Asking:
 
     @property
     def rows_with_answers(self) -> str:
-        """Returns SQL of the rows with the worker's answers among their columns."""
+        """Returns SQL of the rows with the worker's answers in place of its inputs."""
         if self.program is None:
             return self.sql
         return f"SELECT * FROM {RELATION}{f' WHERE {KEEP}' if self.kept else ''}"
@@ -54,7 +54,7 @@ class Asking:
 def answer_rows(
     cursor: duckdb.DuckDBPyConnection, stages: Sequence[Asking], asking: Asking, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, object]]]:
-    """Lends a cursor that reads the rows by their rows_with_answers, and the parameters of that SQL."""
+    """Yields a cursor that can run asking.rows_with_answers, and the parameters of that SQL."""
     with ExitStack() as stack:
         for stage in stages:
             _put_answers(cursor, stage, workers)
@@ -71,7 +71,7 @@ def answer_rows(
 
 
 def _put_answers(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Workers) -> None:
-    """Puts the worker's answers about a single table beside the cursor's tables, by row number."""
+    """Registers the worker's answers about one stored table as a table with the row numbers."""
     if stage.program is None:
         raise InternalError("a stage without a program")
     with workers.runner(stage.program) as runner:
@@ -80,17 +80,17 @@ def _put_answers(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Work
 
 
 def _some(part: pa.Table) -> pa.ChunkedArray:
-    """Returns a mask of the rows with an answer: a flag that is true, or a value that is not NULL."""
+    """Returns a mask of the rows with at least one answer: a flag that is true, or a value that is not NULL."""
     chosen = None
     for name in part.column_names[1:]:
         column = part.column(name)
-        said = pc.fill_null(column, False) if pa.types.is_boolean(column.type) else pc.is_valid(column)
-        chosen = said if chosen is None else pc.or_(chosen, said)
+        answered = pc.fill_null(column, False) if pa.types.is_boolean(column.type) else pc.is_valid(column)
+        chosen = answered if chosen is None else pc.or_(chosen, answered)
     return chosen
 
 
 def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) -> Iterator[pa.Table]:
-    """Yields tables of the other columns and the worker's, at least one table. Both sides compute at the same time."""
+    """Yields tables of other columns and answers. While the worker computes a batch, the database reads the next."""
     read = reader.text_batches if asking.texts else reader.batches
     batches = read(cursor, asking.sql, asking.parameters, asking.rows)
     empty = next(batches)
@@ -101,20 +101,20 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
     for table in batches:
         if not table.num_rows:
             continue
-        asked = chosen_inputs(table, inputs)
+        inputs_of_batch = chosen_inputs(table, inputs)
         if pending is not None:
             answer = runner.finish(pending[1])
-            runner.begin(asked)
+            runner.begin(inputs_of_batch)
             yield _zip_columns(pending[0], answer)
         else:
-            runner.begin(asked)
-        pending = (table.select(others), asked)
+            runner.begin(inputs_of_batch)
+        pending = (table.select(others), inputs_of_batch)
     if pending is not None:
         yield _zip_columns(pending[0], runner.finish(pending[1]))
 
 
 def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Returns the columns that a worker gets. If it needs none, a column of NULLs tells the number of rows."""
+    """Returns the columns that a worker gets. If it needs none, it gets NULLs, which show the number of rows."""
     if names:
         return table.select(list(names))
     return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})

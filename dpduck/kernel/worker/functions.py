@@ -1,8 +1,8 @@
-"""Check of the very text that a worker will run, as DuckDB itself reads it: one expression of one row, and no more.
+"""Checks, by DuckDB's own parse, that the text which a worker will run is one expression over one row.
 
-A worker holds a batch of rows, of several people. An aggregate, a window or a subquery would look at more than one row,
+A worker holds a batch of rows of several people. An aggregate, a window or a subquery would look at more than one row,
 and a sequence or a setting would remember rows. So everything that is not on these lists is refused, before the charge
-and again before it runs. No earlier reading of the statement is believed.
+and again before it runs. The check does not trust how the language read the statement.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CLASSES = frozenset(
 FUNCTIONS = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if function.row_local)
 TUPLES = ("row", "struct_pack")
 TEXTS = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if function.makes_text)
-"""Functions that make a text. A CAST may make one, too."""
+"""Functions with a new text as result. A CAST may have one, too."""
 
 
 @lru_cache(maxsize=4096)
 def require_row_local(sql: str, columns: frozenset[str]) -> None:
-    """Refuses all but an expression over these columns. It is read in brackets, as it will stand in the program."""
+    """Refuses SQL that is more than one expression over one row and these columns. Brackets are put around it."""
     tree, plain = _parse_sql(f"SELECT ({sql})"), _parse_sql("SELECT 1")
     listed = tree.pop("select_list", ())
     if len(listed) != 1 or tree != {name: value for name, value in plain.items() if name != "select_list"}:
@@ -47,7 +47,7 @@ def require_row_local(sql: str, columns: frozenset[str]) -> None:
 def _tuples_in_comparison(part: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the tuples that a comparison, BETWEEN or IN compares with tuples alone.
 
-    A text made of a tuple doubles its quotes, and a text beside a tuple is read as a tuple: no rule of length holds.
+    Other uses are refused: a cast of a tuple to a text doubles its quotes, so its length would have no bound.
     """
     sides = {"COMPARISON": ("left", "right"), "BETWEEN": ("input", "lower", "upper")}.get(part.get("class", ""), ())
     beside = part["children"] if part.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN") else [part[arg] for arg in sides]
@@ -55,10 +55,10 @@ def _tuples_in_comparison(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _whole_characters(call: dict[str, Any]) -> bool:
-    """Tells whether a pattern is a literal that splits no character.
+    """Tells whether the pattern of a regular expression is a literal without \\C, which matches one byte.
 
-    \\C matches one byte. DuckDB 1.5 makes an invalid text of half a character. It hands that on, but makes it NULL once
-    a row has raised, because it then computes row by row.
+    With \\C, DuckDB 1.5 makes an invalid text of half a character. That becomes NULL after any row has raised, since
+    DuckDB then computes row by row.
     """
     arguments = call.get("children") or [argument["expression"] for argument in call.get("arguments", ())]
     pattern = arguments[1] if len(arguments) > 1 else {}
@@ -68,7 +68,7 @@ def _whole_characters(call: dict[str, Any]) -> bool:
 
 
 def check_parts(tree: Any, functions: frozenset[str], classes: frozenset[str] = CLASSES) -> None:
-    """Refuses a tree with a kind of expression, or a function, that is not listed."""
+    """Refuses a parsed tree with a class of expression that is not in `classes`, or a function not in `functions`."""
     for part in dicts(tree):
         kind, name = part.get("class"), part.get("function_name")
         if kind is not None and kind not in classes:
@@ -79,7 +79,7 @@ def check_parts(tree: Any, functions: frozenset[str], classes: frozenset[str] = 
 
 @lru_cache(maxsize=4096)
 def texts_made(sql: str) -> int:
-    """Returns the number of texts that an expression may make of one row."""
+    """Returns the number of calls in an expression that may compute a new text from one row."""
     return sum(
         part.get("class") == "CAST" or part.get("function_name") in TEXTS
         for part in dicts(_parse_sql(f"SELECT ({sql})").get("select_list"))
@@ -87,7 +87,7 @@ def texts_made(sql: str) -> int:
 
 
 def dicts(value: Any) -> Iterator[dict[str, Any]]:
-    """Yields every part of a tree."""
+    """Yields every dictionary in a tree of JSON."""
     pending = [value]
     while pending:
         current = pending.pop()
@@ -98,7 +98,7 @@ def dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def refusal_of(what: str) -> Refusal:
-    """Returns the refusal of a construct that DuckDB reads in a statement."""
+    """Returns the refusal of a construct that DuckDB's parse of a statement contains."""
     return Refusal(
         f"DuckDB reads {what} in this statement, which is not on the list of deterministic row functions",
         accepted="arithmetic, comparison, CASE, CAST, text and date functions over columns",
@@ -117,5 +117,5 @@ def _parse_sql(sql: str) -> dict[str, Any]:
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
-    """Opens an empty database of its own, which parses and runs nothing else."""
+    """Opens an empty database in memory that is used for parsing alone."""
     return duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})

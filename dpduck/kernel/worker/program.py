@@ -1,7 +1,7 @@
-"""Division of a row's expressions: the database reads stored columns, and a worker computes all else.
+"""Divides the expressions of a job: the database reads stored columns, and a worker computes all others.
 
-The worker gets the columns that its expressions read, and nothing else of a row: not its unit, not its order. It
-returns flags, numbers of steps, places and bytes, one of each for every row. They are NULL if it cannot compute them.
+The worker gets the columns that its expressions read, and neither the unit of a row nor its order. For every row it
+returns a value of each output: a flag, a number of steps, a slot of a key, or bytes. NULL: it could not compute that.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
-"""With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
+"""Rows of a batch without and with texts. With LONGEST_TEXT, a column of texts is below the 2 GiB that Arrow allows."""
 
 LONGEST_TEXT = 65_535
-"""Rows with a longer text among the values that are read, or as their unit, contribute nothing."""
+"""Most bytes of a text that is read, or of a unit. Rows with a longer one contribute nothing."""
 
 LONGEST_REPEATED = 256
-"""Most bytes of a text that rows are grouped by, if it stands beside more rows than it is stored with. Such a text is
-made of a row, or a private join puts it beside any number of others."""
+"""Most bytes of a text that rows are grouped by, if a worker computes it, or if a private join may repeat it in any
+number of rows."""
 
 MADE_AT_ONCE = 4096 * (LONGEST_TEXT + 1)
-"""Most bytes of texts that a worker may make of a batch."""
+"""Most bytes of texts that a worker may compute for a batch."""
 
 LONGEST_KEY = 4096
-"""Most bytes of a text that may equal a public table's key: the database's process keeps texts that rows look up."""
+"""Most bytes of a text that rows look up among a public table's keys. The database's process holds these texts."""
 
 GROWTH, LITERALS = 64, 1 << 16
-"""A made text has at most GROWTH times the bytes of the longest text of its row, plus LITERALS:
-language/rows/functions.py refuses more. Were it wrong, the worker's limits would still hold."""
+"""A computed text has at most GROWTH times the bytes of the longest text of its row, plus LITERALS.
+language/rows/functions.py refuses more. If that were wrong, the worker's limits would still hold."""
 
 SHORTEST_BOUND = 1024
-"""Programs are refused if they could not read texts of this many bytes."""
+"""Fewest bytes that the texts of a row must be allowed to have. Programs that would need a lower limit are refused."""
 
 _MADE: Mapping[str, str] = {"flag": "BOOLEAN", "integer": "BIGINT", "bytes": "BLOB"}
-"""Types of a worker's results, by the kind of an output."""
+"""DuckDB's types of a worker's results, by the kind of an output."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that travels.
+    """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that Arrow carries unchanged.
 
-    value: the expression that is computed of the row. then_sql: SQL with {} for its value, '' for the value itself.
+    value: the expression over the row. then_sql: SQL of the output with {} for the value, '' for the value itself.
     """
 
     kind: str
@@ -68,10 +68,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Division:
-    """The outputs that the worker computes, by the name of their column, and the conditions that it decides.
+    """The outputs that a worker computes, by the name of their column, and the conditions that it decides.
 
-    copies: number of rows that joins make of one. keys: number of texts that rows are grouped by. looked_up: most bytes
-    of a text that is looked up in public keys.
+    copies: bound of the joined rows of one row. keys: number of texts that rows are grouped by. looked_up: most bytes
+    of a text that is looked up among public keys.
     """
 
     outputs: Mapping[str, Output]
@@ -83,7 +83,7 @@ class Division:
 
     @property
     def has_work(self) -> bool:
-        """Tells whether there is anything to compute."""
+        """Tells whether a worker has anything to compute."""
         return bool(self.outputs or self.conditions)
 
     @property
@@ -92,7 +92,7 @@ class Division:
         return columns_of(self._expressions())
 
     def inputs(self, names: Names = column_sql) -> dict[str, str]:
-        """Returns columns to read, by name. Each has a type that goes through Arrow unchanged, or is read as a text."""
+        """Returns SQL of the worker's inputs, by name. A column that Arrow cannot carry unchanged is read as a text."""
         return {f"dpduck_x_{number}": _transfer_sql(column, names) for number, column in enumerate(self.columns)}
 
     def guards(self) -> list[str]:
@@ -102,7 +102,7 @@ class Division:
 
     @property
     def longest_text(self) -> int:
-        """Returns the most bytes of a text of a row with which the texts made of the row stay below `row_texts`."""
+        """Returns the most bytes that a text of a row may have, so that computed texts stay below `row_texts`."""
         return min(self.longest_read, self._longest_of_made())
 
     @property
@@ -113,7 +113,7 @@ class Division:
 
     @property
     def longest_made(self) -> int:
-        """Returns the most bytes of a text that is made of a row, and that the row is grouped by."""
+        """Returns the most bytes of a computed text that rows are grouped by."""
         return min(self.longest_read, longest_repeated(self.copies))
 
     def _longest_of_made(self) -> int:
@@ -129,9 +129,9 @@ class Division:
         return chain(self.conditions, (output.value for output in self.outputs.values()))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """Builds the question to the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
+        """Builds the Asking for the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
 
-        A batch has few enough rows that neither their texts nor made texts fill the memory.
+        A batch has so few rows that neither their texts nor computed texts can fill the memory.
         """
         if not self.has_work:
             return Asking(sql, parameters=dict(parameters), stage=stage)
@@ -143,7 +143,7 @@ class Division:
         return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, filtered, dict(parameters), texts)
 
     def program(self) -> WorkerProgram:
-        """Writes the program that answers a batch of the inputs. Refuses an expression that is not of a row alone."""
+        """Writes the program that a worker runs over a batch. Refuses an expression that is not over one row alone."""
         if self.longest_read < SHORTEST_READ:
             raise Refusal(
                 f"joins make up to {self.copies} rows of one, of each of which many texts are held",
@@ -177,7 +177,7 @@ class Division:
 def _worker_sql(expression: Expression, columns: Mapping[RelationColumn, str]) -> str:
     """Writes an expression as the worker computes it. It is checked as it was written, and again as it will run.
 
-    TRY is around the whole expression: if a row of a vector raises, each row is computed by itself, as if alone.
+    TRY is around the whole expression. If a row of a vector raises, DuckDB computes each row by itself.
     """
     names = frozenset(columns.values())
     written = expression.write(columns.__getitem__)
@@ -200,28 +200,28 @@ def _transfer_sql(column: RelationColumn, names: Names = column_sql) -> str:
 
 
 def longest_read(texts: int, copies: int) -> int:
-    """Returns the most bytes of each of `texts` texts of a row, if joins make `copies` rows of one.
+    """Returns the most bytes of each of `texts` texts of a row that joins may turn into `copies` rows.
 
-    All texts of a row together may have LONGEST_TEXT, and those of all its copies REPEATED times that. The database's
-    process holds them for some thousand rows at a time, and for all rows of a unit that are grouped by them. With 20
-    columns, 625 copies of each row, or a key 40,000 times in a sort, the texts of one person filled its memory.
+    All texts of a row together may have LONGEST_TEXT bytes, and those of all copies REPEATED times that. The
+    database's process holds them for some thousand rows at a time, and for all rows of a unit that are grouped by them.
+    With 20 columns, 625 copies of each row, or a key 40,000 times in a sort, one person's texts filled its memory.
     """
     return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
 
 
 def longest_repeated(copies: int) -> int:
-    """Returns the most bytes of a text that is put beside `copies` copies of a row, or beside any number of others."""
+    """Returns the most bytes of a text that is computed, or that a private join may repeat. copies: as longest_read."""
     return max(SHORTEST_READ, LONGEST_REPEATED * REPEATED // max(REPEATED, copies))
 
 
 def longest_lookup(copies: int, repeated: bool) -> int:
-    """Returns the most bytes of a text that each row looks up. repeated: whether a row may be beside many others."""
+    """Returns the most bytes of a text that each row looks up. repeated: whether it may be in any number of rows."""
     longest = LONGEST_KEY * REPEATED // max(REPEATED, copies)
     return max(SHORTEST_READ, min(longest, LONGEST_REPEATED) if repeated else longest)
 
 
 def _restore_column(x: str, type_name: str) -> str:
-    """Writes a column as the worker's expressions see it."""
+    """Writes an input as the worker's expressions use it: with its stored type, and without the sign of a zero."""
     kind = sql_type(type_name)
     if kind.is_float:
         return f"{without_sign(x, type_name)} AS {x}"
@@ -249,7 +249,7 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 
 def stage_question(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
-    """Returns the question to a single table beforehand, as a stage of `answered`. looked_up: as in Division."""
+    """Returns the Asking of a stage: expressions about one table, before the joins. looked_up: as in Division."""
     outputs = {name: Output("flag", condition) for condition, name in stage.flags.items()}
     for (value, type_name), name in stage.values.items():
         tried = _try_cast(value, type_name)
@@ -270,32 +270,32 @@ def stage_question(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY)
 
 
 def _try_cast(value: Expression, type_name: str) -> Written:
-    """Writes a value cast to a type, NULL if that is not possible."""
+    """Writes a value cast to a type, NULL if the cast fails."""
     pieces = value.pieces if isinstance(value, Own) else value.columns
     return Written(("try(try_cast(", *pieces, f" AS {type_name}))"))
 
 
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
-    """Refuses an expression with a value for NULLs where an outer join adds NULLs: only stored rows have answers.
+    """Refuses an expression that has a value for NULLs where an outer join adds NULLs. Only stored rows have answers.
 
-    This is a public fact: it follows from the expression alone.
+    The refusal depends on the expression alone, and so reveals nothing.
     """
     types = (sql_type(column.type_name) for column in division.columns)
     columns = {
         name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))
         for name, kind in zip(division.inputs(), types, strict=True)
     }
-    asked = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
-    answer = runner.compute(asked)
-    said = (answer.column(name)[0].as_py() for name in stage.extended)
-    if any(value is not None and value is not False for value in said):
+    batch = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
+    answer = runner.compute(batch)
+    answers = (answer.column(name)[0].as_py() for name in stage.extended)
+    if any(value is not None and value is not False for value in answers):
         raise Refusal(
             "an expression that has a value for NULLs is asked of rows that an outer join made NULL",
             accepted="the condition in WHERE of the annotated SELECT, or IS NULL of a column",
         )
 
 
-# SQL with no COALESCE directly under TRY, where DuckDB writes beside the result.
+# SQL with no COALESCE directly under TRY, since DuckDB then writes outside of the result's memory.
 #
 # After a row has raised, DuckDB computes the rows under TRY one by one, each into a result with room for one
 # value. COALESCE writes a value at the row's own position instead of the first: up to 2,047 places behind the
@@ -308,7 +308,7 @@ _OPENED, _CLOSED = "greatest(", ")"
 
 
 def with_results_of_their_own(sql: str) -> str:
-    """Puts one more call around the argument of TRY, wherever there is a COALESCE inside.
+    """Puts one more call around the argument of each TRY that has a COALESCE inside.
 
     >>> with_results_of_their_own("SELECT try(coalesce(a, b)), try(a)")
     'SELECT try(greatest(coalesce(a, b))), try(a)'
@@ -336,9 +336,9 @@ def with_results_of_their_own(sql: str) -> str:
     return sql
 
 
-# Conditions of CASE as whole values. DuckDB evaluates AND and OR there in an order that it adapts to the rows it has
-# seen: a row that raises under TRY is evaluated alone, which counts as much as many rows, and after some twenty such
-# turns the other operand comes first, for all rows that follow. Inside a call both operands are evaluated, always.
+# Conditions of CASE inside a call. In a CASE, DuckDB evaluates AND and OR in an order that it adapts to the rows it has
+# seen. A row that raises under TRY is evaluated alone, which counts as much as many rows. After some twenty such rows,
+# the other operand comes first for all later rows. Inside a call, both operands are always evaluated.
 
 _CASES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?:CASE|WHEN|THEN|END)\b""", re.IGNORECASE)
 

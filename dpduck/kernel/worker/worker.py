@@ -2,17 +2,17 @@
 
 This file is run by its path and imports nothing of dpduck, so that an engine's worker can be sent it unchanged. The
 process has no environment, no file but its two pipes, and no way to open another file or a socket. Its DuckDB reaches
-nothing outside itself. Whatever an expression does here, raise, crash, allocate or never return, is one answer to the
-process that asked: this batch failed. That process halves the batch (see workers).
+nothing outside itself. An expression may raise, crash, use too much memory, or never return. Each gives the calling
+process the same answer: this batch failed. That process halves the batch (see workers).
 
-Frames on both pipes: one byte for the kind, eight bytes of length, the bytes. P: a program as JSON. B: a batch as an
-Arrow stream. R: its result. F: it failed, in DuckDB's words if the program says that its rows are made up. r and f: the
-same, and nothing more is to be asked of this process. S: the process is ready.
+A frame on a pipe has one byte for the kind, eight bytes of length, and the content. P: a program as JSON. B: a batch as
+an Arrow stream. R: its result. F: it failed, with DuckDB's message if the program says that its rows are made up. r and
+f: as R and F, but this process must get no more batches. S: the process is ready.
 
 The operating system ends the process if a batch uses more of the processor than it may (ITIMER_PROF). It refuses the
-process memory beyond a limit (RLIMIT_AS). Time without a processor does not count: it is no reason to leave a row out.
-A row alone may use a multiple of a batch's allowance (allowed, SHARE). So a row that passes among others passes alone,
-whoever is beside it.
+process memory beyond a limit (RLIMIT_AS). Time without a processor does not count, so a busy machine leaves out no row.
+A row alone may use a multiple of a batch's allowance (processor_seconds, SHARE). So a row that succeeds in any batch
+also succeeds alone.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ import pyarrow as pa
 
 BATCH = "dpduck_batch"
 CHUNK = 30_720
-"""Rows that one thread takes at a time: whole vectors."""
+"""Rows that one thread takes at a time, a multiple of VECTOR."""
 
 VECTOR = 2048
 """Rows that DuckDB computes together."""
 
 SHARE = 6
-"""A batch may take a sixth of the memory that is left at the start. A row that is alone has at least five times that,
-whatever was left behind before. It is computed twice, and DuckDB doubles its blocks for texts."""
+"""A batch may take a sixth of the memory that is left at the start. A row alone gets at least five times that, even if
+earlier rows left memory in use. It is computed twice, and DuckDB doubles its blocks for texts."""
 
 PLANNING = 5
-"""Seconds of the processor that planning may take in a rehearsal. They are set aside from the seconds of rows."""
+"""Processor seconds that planning may take in a rehearsal. They do not count as seconds of rows."""
 
 COUNTED = "/proc/self/statm"
 HEAD = struct.Struct("<cQ")
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
-"""Errors that leave DuckDB as it was. Any other exception ends the process."""
+"""Errors after which DuckDB can go on. Any other exception ends the process."""
 
 PASSES = ("expression_rewriter",)
-"""DuckDB's optimizer passes that stay on: constants are folded. All others are off, known or not. Some compute an
-expression elsewhere than it was written, or read statistics of the batch."""
+"""DuckDB's optimizer passes that stay on: this one folds constants. All others are off, also unknown ones. Some move an
+expression in the plan, or read statistics of the batch."""
 
 CONFIG: dict[str, Any] = {
     "enable_external_access": "false",
@@ -68,15 +68,15 @@ CONFIG: dict[str, Any] = {
 def evaluate(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object], batch: pa.Table
 ) -> pa.Table:
-    """Runs a program over a batch. The result has one row for each row, in their order.
+    """Runs a program over a batch. The result has one row for each row of the batch, in the same order.
 
     A row that would be a vector by itself is put there twice. DuckDB 2.0 takes the result of COALESCE over one row for
-    a constant, and if that is NULL leaves out arguments that raise. It would then matter how many others there are.
+    a constant, and if that is NULL leaves out arguments that raise. The number of other rows would then matter.
     """
     rows = batch.num_rows
     if any(part.num_rows % VECTOR == 1 for part in batch.to_batches()):
-        again = [batch.slice(rows - 1)] if rows % VECTOR == 1 else []
-        batch = pa.concat_tables([batch, *again]).combine_chunks()
+        last_row = [batch.slice(rows - 1)] if rows % VECTOR == 1 else []
+        batch = pa.concat_tables([batch, *last_row]).combine_chunks()
     connection.register(BATCH, batch)
     try:
         result: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
@@ -88,7 +88,7 @@ def evaluate(
 
 
 def open_database(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
-    """Opens a DuckDB in memory that reaches nothing outside itself. Its settings stay as they are."""
+    """Opens a DuckDB in memory without access to files or networks. Its configuration is locked."""
     limits: dict[str, Any] = {"threads": threads, "memory_limit": f"{memory >> 20}MiB"}
     connection = duckdb.connect(":memory:", config=CONFIG | limits)
     connection.execute("SET TimeZone = 'UTC'")
@@ -99,7 +99,7 @@ def open_database(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
 
 
 class Room:
-    """Reusable frame buffer: reallocating costs more than copying."""
+    """Reusable buffer for frames, since a new buffer for each frame takes longer than a copy."""
 
     def __init__(self) -> None:
         self._memory = pa.allocate_buffer(0)
@@ -145,10 +145,10 @@ def write_frame(kind: bytes, body: bytes | memoryview) -> None:
 
 
 class Memory:
-    """Address space that a batch may have: all of the grant for one row, 1/SHARE for more rows.
+    """Limit of the address space of a batch: all of the grant for one row, 1/SHARE of it for more rows.
 
-    The grant is `room` beside the space that a process maps at its start, which grows with the machine's processors. It
-    is less if a parent limited the process's address space or its data (a vault does).
+    The grant is `room` bytes, in addition to what the process maps at its start, which grows with the machine's
+    processors. It is less if a parent limited the process's address space or its data (a vault does).
     """
 
     def __init__(self, room: int) -> None:
@@ -159,23 +159,23 @@ class Memory:
         self.allow(2)
 
     def allow(self, rows: int) -> None:
-        """Sets the limit for a batch of `rows` rows. The operating system may raise it again up to the most."""
+        """Sets the limit for a batch of `rows` rows. The process may later raise it again, up to the whole grant."""
         resource.setrlimit(resource.RLIMIT_AS, (self._most if rows == 1 else self._shared, self._most))
 
     def outgrown(self) -> bool:
-        """Tells whether a single row left more memory behind than a batch may use. Later batches could use it."""
+        """Tells whether a single row left more memory in use than a batch may have. Later batches could use it."""
         return self._usage()[0] > self._shared
 
     def _usage(self) -> tuple[int, int]:
         """Returns bytes of address space, and bytes of the process's own data."""
-        if self._counted is None:  # a system that counts none limits none either
+        if self._counted is None:  # a system that does not count memory does not limit it
             return 2 << 30, 2 << 30
         pages = os.pread(self._counted, 128, 0).split()
         return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
 
 
 def limit_of(kind: int) -> int:
-    """Returns the bytes that the operating system grants."""
+    """Returns the operating system's limit of a resource, in bytes."""
     soft, _ = resource.getrlimit(kind)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
@@ -190,14 +190,14 @@ def seal() -> None:
 def processor_seconds(seconds: float, rows: int, planning: float) -> float:
     """Returns the processor seconds that a batch may use, if one row may use `seconds`.
 
-    planning: seconds of planning over no rows. A batch has as much again, since no two times are alike. A row that is
-    alone is computed twice (evaluate), perhaps in a process that has to ask for memory first. So it has more of both.
+    planning: measured seconds of planning over no rows. A batch gets twice that, since times vary. A row alone is
+    computed twice (evaluate), perhaps in a process that must first ask for memory. So it gets more of both.
     """
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
 
 class _WorkerPandasBlocker(MetaPathFinder):
-    """Import finder that finds no pandas, installed or not."""
+    """Import finder that raises for pandas as if it were not installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":
@@ -210,16 +210,16 @@ def do_without_pandas() -> None:
 
 
 def serve(threads: int, memory: int, space: int, least: int) -> None:
-    """Answers frames until standard input ends. Any failure but an ordinary one of an expression ends it, too.
+    """Answers frames until standard input ends. Any failure that is not in ORDINARY also ends the process.
 
-    memory: bytes for DuckDB. space: bytes to map beside those at the start. least: bytes of `space` that it must have.
+    memory: bytes for DuckDB. space: bytes to map besides those at the start. least: bytes of `space` that it must get.
     """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # signals that a parent ignores or blocks are inherited
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
     connection = open_database(threads, memory)
     warm = pa.table({"x": pa.array(["1"], pa.large_string())})
-    asked, answered, head = Room(), Room(), memoryview(bytearray(HEAD.size))
-    answered.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
+    received, sent, head = Room(), Room(), memoryview(bytearray(HEAD.size))
+    sent.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
     evaluate(connection, f"SELECT x = $p FROM {BATCH}", {"p": "1"}, warm)
     room = Memory(space)
     if room.left < least:
@@ -230,7 +230,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     while True:
         read_exactly(head)
         kind, length = HEAD.unpack(head)
-        body = asked.of(length)
+        body = received.of(length)
         read_exactly(body)
         if kind == b"P":
             program = json.loads(bytes(body))
@@ -239,18 +239,18 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
             continue
         try:
             batch = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-            if empty < 0 or not batch.num_rows:  # the time of planning is no row's
+            if empty < 0 or not batch.num_rows:  # planning is timed apart from rows
                 room.allow(1)  # planning needs its memory, whatever the rows are
                 empty = -time.process_time()
                 result = evaluate(connection, sql, parameters, batch.slice(0, 0))
                 empty += time.process_time()
-                if tells and (empty > PLANNING or room.outgrown()):  # rehearsed, hence the same for all rows
+                if tells and (empty > PLANNING or room.outgrown()):  # in a rehearsal: equal for all rows
                     raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds, or much memory")
             if batch.num_rows:
                 room.allow(batch.num_rows)
                 signal.setitimer(signal.ITIMER_PROF, processor_seconds(seconds, batch.num_rows, empty))
                 result = evaluate(connection, sql, parameters, batch)
-            status, answer = b"R", answered.stream(result)
+            status, answer = b"R", sent.stream(result)
         except ORDINARY as error:
             status, answer = b"F", memoryview(str(error).encode() if tells else b"")
         signal.setitimer(signal.ITIMER_PROF, 0)
