@@ -17,8 +17,8 @@ from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted,
 from dpduck.store.cursors import SandboxAnswers
 from dpduck.store.measured import MeasurementRecord
 from dpduck.strategies.recovery.curved import LEVELS, Curved, average, rescale
+from dpduck.strategies.recovery.estimator import Estimator
 from dpduck.strategies.recovery.intervals import sum_margin
-from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
@@ -176,9 +176,9 @@ def _solve(
     """Solves all cells from the chosen tables. None if they do not determine every cell."""
     if not chosen:
         return None
-    knowledge, smallest = knowledge_of(axes, chosen, remembered)
+    estimator, smallest = estimator_of(axes, chosen, remembered)
     planned = linear and any(use.kept.name == PLANNED for use in chosen)
-    cells = [_cells(knowledge, cell_set, planned) for cell_set in sets]
+    cells = [_cells(estimator, cell_set, planned) for cell_set in sets]
     parts = [cell_set for cell_set in cells if cell_set is not None]
     if len(parts) < len(cells):
         return None
@@ -208,20 +208,20 @@ def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Ax
     return axes_of(sizes, [columns for columns in together if len(columns) > 1])
 
 
-def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: SandboxAnswers) -> tuple[Knowledge, float]:
+def estimator_of(axes: Axes, uses: Sequence[Usable], remembered: SandboxAnswers) -> tuple[Estimator, float]:
     """Returns the measurements along the axes, and the least ratio of a standard deviation to the largest weight."""
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
-    cached: tuple[Knowledge, float] | None = remembered.get((axes, names))
+    cached: tuple[Estimator, float] | None = remembered.get((axes, names))
     if cached is None:
         measurements = [(measurement, max(map(abs, use.weights))) for use in uses for measurement in seen_by(axes, use)]
         smallest = float(min(measurement.variance**0.5 / weight for measurement, weight in measurements))
-        cached = Knowledge(axes.lengths, [measurement for measurement, _ in measurements]), smallest
+        cached = Estimator(axes.lengths, [measurement for measurement, _ in measurements]), smallest
         remembered.put((axes, names), cached)
     return cached
 
 
-def _cells(knowledge: Knowledge, of_set: CellQuery, planned: bool) -> tuple[FloatArray, FloatArray] | None:
-    answer = knowledge.answer(of_set.along, errors_alone=planned)
+def _cells(estimator: Estimator, of_set: CellQuery, planned: bool) -> tuple[FloatArray, FloatArray] | None:
+    answer = estimator.answer(of_set.along, errors_alone=planned)
     if not answer.known.all():
         return None
     return of_set.cells(answer.estimates), of_set.cells(answer.variances)

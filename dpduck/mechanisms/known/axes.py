@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from math import ceil, log2, prod
+from math import prod
 
 import numpy as np
 import scipy
@@ -13,15 +12,12 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.noise.law import noise_variance
 from dpduck.kernel.queries.operators import Factor, IdentityFactor, MatrixFactor
-from dpduck.language.select.conditions import CodeCondition, conjuncts
-from dpduck.language.select.request import Aggregate, Key, Question
-from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, needs_of, quantities
+from dpduck.language.select.conditions import CodeCondition
+from dpduck.language.select.request import Key, Question
+from dpduck.mechanisms.known.tables import MOST_SEEN, Usable
 from dpduck.mechanisms.released_rows import range_workload
-from dpduck.store.measured import Measured
 from dpduck.strategies.recovery.atoms import Along, NoisyTable
-from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray, IntegerArray
-from dpduck.values.errors import Refusal
 
 LARGEST_JOINT = 4096
 """The most codes of an axis that is made of several columns."""
@@ -260,67 +256,3 @@ def _labels(key: Key) -> Factor | scipy.sparse.csr_array:
     columns = np.concatenate([np.arange(a, b) for a, b in zip(workload.starts, workload.stops, strict=True)])
     rows = np.repeat(np.arange(len(lengths)), lengths)
     return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lengths), size))
-
-
-# The cells of a release: one table over all its columns. Sums of its cells are the consistent margins.
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Estimates of one aggregate in each cell of all keys. stderr: the error of each cell, NaN if it is not determined.
-
-    variances: a text for dp_cells_stderr: the sizes of the keys, and the variance of each component as in `_subsets`.
-    """
-
-    estimates: FloatArray
-    stderr: float
-    variances: str
-
-
-def cells_of(measured: Measured, question: Question) -> list[Cells]:
-    """Estimates the cells of each aggregate of a release of grouping sets, from its measurements.
-
-    Components without a measurement are 0: the flattest table with these margins. Cells are rounded to multiples of a
-    power of 2, so that sums of all cells are exact in any order.
-    """
-    return [_cells(measured, question, aggregate) for aggregate in question.aggregates]
-
-
-def _cells(measured: Measured, question: Question, aggregate: Aggregate) -> Cells:
-    sizes = list(question.sizes)
-    knowledge = Knowledge(sizes, list(_cells_seen(measured, aggregate)))
-    everything = {place: scipy.sparse.csr_array(scipy.sparse.eye_array(size)) for place, size in enumerate(sizes)}
-    answer = knowledge.answer(everything)
-    estimates = answer.estimates.ravel()
-    quantum = 2.0 ** (ceil(log2(float(np.abs(estimates).sum()) + 1)) - 50)
-    sets = (tuple(compress(range(len(sizes)), bits)) for bits in _subsets(len(sizes)))
-    components = [knowledge.component_variance(members) for members in sets]
-    text = f"{','.join(map(str, sizes))}|{','.join(f'{variance:.17g}' for variance in components)}"
-    stderr = float(answer.variances.flat[0] ** 0.5) if answer.known.flat[0] else float("nan")
-    return Cells(np.rint(estimates / quantum) * quantum, stderr, text)
-
-
-def _subsets(count: int) -> Iterator[list[bool]]:
-    """Yields every set of positions as bits. The first position is the lowest bit."""
-    for number in range(1 << count):
-        yield [bool(number >> place & 1) for place in range(count)]
-
-
-def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[NoisyTable]:
-    """Yields the release's measurements of an aggregate along its keys."""
-    need = needs_of(aggregate, ())
-    for table, values in zip(measured.tables, measured.values, strict=True):
-        for quantity, more, weights in quantities(table):
-            same = need is not None and (quantity,) == need.quantities
-            if need is None or not same or {*conjuncts(table.condition), *more} != set(need.conditions):
-                continue
-            size = float(np.square(weights).sum())
-            for query, parts in zip(measured.queries[table.group], values, strict=True):
-                factors = dict(zip(query.keys, query.factors, strict=True))
-                if any(isinstance(factor, MatrixFactor) for factor in factors.values()):
-                    raise Refusal("this release was not measured by margins", accepted="strategy = 'auto'")
-                along = {key: Along(factor) for key, factor in factors.items() if not isinstance(factor, MatrixFactor)}
-                yield NoisyTable(
-                    along, size * noise_variance(measured.noise, query.parameter), weighted_sum(weights, parts)
-                )
-            return

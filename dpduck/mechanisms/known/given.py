@@ -24,7 +24,7 @@ from dpduck.language.select.request import Key, Question, SelectRequest, Treatme
 from dpduck.language.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import noise_of
-from dpduck.mechanisms.known.answer import axes_over, knowledge_of, with_one
+from dpduck.mechanisms.known.answer import axes_over, estimator_of, with_one
 from dpduck.mechanisms.known.axes import Axes, CellQuery, cell_query
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
 from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, needs_of, usable
@@ -225,11 +225,11 @@ def _component_precisions(
     precisions = np.zeros(1 << len(places))
     plain = [use for use in uses if use.kept.name != PLANNED and is_cellwise(use)]
     if plain:
-        knowledge, _ = knowledge_of(axes, plain, remembered)
+        estimator, _ = estimator_of(axes, plain, remembered)
         rest = prod(float(length) for place, length in enumerate(axes.lengths) if place not in places)
         for number in range(len(precisions)):
             inside = tuple(sorted(place for i, place in enumerate(places) if number >> i & 1))
-            precisions[number] = 1 / knowledge.component_variance(inside) / rest
+            precisions[number] = 1 / estimator.component_variance(inside) / rest
     return precisions
 
 

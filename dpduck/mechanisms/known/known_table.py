@@ -10,24 +10,20 @@ from math import ceil, log10, prod
 import numpy as np
 import pyarrow as pa
 
-from dpduck.language.select.analyse import Analysis
-from dpduck.language.select.cells import variances_column
 from dpduck.language.select.known import KnownQuestion
 from dpduck.language.select.request import Price, SelectRequest
 from dpduck.language.text.names import KNOWN_FROM, high_column, low_column
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, plan_cube
 from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
-from dpduck.mechanisms.known.axes import cells_of
 from dpduck.mechanisms.released_rows import AnswerColumn, release_columns, release_rows
 from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers
-from dpduck.store.measured import Measured, MeasuredStore, MeasurementRecord
+from dpduck.store.measured import MeasuredStore, MeasurementRecord
 from dpduck.store.releases import KNOWN, ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import quote_identifier
 
 LARGEST_ROUNDED = 1e12
 MOST_CELLS = 5_000_000
@@ -100,29 +96,6 @@ def refresh_view(
     scope = f"{scope_of(question.analysis.request)}; {record.scope}"
     notes, caption = notes_of(question.analysis, record), question.analysis.caption.text
     return replace(record, scope=scope, notes=notes, caption=caption)
-
-
-def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
-    """Returns SQL with one row for each cell of all keys of a release, with its answers and errors. It includes the
-    variances that errors of sums are computed from.
-    """
-    if measured is None:
-        raise Refusal(
-            "what this release measured is not kept",
-            accepted="OPTIONS (.., refresh = '..') for a new one, which is paid for",
-        )
-    question = analysis.request.question
-    alone = replace(analysis.request, question=replace(question, grouping_sets=(tuple(range(len(question.keys))),)))
-    results = cells_of(measured, question)
-    whole = [False] * len(results)
-    answers = [AnswerColumn(result.estimates, np.full(len(result.estimates), result.stderr)) for result in results]
-    columns, rows = list(release_columns(alone, whole)), release_rows(alone, answers, whole, Sandbox())
-    for number, result in enumerate(results):
-        said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([result.variances]))
-        columns.append((variances_column(number), "VARCHAR"))
-        rows = rows.append_column(variances_column(number), said)
-    shown = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in analysis.cells)
-    return f"SELECT {shown} FROM {copies.put(columns, rows)}"
 
 
 def _table(

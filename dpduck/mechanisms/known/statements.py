@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from dpduck.engine.known import known_table, refresh_view, require_rows_of_view, resting_on
-from dpduck.engine.reuse import Reuse, combine_answers, nothing_sql, reuse_digest
 from dpduck.kernel.places.place import RowPlace
 from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.analyse import Analysis
@@ -29,6 +27,8 @@ from dpduck.language.statements.synthetic import SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
+from dpduck.mechanisms.known.known_table import known_table, refresh_view, require_rows_of_view, resting_on
+from dpduck.mechanisms.known.reuse import Reuse, combine_answers, nothing_sql, reuse_digest
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.registry import own_options
 from dpduck.store import tables as listings
@@ -43,7 +43,7 @@ from dpduck.store.views import PrivateViews
 from dpduck.values.errors import InternalError, Refusal
 
 if TYPE_CHECKING:
-    from dpduck.mechanisms.synthetic.recover import KnownMargins
+    from dpduck.mechanisms.known.margins import KnownMargins
 
 MOST_KNOWN = 64
 """Most sets of measurements that are remembered with their combination."""
@@ -116,7 +116,7 @@ class KnownStatements:
 
     def margins(self, statement: SampleRelease, caller: Caller) -> KnownMargins:
         """Returns the known margins of a private table's columns, which rows are fitted to. This is free of charge."""
-        from dpduck.engine.known_rows import known_margins  # noqa: PLC0415
+        from dpduck.mechanisms.known.margins import known_margins  # noqa: PLC0415
 
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")

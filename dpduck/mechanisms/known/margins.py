@@ -16,15 +16,15 @@ from itertools import combinations
 
 import numpy as np
 
-from dpduck.engine.known import paying, price_option, resting_on
 from dpduck.language.select.known import KnownArguments, KnownQuestion
+from dpduck.language.select.request import Key
 from dpduck.language.text.names import TableName
 from dpduck.mechanisms.known.answer import KnownAnswer
+from dpduck.mechanisms.known.known_table import paying, price_option, resting_on
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.synthetic.fit import Observation
-from dpduck.mechanisms.synthetic.recover import KnownMargins
 from dpduck.store.measured import MeasurementRecord
-from dpduck.store.releases import ReleaseStore
+from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.strategies.recovery.margins import close_under_intersection, independent_precisions
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
@@ -42,6 +42,15 @@ LEAST_VARIANCE = 1 / 12
 Members = tuple[int, ...]
 Ask = Callable[[KnownArguments], KnownQuestion]
 AnswersOf = Callable[[KnownQuestion, Same | None], Sequence[KnownAnswer | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownMargins:
+    """Known margins of a private table's columns. release: all releases behind them as one, under one digest."""
+
+    keys: tuple[Key, ...]
+    observations: tuple[Observation, ...]
+    release: StoredRelease
 
 
 @dataclass(frozen=True, eq=False)
