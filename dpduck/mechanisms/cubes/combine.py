@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import inf, isfinite, prod, sqrt
 
 import duckdb
@@ -20,6 +19,7 @@ from sqlglot import exp
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.select.options import confidence_from
 from dpduck.language.statements.parse import parse_expression
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.language.text.words import meant_or
@@ -55,7 +55,7 @@ def combine_cells(releases: ReleaseStore, text: str, caller: Caller) -> str:
     name, confidence, aggregate, *expressions = json.loads(text)
     if not all(isinstance(string, str) for string in (name, *expressions)):
         raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
-    level = _confidence(confidence)
+    level = confidence_from(confidence)
     release = base_release(releases, name, caller)
     covariances = _covariances(releases, release)
     answers, weights = _evaluate_weights(releases, release, aggregate, expressions, covariances)
@@ -84,12 +84,6 @@ def _ratio(
     ratio = sums[0] / sums[1]
     variance = variance_of_sum(covariances, ratio_weights(weights[0], weights[1], ratio, sums[1]))
     return [ratio, sqrt(variance) if isfinite(high) else None, low, high]
-
-
-def _confidence(value: object) -> Fraction:
-    if not isinstance(value, (int, float)) or not 0.5 <= value <= 0.999999:
-        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
-    return Fraction(str(value))
 
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:

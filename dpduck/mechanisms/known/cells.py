@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import compress
 from math import ceil, log2
 
 import numpy as np
@@ -34,7 +33,8 @@ from dpduck.values.quoting import quote_identifier
 class Cells:
     """Estimates of one aggregate in each cell of all keys. stderr: the error of each cell, NaN if it is not determined.
 
-    variances: a text for dp_cells_stderr: the sizes of the keys, and the variance of each component as in `_subsets`.
+    variances: a text for dp_cells_stderr: the sizes of the keys, and the variance of each component. The bits of a
+    component's number are its keys.
     """
 
     estimates: FloatArray
@@ -81,17 +81,11 @@ def _cells(measured: Measured, question: Question, aggregate: Aggregate) -> Cell
     answer = estimator.answer(everything)
     estimates = answer.estimates.ravel()
     quantum = 2.0 ** (ceil(log2(float(np.abs(estimates).sum()) + 1)) - 50)
-    sets = (tuple(compress(range(len(sizes)), bits)) for bits in _subsets(len(sizes)))
+    sets = (tuple(place for place in range(len(sizes)) if number >> place & 1) for number in range(1 << len(sizes)))
     components = [estimator.component_variance(members) for members in sets]
     text = f"{','.join(map(str, sizes))}|{','.join(f'{variance:.17g}' for variance in components)}"
     stderr = float(answer.variances.flat[0] ** 0.5) if answer.known.flat[0] else float("nan")
     return Cells(np.rint(estimates / quantum) * quantum, stderr, text)
-
-
-def _subsets(count: int) -> Iterator[list[bool]]:
-    """Yields every set of positions as bits. The first position is the lowest bit."""
-    for number in range(1 << count):
-        yield [bool(number >> place & 1) for place in range(count)]
 
 
 def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[NoisyTable]:

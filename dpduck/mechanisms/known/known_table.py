@@ -15,10 +15,10 @@ from dpduck.language.select.request import Price, SelectRequest
 from dpduck.language.text.names import KNOWN_FROM, high_column, low_column
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, plan_cube
-from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
+from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases
 from dpduck.mechanisms.released_rows import AnswerColumn, release_columns, release_rows
-from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers
-from dpduck.store.measured import MeasuredStore, MeasurementRecord
+from dpduck.store.cursors import ReleaseCopies
+from dpduck.store.measured import MeasurementRecord
 from dpduck.store.releases import KNOWN, ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.accounting import rho_of_pure
@@ -31,31 +31,20 @@ MOST_CELLS = 5_000_000
 
 
 def known_table(
-    question: KnownQuestion,
-    measured: MeasuredStore,
-    caller: Caller,
-    copies: ReleaseCopies,
-    remembered: SandboxAnswers,
-    box: Sandbox,
-    text: str,
-    moment: str,
+    question: KnownQuestion, releases: KnownReleases, copies: ReleaseCopies, box: Sandbox, text: str
 ) -> tuple[str, list[KnownAnswer]]:
     """Returns SQL with a known answer, and the answers to its aggregates. If no release determines an aggregate, it
     refuses with a statement that would pay for it.
-
-    moment: the moment of the current rows (MeasuredStore.moment).
     """
     request = question.analysis.request
-    caller.require_tables(request.asked_tables)
     cells = sum(prod(request.question.answer_sizes[key] for key in chosen) for chosen in request.question.grouping_sets)
     if cells > MOST_CELLS:
         raise Refusal(f"the answer would have {cells} cells", accepted=f"at most {MOST_CELLS}: fewer columns")
-    releases = measured.of(request.rows.table.sql, None if caller.owner else caller.name)
-    answers = answers_of(question, releases, remembered, moment)
+    answers = releases.answers(question)
     known_answers = [answer for answer in answers if answer is not None]
     if len(known_answers) < len(answers):
         unknown = next(number for number, answer in enumerate(answers) if answer is None)
-        raise _unknown(request, unknown, releases, text)
+        raise _unknown(request, unknown, releases.records, text)
     columns, rows = _table(request, known_answers, box)
     return question.analysis.outer.over(copies.put(columns, rows)), known_answers
 

@@ -271,10 +271,12 @@ class Curved:
     highs: FloatArray
 
 
-def margins(noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray) -> FloatArray:
+def margins(
+    noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray, levels: Sequence[Fraction] = LEVELS
+) -> FloatArray:
     """Computes half-widths like SumMargin.of, shape (levels, ..), for sums of noises with these standard errors."""
     jumps = np.where(stderrs < JUMPY * step, step, step / 2)
-    laws = [sum_margin(noise, level) for level in LEVELS]
+    laws = [sum_margin(noise, level) for level in levels]
     return np.array([np.minimum(law.farthest * stderrs, law.usual * stderrs + jumps) for law in laws])
 
 
