@@ -56,8 +56,8 @@ At = Callable[[Fraction], SelectRequest | None]
 
 @dataclass(frozen=True)
 class Foreseen:
-    """Errors of a combination. worst: the largest standard error. total: the summed variance (Answer.spread).
-    about: left_out, bounded and alone of each Answer, which identify the rows of the answer.
+    """Errors of a combination. worst: the largest standard error. total: the summed variance (KnownAnswer.spread).
+    about: left_out, bounded and alone of each answer, which identify the rows of the answer.
     """
 
     worst: float
