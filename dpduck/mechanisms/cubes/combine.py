@@ -27,7 +27,7 @@ from dpduck.store.cursors import Caller
 from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
 from dpduck.store.sandbox import first_line, sandbox
 from dpduck.store.tables import rows_sql
-from dpduck.strategies.recovery.curved import (
+from dpduck.strategies.recovery.covariances import (
     Covariances,
     covariances_from_text,
     ratio_interval,
