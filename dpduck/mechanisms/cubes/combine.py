@@ -35,7 +35,7 @@ from dpduck.strategies.recovery.covariances import (
     scale_to_variance,
     variance_of_sum,
 )
-from dpduck.strategies.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
+from dpduck.strategies.recovery.intervals import SumMargin, sum_margin
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
@@ -62,13 +62,13 @@ def combine_cells(releases: ReleaseStore, text: str, caller: Caller) -> str:
     law = release.laws[int(aggregate) - 1][0]
     covariances = scale_to_variance(covariances, next(iter(answers)), law.variance)
     sums = [_total(answers, weight) for weight in weights]
-    noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
+    margins = sum_margin(NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE, level)
     if len(sums) == 2:
-        return rows_sql(_COLUMNS, [_ratio(covariances, sums, weights, sum_margin(noise, level))])
-    variance = variance_of_sum(covariances, weights[0])
+        return rows_sql(_COLUMNS, [_ratio(covariances, sums, weights, margins)])
+    stderr = sqrt(variance_of_sum(covariances, weights[0]))
     largest = max(float(np.abs(table).max(initial=0.0)) for table in weights[0].values())
-    half = margin(ErrorLaw(noise, None, variance, largest * max(law.step, 1.0)), level)
-    return rows_sql(_COLUMNS, [[sums[0], sqrt(variance), sums[0] - half, sums[0] + half]])
+    half = margins.of(stderr, largest * max(law.step, 1.0))
+    return rows_sql(_COLUMNS, [[sums[0], stderr, sums[0] - half, sums[0] + half]])
 
 
 def _ratio(
