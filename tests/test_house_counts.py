@@ -43,6 +43,7 @@ RATCHETS = {
     house.VARIANTS: Ratchet(12, slack=2),
     house.JOB_TESTS: Ratchet(0),
     house.TIER_1_OTHERS: Ratchet(0),
+    house.KNOWN_STATIONS: Ratchet(2),
     # Of paths the slack is large: caches that other tests have filled make them shorter.
     house.STORED_FUNCTIONS: Ratchet(89, slack=10),
     house.STORED_MODULES: Ratchet(20, slack=3),
@@ -158,6 +159,17 @@ def test_words_are_found() -> None:
         house.BANNERS: 1,
     }
     assert house.words(files[1:])[house.SHARED_CLASSES] == 0
+
+
+def test_stations_of_known_answers_are_found() -> None:
+    """A station is counted once for all of its files. A file counts by its name, its folder, or the name of a class."""
+    files = [
+        *(made(f"mechanisms/known/{name}.py", "x = 1\n") for name in ("a", "b")),
+        made("language/select/known.py", "x = 1\n"),
+        made("engine/reuse.py", "class KnownRows: ...\n"),
+        made("store/a.py", "class Knownest: ...\nknown = 1\n"),
+    ]
+    assert house.stations_of_known(files) == {"mechanisms", "language", "engine"}
 
 
 def test_a_function_that_is_given_nodes_takes_no_text_apart() -> None:

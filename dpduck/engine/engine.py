@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from dpduck.engine.foresight import Foresight
-from dpduck.engine.known import cells_sql
-from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.engine.late import Late
-from dpduck.engine.reuse import explain_sql, nothing_sql, reuse_digest
 from dpduck.engine.started import Started
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.ledger import Ledger
@@ -39,6 +36,9 @@ from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.cubes.measures import with_matrix
+from dpduck.mechanisms.known.cells import cells_sql
+from dpduck.mechanisms.known.reuse import explain_sql, nothing_sql, reuse_digest
+from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser

@@ -15,7 +15,7 @@ from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Measurement, Plan, marginal_query
 from dpduck.strategies.ranges.strategy import matrix_of
-from dpduck.strategies.recovery.curved import covariances
+from dpduck.strategies.recovery.covariances import covariances
 from dpduck.strategies.recovery.recover import recover
 from dpduck.strategies.variance import workload_variances
 

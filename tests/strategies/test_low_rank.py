@@ -11,7 +11,7 @@ from scipy import sparse
 from dpduck.kernel.queries.operators import IdentityFactor
 from dpduck.strategies.recovery import atoms
 from dpduck.strategies.recovery.atoms import Along, LeastSquaresBlock, NoisyTable
-from dpduck.strategies.recovery.known import Knowledge, LeastSquaresAnswers
+from dpduck.strategies.recovery.estimator import Estimator, LeastSquaresAnswers
 
 SIZES = [5, 3, 4, 3]
 NEVER = 10**9
@@ -40,7 +40,7 @@ def answered(seen: list[NoisyTable], asked: dict[int, sparse.csr_array], large: 
     """What is known, with rank looked for first in blocks above a size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(atoms, "LARGE", large)
-        return Knowledge(SIZES, seen).answer(asked)
+        return Estimator(SIZES, seen).answer(asked)
 
 
 @pytest.mark.parametrize("far", [1.0, 1e5], ids=["one level", "two levels"])

@@ -19,6 +19,7 @@ from dpduck.language.select.analyse import Analysis, read_analysis
 from dpduck.language.select.answers import has_aggregate
 from dpduck.language.select.conditions import CodeCondition, conjuncts, has_other_values, read_condition
 from dpduck.language.select.keys import KeyBuilder
+from dpduck.language.select.options import confidence_from
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_expression, parse_options, parse_plain
 from dpduck.language.text.dialect import DifferentialPrivacy
@@ -114,11 +115,10 @@ def known_arguments(argument: str) -> KnownArguments:
     text, confidence, target = json.loads(argument)
     if not isinstance(text, str):
         raise Refusal("the statement is missing", accepted="dp_known('SELECT .. FROM ..')")
-    if not isinstance(confidence, (int, float)) or not 0.5 <= confidence <= 0.999999:
-        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
+    level = confidence_from(confidence)
     if target is not None and (not isinstance(target, (int, float)) or not 0 < target <= 1e12):
         raise Refusal("target_stderr is out of range", accepted="a number above 0, at most 1e12")
-    return KnownArguments(text, Fraction(str(confidence)), None if target is None else Fraction(str(target)))
+    return KnownArguments(text, level, None if target is None else Fraction(str(target)))
 
 
 def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:

@@ -349,6 +349,13 @@ def require_confidence(options: Options) -> Fraction:
     return options.confidence
 
 
+def confidence_from(value: object) -> Fraction:
+    """Reads the confidence that a function is given, at least one half."""
+    if not isinstance(value, (int, float)) or not 0.5 <= value <= 0.999999:
+        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
+    return Fraction(str(value))
+
+
 # The price of a statement by its options and the policy. A kind of price that the budget does not take is refused.
 
 

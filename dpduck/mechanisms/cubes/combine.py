@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import inf, isfinite, prod, sqrt
 
 import duckdb
@@ -20,6 +19,7 @@ from sqlglot import exp
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.select.options import confidence_from
 from dpduck.language.statements.parse import parse_expression
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.language.text.words import meant_or
@@ -27,7 +27,7 @@ from dpduck.store.cursors import Caller
 from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
 from dpduck.store.sandbox import first_line, sandbox
 from dpduck.store.tables import rows_sql
-from dpduck.strategies.recovery.curved import (
+from dpduck.strategies.recovery.covariances import (
     Covariances,
     covariances_from_text,
     ratio_interval,
@@ -35,7 +35,7 @@ from dpduck.strategies.recovery.curved import (
     scale_to_variance,
     variance_of_sum,
 )
-from dpduck.strategies.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
+from dpduck.strategies.recovery.intervals import SumMargin, sum_margin
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
@@ -55,20 +55,20 @@ def combine_cells(releases: ReleaseStore, text: str, caller: Caller) -> str:
     name, confidence, aggregate, *expressions = json.loads(text)
     if not all(isinstance(string, str) for string in (name, *expressions)):
         raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
-    level = _confidence(confidence)
+    level = confidence_from(confidence)
     release = base_release(releases, name, caller)
     covariances = _covariances(releases, release)
     answers, weights = _evaluate_weights(releases, release, aggregate, expressions, covariances)
     law = release.laws[int(aggregate) - 1][0]
     covariances = scale_to_variance(covariances, next(iter(answers)), law.variance)
     sums = [_total(answers, weight) for weight in weights]
-    noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
+    margins = sum_margin(NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE, level)
     if len(sums) == 2:
-        return rows_sql(_COLUMNS, [_ratio(covariances, sums, weights, sum_margin(noise, level))])
-    variance = variance_of_sum(covariances, weights[0])
+        return rows_sql(_COLUMNS, [_ratio(covariances, sums, weights, margins)])
+    stderr = sqrt(variance_of_sum(covariances, weights[0]))
     largest = max(float(np.abs(table).max(initial=0.0)) for table in weights[0].values())
-    half = margin(ErrorLaw(noise, None, variance, largest * max(law.step, 1.0)), level)
-    return rows_sql(_COLUMNS, [[sums[0], sqrt(variance), sums[0] - half, sums[0] + half]])
+    half = margins.of(stderr, largest * max(law.step, 1.0))
+    return rows_sql(_COLUMNS, [[sums[0], stderr, sums[0] - half, sums[0] + half]])
 
 
 def _ratio(
@@ -84,12 +84,6 @@ def _ratio(
     ratio = sums[0] / sums[1]
     variance = variance_of_sum(covariances, ratio_weights(weights[0], weights[1], ratio, sums[1]))
     return [ratio, sqrt(variance) if isfinite(high) else None, low, high]
-
-
-def _confidence(value: object) -> Fraction:
-    if not isinstance(value, (int, float)) or not 0.5 <= value <= 0.999999:
-        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
-    return Fraction(str(value))
 
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:

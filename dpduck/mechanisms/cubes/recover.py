@@ -17,15 +17,13 @@ from dpduck.mechanisms.released_rows import AnswerColumn, rows_per_set
 from dpduck.strategies.marginals.planners import DISTINCT
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.ranges.sets import RangeSetsPlan
+from dpduck.strategies.recovery.covariances import TableCovariances, covariances, covariances_to_text
 from dpduck.strategies.recovery.curved import (
     FEWEST_ROWS,
     Curved,
     Noisy,
-    TableCovariances,
     average,
     average_about,
-    covariances,
-    covariances_to_text,
     deviation_of,
     of_rounded,
     rescale,

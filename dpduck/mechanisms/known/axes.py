@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import compress
-from math import ceil, log2, prod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 import scipy
@@ -13,15 +12,12 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.noise.law import noise_variance
 from dpduck.kernel.queries.operators import Factor, IdentityFactor, MatrixFactor
-from dpduck.language.select.conditions import CodeCondition, conjuncts
-from dpduck.language.select.request import Aggregate, Key, Question
-from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, needs_of, quantities
+from dpduck.language.select.conditions import CodeCondition
+from dpduck.language.select.request import Key, Question
+from dpduck.mechanisms.known.tables import MOST_SEEN, Usable
 from dpduck.mechanisms.released_rows import range_workload
-from dpduck.store.measured import Measured
 from dpduck.strategies.recovery.atoms import Along, NoisyTable
-from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray, IntegerArray
-from dpduck.values.errors import Refusal
 
 LARGEST_JOINT = 4096
 """The most codes of an axis that is made of several columns."""
@@ -67,7 +63,7 @@ def axes_of(sizes: dict[str, int], together: Iterable[Sequence[str]]) -> Axes:
 class _Part:
     """Query of one key along its axis: rows over the key's labels. codes: the label of each code of the axis."""
 
-    factor: Factor | scipy.sparse.csr_array
+    factor: Factor
     codes: NDArray[np.int64]
 
     @property
@@ -86,9 +82,7 @@ class _Part:
         return np.array_equal(self.codes, np.arange(len(self.codes)))
 
 
-def _matrix(factor: Factor | scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    if isinstance(factor, scipy.sparse.csr_array):
-        return factor
+def _matrix(factor: Factor) -> scipy.sparse.csr_array:
     if isinstance(factor, MatrixFactor):
         return scipy.sparse.csr_array(factor.entries).astype(np.float64)
     if isinstance(factor, IdentityFactor):
@@ -99,7 +93,7 @@ def _matrix(factor: Factor | scipy.sparse.csr_array) -> scipy.sparse.csr_array:
 
 def _along(parts: Sequence[_Part], visible: NDArray[np.bool_] | None) -> Along:
     """Combines the queries of all keys along one axis, over the visible codes alone."""
-    if len(parts) == 1 and parts[0].whole and not isinstance(parts[0].factor, (MatrixFactor, scipy.sparse.csr_array)):
+    if len(parts) == 1 and parts[0].whole and not isinstance(parts[0].factor, MatrixFactor):
         factor = parts[0].factor
         if visible is None or isinstance(factor, IdentityFactor):
             return Along(factor, visible)
@@ -117,13 +111,62 @@ def _along(parts: Sequence[_Part], visible: NDArray[np.bool_] | None) -> Along:
     return Along(rows=rows)
 
 
-def _seen(axes: Axes, conditions: Sequence[CodeCondition]) -> dict[int, NDArray[np.bool_]]:
-    """Returns the codes that meet all conditions, by axis."""
-    masks: dict[int, NDArray[np.bool_]] = {}
-    for condition in conditions:
-        axis, met = axes.of(condition.columns[0]), axes.spread(condition.columns, condition.met).astype(np.bool_)
-        masks[axis] = masks[axis] & met if axis in masks else met
-    return masks
+@dataclass(frozen=True, eq=False)
+class _PlacedKeys:
+    """Keys of a table or of a question along the axes.
+
+    axes: the axis of each key. codes: the label of each code of this axis, -1 for none. masks: the codes that meet all
+    conditions, by axis. built: queries along an axis. Equal ones are one object.
+    """
+
+    axes: dict[int, int]
+    codes: dict[int, NDArray[np.int64]]
+    masks: dict[int, NDArray[np.bool_]]
+    built: dict[Hashable, Along] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        axes: Axes,
+        columns: Sequence[tuple[str, int]],
+        keys: Mapping[int, tuple[Sequence[int], Sequence[int]]],
+        conditions: Sequence[CodeCondition],
+    ) -> _PlacedKeys:
+        """Places keys, each with the positions of its columns and its labels. columns: names and numbers of codes."""
+        codes = {
+            number: axes.spread(
+                [columns[place][0] for place in places],
+                np.array(labels, np.int64).reshape([columns[place][1] for place in places]),
+            )
+            for number, (places, labels) in keys.items()
+        }
+        masks: dict[int, NDArray[np.bool_]] = {}
+        for condition in conditions:
+            axis, met = axes.of(condition.columns[0]), axes.spread(condition.columns, condition.met).astype(np.bool_)
+            masks[axis] = masks[axis] & met if axis in masks else met
+        return cls({number: axes.of(columns[places[0]][0]) for number, (places, _) in keys.items()}, codes, masks)
+
+    def order(self, keys: Sequence[int]) -> list[int]:
+        """Returns the positions of keys in the order of their axes."""
+        return sorted(range(len(keys)), key=lambda place: self.axes[keys[place]])
+
+    def along(self, keys: Sequence[int], factors: Sequence[Factor]) -> dict[int, Along]:
+        """Returns the query of some keys, by their factors, along each of its axes. Rows without a label of any other
+        key are in no table.
+        """
+        outside = [number for number, labels in self.codes.items() if number not in keys and (labels < 0).any()]
+        names = [id(factor) if isinstance(factor, MatrixFactor) else factor for factor in factors]
+        along, order = {}, self.order(keys)
+        for axis in sorted({self.axes[number] for number in (*keys, *outside)} | self.masks.keys()):
+            mine = [place for place in order if self.axes[keys[place]] == axis]
+            name = (axis, *((keys[place], names[place]) for place in mine))
+            if name not in self.built:
+                visible = self.masks.get(axis)
+                for labelled in (self.codes[number] >= 0 for number in outside if self.axes[number] == axis):
+                    visible = labelled if visible is None else visible & labelled
+                self.built[name] = _along([_Part(factors[place], self.codes[keys[place]]) for place in mine], visible)
+            along[axis] = self.built[name]
+        return along
 
 
 def seen_by(axes: Axes, use: Usable) -> Sequence[NoisyTable]:
@@ -142,48 +185,16 @@ def seen_by(axes: Axes, use: Usable) -> Sequence[NoisyTable]:
 def _seen_by(axes: Axes, use: Usable) -> list[NoisyTable]:
     """Computes the measurements of `seen_by`. Equal queries along an axis share one object."""
     measured = use.kept.measured
-    table, names = measured.tables[use.table], [column.sql for column in measured.columns]
-    masks = _seen(axes, use.seen)
-    keys = measured.keys_of(table)
-    codes = {
-        number: axes.spread(
-            [names[place] for place in key.columns],
-            np.array(key.codes, np.int64).reshape([measured.columns[place].size for place in key.columns]),
-        )
-        for number, key in keys.items()
-    }
-    places = {number: axes.of(names[key.columns[0]]) for number, key in keys.items()}
-    built: dict[tuple[object, ...], Along] = {}
+    table, columns = measured.tables[use.table], [(column.sql, column.size) for column in measured.columns]
+    keys = {number: (key.columns, key.codes) for number, key in measured.keys_of(table).items()}
+    placed = _PlacedKeys.of(axes, columns, keys, use.seen)
     size = float(np.square(use.weights).sum())
     measurements = []
     for query, values in zip(measured.queries[table.group], measured.values[use.table], strict=True):
-        summed = weighted_sum(use.weights, values)
-        outside = [number for number in codes if number not in query.keys and (codes[number] < 0).any()]
-        order = sorted(range(len(query.keys)), key=lambda place: places[query.keys[place]])
-        along = {}
-        for axis in sorted({places[number] for number in (*query.keys, *outside)} | masks.keys()):
-            mine = [place for place in order if places[query.keys[place]] == axis]
-            name = (
-                axis,
-                *(
-                    (
-                        query.keys[place],
-                        id(query.factors[place])
-                        if isinstance(query.factors[place], MatrixFactor)
-                        else query.factors[place],
-                    )
-                    for place in mine
-                ),
-            )
-            if name not in built:
-                visible = masks.get(axis)
-                for number in outside:
-                    if places[number] == axis:
-                        visible = (codes[number] >= 0) if visible is None else visible & (codes[number] >= 0)
-                built[name] = _along([_Part(query.factors[place], codes[query.keys[place]]) for place in mine], visible)
-            along[axis] = built[name]
+        summed, order = weighted_sum(use.weights, values), placed.order(query.keys)
+        along = placed.along(query.keys, query.factors)
         shape = [
-            prod(summed.shape[place] for place in order if places[query.keys[place]] == axis) for axis in sorted(along)
+            prod(summed.shape[place] for place in order if placed.axes[query.keys[place]] == axis) for axis in along
         ]
         variance = size * noise_variance(measured.noise, query.parameter)
         measurements.append(NoisyTable(along, variance, summed.transpose(order).reshape(shape)))
@@ -216,32 +227,14 @@ def cell_query(
     axes: Axes, question: Question, grouping_set: Sequence[int], conditions: Sequence[CodeCondition]
 ) -> CellQuery:
     """Returns the query for the cells of a grouping set, over the codes that meet the conditions."""
-    masks, names = _seen(axes, conditions), [source.sql for source in question.sources]
-    sizes = question.sources
-    places = {number: axes.of(names[question.keys[number].sources[0]]) for number in range(len(question.keys))}
-    codes = {
-        number: axes.spread(
-            [names[source] for source in key.sources],
-            np.array(key.codes, np.int64).reshape([sizes[source].domain.size for source in key.sources]),
-        )
-        for number, key in enumerate(question.keys)
-    }
-    for number, of_key in codes.items():  # rows without a label are in no grouping set
-        if number not in grouping_set and (of_key < 0).any():
-            labelled = of_key >= 0
-            masks[places[number]] = masks[places[number]] & labelled if places[number] in masks else labelled
-    order = sorted(range(len(grouping_set)), key=lambda place: places[grouping_set[place]])
-    along = {}
-    for axis in sorted({places[number] for number in grouping_set} | masks.keys()):
-        parts = [
-            _Part(_labels(question.keys[grouping_set[place]]), codes[grouping_set[place]])
-            for place in order
-            if places[grouping_set[place]] == axis
-        ]
-        along_axis = _along(parts, masks.get(axis))
-        along[axis] = along_axis.rows if along_axis.rows is not None else _diagonal(along_axis)
+    columns = [(source.sql, source.domain.size) for source in question.sources]
+    keys = {number: (key.sources, key.codes) for number, key in enumerate(question.keys)}
+    placed = _PlacedKeys.of(axes, columns, keys, conditions)
+    along = placed.along(grouping_set, [_labels(question.keys[number]) for number in grouping_set])
+    rows = {axis: query.rows if query.rows is not None else _diagonal(query) for axis, query in along.items()}
+    order = placed.order(grouping_set)
     lengths = [question.keys[grouping_set[place]].released_size for place in order]
-    return CellQuery(along, tuple(lengths), tuple(int(place) for place in np.argsort(order)) if order else ())
+    return CellQuery(rows, tuple(lengths), tuple(int(place) for place in np.argsort(order)) if order else ())
 
 
 def _diagonal(along: Along) -> scipy.sparse.csr_array:
@@ -250,7 +243,7 @@ def _diagonal(along: Along) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(scipy.sparse.diags_array(diagonal))
 
 
-def _labels(key: Key) -> Factor | scipy.sparse.csr_array:
+def _labels(key: Key) -> Factor:
     """Returns the released cells of a key: its labels, or intervals of labels."""
     size = len(key.labels)
     if not key.shape:
@@ -259,68 +252,5 @@ def _labels(key: Key) -> Factor | scipy.sparse.csr_array:
     lengths = workload.stops - workload.starts
     columns = np.concatenate([np.arange(a, b) for a, b in zip(workload.starts, workload.stops, strict=True)])
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lengths), size))
-
-
-# The cells of a release: one table over all its columns. Sums of its cells are the consistent margins.
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Estimates of one aggregate in each cell of all keys. stderr: the error of each cell, NaN if it is not determined.
-
-    variances: a text for dp_cells_stderr: the sizes of the keys, and the variance of each component as in `_subsets`.
-    """
-
-    estimates: FloatArray
-    stderr: float
-    variances: str
-
-
-def cells_of(measured: Measured, question: Question) -> list[Cells]:
-    """Estimates the cells of each aggregate of a release of grouping sets, from its measurements.
-
-    Components without a measurement are 0: the flattest table with these margins. Cells are rounded to multiples of a
-    power of 2, so that sums of all cells are exact in any order.
-    """
-    return [_cells(measured, question, aggregate) for aggregate in question.aggregates]
-
-
-def _cells(measured: Measured, question: Question, aggregate: Aggregate) -> Cells:
-    sizes = list(question.sizes)
-    knowledge = Knowledge(sizes, list(_cells_seen(measured, aggregate)))
-    everything = {place: scipy.sparse.csr_array(scipy.sparse.eye_array(size)) for place, size in enumerate(sizes)}
-    answer = knowledge.answer(everything)
-    estimates = answer.estimates.ravel()
-    quantum = 2.0 ** (ceil(log2(float(np.abs(estimates).sum()) + 1)) - 50)
-    sets = (tuple(compress(range(len(sizes)), bits)) for bits in _subsets(len(sizes)))
-    components = [knowledge.component_variance(members) for members in sets]
-    text = f"{','.join(map(str, sizes))}|{','.join(f'{variance:.17g}' for variance in components)}"
-    stderr = float(answer.variances.flat[0] ** 0.5) if answer.known.flat[0] else float("nan")
-    return Cells(np.rint(estimates / quantum) * quantum, stderr, text)
-
-
-def _subsets(count: int) -> Iterator[list[bool]]:
-    """Yields every set of positions as bits. The first position is the lowest bit."""
-    for number in range(1 << count):
-        yield [bool(number >> place & 1) for place in range(count)]
-
-
-def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[NoisyTable]:
-    """Yields the release's measurements of an aggregate along its keys."""
-    need = needs_of(aggregate, ())
-    for table, values in zip(measured.tables, measured.values, strict=True):
-        for quantity, more, weights in quantities(table):
-            same = need is not None and (quantity,) == need.quantities
-            if need is None or not same or {*conjuncts(table.condition), *more} != set(need.conditions):
-                continue
-            size = float(np.square(weights).sum())
-            for query, parts in zip(measured.queries[table.group], values, strict=True):
-                factors = dict(zip(query.keys, query.factors, strict=True))
-                if any(isinstance(factor, MatrixFactor) for factor in factors.values()):
-                    raise Refusal("this release was not measured by margins", accepted="strategy = 'auto'")
-                along = {key: Along(factor) for key, factor in factors.items() if not isinstance(factor, MatrixFactor)}
-                yield NoisyTable(
-                    along, size * noise_variance(measured.noise, query.parameter), weighted_sum(weights, parts)
-                )
-            return
+    ones = np.ones(len(rows), np.int64)
+    return MatrixFactor(scipy.sparse.csr_array((ones, (rows, columns)), shape=(len(lengths), size)))

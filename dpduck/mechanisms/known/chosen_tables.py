@@ -16,7 +16,7 @@ from dpduck.kernel.queries.operators import MatrixFactor
 from dpduck.mechanisms.known.axes import Axes, seen_by
 from dpduck.mechanisms.known.tables import Usable
 from dpduck.strategies.recovery.atoms import refine_atoms
-from dpduck.strategies.recovery.known import LARGEST_BLOCK
+from dpduck.strategies.recovery.estimator import LARGEST_BLOCK
 
 FEW = 16
 """Up to this many tables, all tables that fit into the largest block are solved together."""

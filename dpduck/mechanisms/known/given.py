@@ -24,12 +24,11 @@ from dpduck.language.select.request import Key, Question, SelectRequest, Treatme
 from dpduck.language.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import noise_of
-from dpduck.mechanisms.known.answer import axes_over, knowledge_of, with_one
+from dpduck.mechanisms.known.answer import KnownReleases, axes_over, estimator_of
 from dpduck.mechanisms.known.axes import Axes, CellQuery, cell_query
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
-from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, needs_of, usable
-from dpduck.store.cursors import SandboxAnswers
-from dpduck.store.measured import MeasuredTable, MeasurementRecord
+from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, needs_of
+from dpduck.store.measured import MeasuredTable
 from dpduck.strategies.marginals.given import MOST_AXES, Gap, best_precisions, even_out, least_amount, shares_of
 from dpduck.strategies.marginals.planners import SHARES
 from dpduck.values.arrays import FloatArray
@@ -104,15 +103,13 @@ def _without_target(request: SelectRequest, amount: Fraction) -> SelectRequest:
 def given_known(
     question: KnownQuestion,
     request: SelectRequest,
-    releases: Sequence[MeasurementRecord],
-    remembered: SandboxAnswers,
-    moment: str,
+    releases: KnownReleases,
     amount: Fraction,
 ) -> MarginalGap | None:
     """Returns the precision that a statement lacks beside earlier releases. None unless it asks for counts, or for sums
     or averages of one clamped column, by declared columns.
 
-    moment: the moment of the current rows. amount: a price, without which nothing can be planned.
+    amount: a price, without which nothing can be planned.
     """
     whole = _whole(question, request)
     if whole is None or len(whole.question.keys) > MOST_AXES:
@@ -122,14 +119,14 @@ def given_known(
     blank = blank_measured(propose_cube(request_at_price(whole, amount) if whole.price.target is not None else whole))
     if blank is None:
         return None
-    tables = with_one(usable(question, [*releases, MeasurementRecord(PLANNED, "", moment, blank)]), PLANNED)
+    tables = releases.with_planned(blank).tables(question, PLANNED)
     gaps, scale = list[Gap](), 1.0
     for aggregate in request.question.aggregates:
         need = needs_of(aggregate, request.rows.filters)
         for quantity in need.quantities if need else ():
             matches = [same for same in tables if same.quantity == quantity]
             how = match(question, matches[0], need.conditions) if need and len(matches) == 1 else None
-            gap = None if how is None else _gap(question, whole, how, tables[matches[0]], remembered)
+            gap = None if how is None else _gap(question, whole, how, tables[matches[0]], releases)
             if gap is None:
                 return None
             gaps.append(gap)
@@ -200,7 +197,7 @@ def _keys(question: KnownQuestion, columns: Sequence[str]) -> tuple[tuple[Key, .
 
 
 def _gap(
-    question: KnownQuestion, whole: SelectRequest, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers
+    question: KnownQuestion, whole: SelectRequest, how: Match, uses: Sequence[Usable], releases: KnownReleases
 ) -> Gap | None:
     """Returns the missing precision of the columns' components. None if several columns share an axis."""
     uses = [use for use in uses if not use.joins]
@@ -215,21 +212,21 @@ def _gap(
     asked_rows = [row for row in rows if row is not None]
     if len(asked_rows) < len(rows):
         return None
-    return Gap(sizes, _component_precisions(axes, places, uses, remembered), np.array(asked_rows))
+    return Gap(sizes, _component_precisions(axes, places, uses, releases), np.array(asked_rows))
 
 
 def _component_precisions(
-    axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: SandboxAnswers
+    axes: Axes, places: Sequence[int], uses: Sequence[Usable], releases: KnownReleases
 ) -> FloatArray:
     """Returns the precision of each component from tables that were measured cell by cell. Other tables are ignored."""
     precisions = np.zeros(1 << len(places))
     plain = [use for use in uses if use.kept.name != PLANNED and is_cellwise(use)]
     if plain:
-        knowledge, _ = knowledge_of(axes, plain, remembered)
+        estimator, _ = estimator_of(axes, plain, releases.remembered)
         rest = prod(float(length) for place, length in enumerate(axes.lengths) if place not in places)
         for number in range(len(precisions)):
             inside = tuple(sorted(place for i, place in enumerate(places) if number >> i & 1))
-            precisions[number] = 1 / knowledge.component_variance(inside) / rest
+            precisions[number] = 1 / estimator.component_variance(inside) / rest
     return precisions
 
 

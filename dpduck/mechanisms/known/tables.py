@@ -248,7 +248,7 @@ def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Match of tables to a question. seen: its conditions on codes. left_out: see Answer.
+    """Match of tables to a question. seen: its conditions on codes. left_out: see KnownAnswer.
 
     bounded: how MAX ROWS was applied. "" if as the question means it, after WHERE and before FILTER.
     """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from fractions import Fraction
 from math import sqrt
 
 import numpy as np
@@ -17,6 +16,7 @@ from sqlglot import exp
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.rows.expressions import sql_of
+from dpduck.language.select.options import confidence_from
 from dpduck.language.select.outer import default_name
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_statement
@@ -56,8 +56,7 @@ class _Side:
 def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argument: str) -> str:
     """Renders SQL with a row for each cell that both have. argument: JSON of names, periods, answer, confidence."""
     first, second, of_first, of_second, answer, confidence = json.loads(argument)
-    if not isinstance(confidence, int | float) or not 0.5 <= confidence <= 0.999999:
-        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
+    level = confidence_from(confidence)
     sides = [
         _side(store, releases, ledger, name, period, answer)
         for name, period in ((first, of_first), (second, of_second))
@@ -67,7 +66,7 @@ def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argum
     if left.name != right.name and left.ledger_id == right.ledger_id:  # their noise is the same
         raise Refusal(f"{first!r} and {second!r} are one release under two names", accepted="views of two releases")
     kinds = {NoiseKind.GAUSSIAN if side.view.epsilon is None else NoiseKind.LAPLACE for side in sides}
-    margins = [sum_margin(kind, Fraction(str(confidence))) for kind in kinds]
+    margins = [sum_margin(kind, level) for kind in kinds]
     step = max(side.step for side in sides)
     if sides[0].view.name == sides[1].view.name:
         shared, step = _period_error(store, ledger, sides)

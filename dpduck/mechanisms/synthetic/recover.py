@@ -19,6 +19,7 @@ from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
+from dpduck.mechanisms.known.margins import KnownMargins
 from dpduck.mechanisms.prices import describe_entry
 from dpduck.mechanisms.release import Steps
 from dpduck.mechanisms.released_rows import label_array
@@ -40,15 +41,6 @@ from dpduck.values.quoting import quote_identifier
 WEIGHTS = "_weights"
 LARGEST_SAMPLE = 10_000_000
 Columns = Sequence[tuple[str, str, pa.Array]]
-
-
-@dataclass(frozen=True, eq=False)
-class KnownMargins:
-    """Known margins of a private table's columns. release: all releases behind them as one, under one digest."""
-
-    keys: tuple[Key, ...]
-    observations: tuple[Observation, ...]
-    release: StoredRelease
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Choice of marginals to measure, and of their precisions, for the least error together with known precisions.
 
-For a set B of axes let D_B be the known precision of its component (as in strategies/recovery/known.py). Let n_i be the
-sizes, and c_B the squared length of an asked row's part in the component. A marginal A that is measured with precision
-p_A adds p_A prod_{i not in A} n_i to D_B of every B inside A. The row's variance is then
+For a set B of axes let D_B be the known precision of its component (as in strategies/recovery/estimator.py). Let n_i be
+the sizes, and c_B the squared length of an asked row's part in the component. A marginal A that is measured with
+precision p_A adds p_A prod_{i not in A} n_i to D_B of every B inside A. The row's variance is then
 
     sum over B of c_B / (D_B + sum over A containing B of p_A prod_{i not in A} n_i).
 

@@ -15,8 +15,8 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.operators import IdentityFactor
 from dpduck.strategies.recovery.atoms import Along, NoisyTable
+from dpduck.strategies.recovery.estimator import Estimator
 from dpduck.strategies.recovery.intervals import sum_margin
-from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray
 
 NAMES = ("education", "sex", "race", "workclass")
@@ -65,7 +65,7 @@ def test_errors_are_what_is_said_and_intervals_cover(data_file: Callable[[str], 
         noisy(exact, {0: half, 3: plain[3]}, GAUSSIAN, 60),
         noisy(exact, {0: prefixes}, LAPLACE, 12),
     ]
-    knowledge, smallest = Knowledge([*size, RUNS], seen), min(one.variance for one in seen) ** 0.5
+    estimator, smallest = Estimator([*size, RUNS], seen), min(one.variance for one in seen) ** 0.5
     every_run = sparse.csr_array(sparse.eye_array(RUNS))
     some = sparse.csr_array((np.arange(size[3]) < 4).astype(np.float64)[None, :])
     questions = [
@@ -74,7 +74,7 @@ def test_errors_are_what_is_said_and_intervals_cover(data_file: Callable[[str], 
     ]
     margins = sum_margin(LAPLACE, Fraction(95, 100))
     for asked, truth in questions:
-        found = knowledge.answer(asked | {4: every_run})
+        found = estimator.answer(asked | {4: every_run})
         assert found.known.all()
         errors, variances = found.estimates - truth[..., None], found.variances
         assert abs(np.mean(errors**2 / variances) - 1) < 0.05

@@ -13,7 +13,7 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
-from dpduck.strategies.recovery.curved import (
+from dpduck.strategies.recovery.covariances import (
     covariances,
     covariances_from_text,
     covariances_to_text,

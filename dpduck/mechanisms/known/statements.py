@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from dpduck.engine.known import known_table, refresh_view, require_rows_of_view, resting_on
-from dpduck.engine.reuse import Reuse, combine_answers, nothing_sql, reuse_digest
 from dpduck.kernel.places.place import RowPlace
 from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.analyse import Analysis
@@ -28,13 +27,14 @@ from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
-from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
-from dpduck.mechanisms.known.tables import Same
+from dpduck.mechanisms.known.answer import KnownReleases
+from dpduck.mechanisms.known.known_table import known_table, refresh_view, require_rows_of_view, resting_on
+from dpduck.mechanisms.known.reuse import Reuse, combine_answers, nothing_sql, reuse_digest
 from dpduck.mechanisms.registry import own_options
 from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog, Facts
 from dpduck.store.cursors import Caller, OpenCursor, ReleaseCopies, SandboxAnswers
-from dpduck.store.measured import MeasuredStore, MeasurementRecord, rows_digest
+from dpduck.store.measured import MeasuredStore, rows_digest
 from dpduck.store.policies import PolicyStore
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
@@ -43,7 +43,7 @@ from dpduck.store.views import PrivateViews
 from dpduck.values.errors import InternalError, Refusal
 
 if TYPE_CHECKING:
-    from dpduck.mechanisms.synthetic.recover import KnownMargins
+    from dpduck.mechanisms.known.margins import KnownMargins
 
 MOST_KNOWN = 64
 """Most sets of measurements that are remembered with their combination."""
@@ -86,8 +86,8 @@ class KnownStatements:
             else:
                 catalog = Catalog(cursor, self._policies, box, caller)
                 question = self._read_before(analyse_known(inputs, catalog))
-            moment = self._moment(question.analysis.request.rows, cursor)
-            sql, _ = known_table(question, self._measured, caller, self._copies, self._known, box, inputs.text, moment)
+            releases = self._releases_of(question, caller, cursor)
+            sql, _ = known_table(question, releases, self._copies, box, inputs.text)
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((argument, caller, "known"), (question, catalog.known))
             return sql
@@ -107,34 +107,31 @@ class KnownStatements:
                 return analyse_refreshed(fresh, catalog, own_options())
 
             question = self._read_before(as_answered(analyse_under, lambda _: True, self._policies.earlier))
-            moment = self._moment(question.analysis.request.rows, cursor)
-            sql, answers = known_table(
-                question, self._measured, caller, self._copies, self._known, box, ask.text, moment
-            )
+            releases = self._releases_of(question, caller, cursor)
+            sql, answers = known_table(question, releases, self._copies, box, ask.text)
         require_rows_of_view(view, answers)
         return self._views.renew(refresh_view(view, question, answers, self._releases), caller, sql)
 
     def margins(self, statement: SampleRelease, caller: Caller) -> KnownMargins:
         """Returns the known margins of a private table's columns, which rows are fitted to. This is free of charge."""
-        from dpduck.engine.known_rows import known_margins  # noqa: PLC0415
+        from dpduck.mechanisms.known.margins import known_margins  # noqa: PLC0415
 
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self._policies, box, caller)
 
-            def releases_of(question: KnownQuestion) -> list[MeasurementRecord]:
-                caller.require_tables(question.analysis.request.asked_tables)
-                table = question.analysis.request.rows.table.sql
-                return self._measured.of(table, None if caller.owner else caller.name)
-
-            def answers(question: KnownQuestion, same: Same | None) -> list[KnownAnswer | None]:
-                moment = self._moment(question.analysis.request.rows, cursor)
-                return answers_of(question, releases_of(question), self._known, moment, same=same)
-
             def ask(arguments: KnownArguments) -> KnownQuestion:
                 return self._read_before(analyse_known(arguments, catalog))
 
-            return known_margins(statement.source, statement.columns, releases_of, ask, answers, self._releases)
+            releases_of = partial(self._releases_of, caller=caller, cursor=cursor)
+            return known_margins(statement.source, statement.columns, ask, releases_of, self._releases)
+
+    def _releases_of(self, question: KnownQuestion, caller: Caller, cursor: duckdb.DuckDBPyConnection) -> KnownReleases:
+        """Returns the releases about a question's rows that a caller may read. Refuses a caller who may not ask."""
+        request = question.analysis.request
+        caller.require_tables(request.asked_tables)
+        records = self._measured.of(request.rows.table.sql, None if caller.owner else caller.name)
+        return KnownReleases(records, self._moment(request.rows, cursor), self._known)
 
     def _read_before(self, question: KnownQuestion) -> KnownQuestion:
         """Returns a question with the readings that other questions made of the same rows."""
@@ -163,10 +160,9 @@ class KnownStatements:
         question = self._read_before(analyse_combined(parse_ask(text), catalog, own_options()))
         if not question.analysis.reuse:
             return None
-        rows = question.analysis.request.rows
-        releases = self._measured.of(rows.table.sql, None if caller.owner else caller.name)
-        common = releases if caller.owner else self._measured.of(rows.table.sql, NOBODY)
-        return Reuse(question, releases, self._moment(rows, cursor), common)
+        releases, table = self._releases_of(question, caller, cursor), question.analysis.request.rows.table.sql
+        common = releases if caller.owner else replace(releases, records=self._measured.of(table, NOBODY))
+        return Reuse(question, releases, common)
 
     def reused(
         self,

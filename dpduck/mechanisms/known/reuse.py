@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -23,11 +23,11 @@ from dpduck.language.text.names import highs_column, lows_column
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import amount_of, plan_cube, require_within
-from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
+from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases
 from dpduck.mechanisms.known.given import MarginalGap, given_known, request_at_price
 from dpduck.mechanisms.known.tables import PLANNED
 from dpduck.mechanisms.released_rows import AnswerColumn, release_columns, release_rows
-from dpduck.store.cursors import Caller, SandboxAnswers
+from dpduck.store.cursors import Caller
 from dpduck.store.measured import MeasurementRecord
 from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import Sandbox
@@ -56,8 +56,8 @@ At = Callable[[Fraction], SelectRequest | None]
 
 @dataclass(frozen=True)
 class Foreseen:
-    """Errors of a combination. worst: the largest standard error. total: the summed variance (Answer.spread).
-    about: left_out, bounded and alone of each Answer, which identify the rows of the answer.
+    """Errors of a combination. worst: the largest standard error. total: the summed variance (KnownAnswer.spread).
+    about: left_out, bounded and alone of each answer, which identify the rows of the answer.
     """
 
     worst: float
@@ -81,20 +81,19 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Reuse:
-    """A question with the releases that its reader may read. moment: the moment of the current rows.
+    """A question with the releases that its reader may read.
 
     common: the releases that everybody who may ask knows as well. A release at a price is planned from these, so that
     one statement is one release for all principals.
     """
 
     question: KnownQuestion
-    kept: Sequence[MeasurementRecord]
-    moment: str
-    common: Sequence[MeasurementRecord]
+    kept: KnownReleases
+    common: KnownReleases
 
     def require_one_moment(self) -> None:
         """Refuses rows that may change between two releases, since such releases are not combined."""
-        if not self.moment:
+        if not self.kept.moment:
             raise Refusal(
                 "reuse combines releases of rows that cannot change meanwhile",
                 accepted=f"ALTER PRIVACY POLICY .. PREPARE, a database that is opened for reading, or {WITHOUT}",
@@ -106,22 +105,21 @@ class Reuse:
         """
         target = request.price.target
         written, measured = self._at_price(request) if target is None else self._at_target(request, target)
-        alone, together = self._foreseen(written, ()), self._foreseen(measured, self.kept)
+        alone = self._foreseen(written, replace(self.kept, records=()))
+        together = self._foreseen(measured, self.kept)
         if alone is None or together is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         return Chosen(measured, written, alone.worst, together.worst)
 
-    def _foreseen(self, request: SelectRequest, releases: Sequence[MeasurementRecord]) -> Foreseen | None:
+    def _foreseen(self, request: SelectRequest, releases: KnownReleases) -> Foreseen | None:
         """Returns the errors of a request's measurements together with other releases. None if they do not determine
         the answer.
         """
         blank = blank_measured(propose_cube(request))
-        if blank is None:
-            return None
-        return self._errors([*releases, MeasurementRecord(PLANNED, "", self.moment, blank)], PLANNED)
+        return None if blank is None else self._errors(releases.with_planned(blank), PLANNED)
 
-    def _errors(self, releases: Sequence[MeasurementRecord], about: str = "") -> Foreseen | None:
-        answers = answers_of(self.question, releases, SandboxAnswers(4), self.moment, about)
+    def _errors(self, releases: KnownReleases, about: str = "") -> Foreseen | None:
+        answers = releases.answers(self.question, about)
         results = [answer for answer in answers if answer is not None]
         if len(results) < len(answers):
             return None
@@ -135,7 +133,7 @@ class Reuse:
         if written is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         amount = amount_of(request)
-        given = self._plan_marginals(request, amount, self.common)
+        given = given_known(self.question, request, self.common, amount)
         other = None if given is None else given.at(amount)
         errors = None if other is None else self._foreseen(other, self.common)
         if given is None or other is None or errors is None or errors.about != written.about:
@@ -184,16 +182,11 @@ class Reuse:
         chosen = None if given is None or amount > target.limit else given.at(amount)
         return None if chosen is None else (chosen, amount)
 
-    def _plan_marginals(
-        self, request: SelectRequest, amount: Fraction, releases: Sequence[MeasurementRecord]
-    ) -> MarginalGap | None:
-        return given_known(self.question, request, releases, SandboxAnswers(4), self.moment, amount)
-
     def _by_formula(
         self, request: SelectRequest, target: Target, whole: Fraction, about: tuple[object, ...]
     ) -> tuple[MarginalGap | None, Fraction]:
         """Returns marginals in place of the request, and their price. None and the whole price if they cost more."""
-        given = self._plan_marginals(request, whole, self.kept)
+        given = given_known(self.question, request, self.kept, whole)
         if given is None:
             return None, whole
         most = whole * (1 + ALIKE if given.finer else 1 - ALIKE)
@@ -262,8 +255,8 @@ def combine_answers(
     """Computes the answers about the rows that a release counted, from all known releases. Also returns the columns and
     rows to be stored.
     """
-    releases = [*(item for item in reuse.kept if item.name != release.name), *([] if own is None else [own])]
-    candidates = answers_of(reuse.question, releases, SandboxAnswers(4), reuse.moment, release.name)
+    records = [*(item for item in reuse.kept.records if item.name != release.name), *([] if own is None else [own])]
+    candidates = KnownReleases(records, reuse.kept.moment).answers(reuse.question, release.name)
     answers = [item for item in candidates if item is not None]
     if own is None or len(answers) < len(candidates):
         raise Refusal(NOT_KEPT, accepted=f"{WITHOUT}, which is free by now")

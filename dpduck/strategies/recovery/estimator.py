@@ -65,8 +65,8 @@ class _WeightRows:
         return cls(rows, rows[first], which)
 
 
-class Knowledge:
-    """All measurements of the same rows. Blocks are solved at their first use, and cached."""
+class Estimator:
+    """Estimator from all measurements of the same rows. Blocks are solved at their first use, and cached."""
 
     def __init__(self, sizes: Sequence[int], seen: Sequence[NoisyTable]) -> None:
         self._seen = tuple(seen)

@@ -10,24 +10,20 @@ from math import ceil, log10, prod
 import numpy as np
 import pyarrow as pa
 
-from dpduck.language.select.analyse import Analysis
-from dpduck.language.select.cells import variances_column
 from dpduck.language.select.known import KnownQuestion
 from dpduck.language.select.request import Price, SelectRequest
 from dpduck.language.text.names import KNOWN_FROM, high_column, low_column
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, plan_cube
-from dpduck.mechanisms.known.answer import KnownAnswer, answers_of
-from dpduck.mechanisms.known.axes import cells_of
+from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases
 from dpduck.mechanisms.released_rows import AnswerColumn, release_columns, release_rows
-from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers
-from dpduck.store.measured import Measured, MeasuredStore, MeasurementRecord
+from dpduck.store.cursors import ReleaseCopies
+from dpduck.store.measured import MeasurementRecord
 from dpduck.store.releases import KNOWN, ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import quote_identifier
 
 LARGEST_ROUNDED = 1e12
 MOST_CELLS = 5_000_000
@@ -35,31 +31,20 @@ MOST_CELLS = 5_000_000
 
 
 def known_table(
-    question: KnownQuestion,
-    measured: MeasuredStore,
-    caller: Caller,
-    copies: ReleaseCopies,
-    remembered: SandboxAnswers,
-    box: Sandbox,
-    text: str,
-    moment: str,
+    question: KnownQuestion, releases: KnownReleases, copies: ReleaseCopies, box: Sandbox, text: str
 ) -> tuple[str, list[KnownAnswer]]:
     """Returns SQL with a known answer, and the answers to its aggregates. If no release determines an aggregate, it
     refuses with a statement that would pay for it.
-
-    moment: the moment of the current rows (MeasuredStore.moment).
     """
     request = question.analysis.request
-    caller.require_tables(request.asked_tables)
     cells = sum(prod(request.question.answer_sizes[key] for key in chosen) for chosen in request.question.grouping_sets)
     if cells > MOST_CELLS:
         raise Refusal(f"the answer would have {cells} cells", accepted=f"at most {MOST_CELLS}: fewer columns")
-    releases = measured.of(request.rows.table.sql, None if caller.owner else caller.name)
-    answers = answers_of(question, releases, remembered, moment)
+    answers = releases.answers(question)
     known_answers = [answer for answer in answers if answer is not None]
     if len(known_answers) < len(answers):
         unknown = next(number for number, answer in enumerate(answers) if answer is None)
-        raise _unknown(request, unknown, releases, text)
+        raise _unknown(request, unknown, releases.records, text)
     columns, rows = _table(request, known_answers, box)
     return question.analysis.outer.over(copies.put(columns, rows)), known_answers
 
@@ -100,29 +85,6 @@ def refresh_view(
     scope = f"{scope_of(question.analysis.request)}; {record.scope}"
     notes, caption = notes_of(question.analysis, record), question.analysis.caption.text
     return replace(record, scope=scope, notes=notes, caption=caption)
-
-
-def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
-    """Returns SQL with one row for each cell of all keys of a release, with its answers and errors. It includes the
-    variances that errors of sums are computed from.
-    """
-    if measured is None:
-        raise Refusal(
-            "what this release measured is not kept",
-            accepted="OPTIONS (.., refresh = '..') for a new one, which is paid for",
-        )
-    question = analysis.request.question
-    alone = replace(analysis.request, question=replace(question, grouping_sets=(tuple(range(len(question.keys))),)))
-    results = cells_of(measured, question)
-    whole = [False] * len(results)
-    answers = [AnswerColumn(result.estimates, np.full(len(result.estimates), result.stderr)) for result in results]
-    columns, rows = list(release_columns(alone, whole)), release_rows(alone, answers, whole, Sandbox())
-    for number, result in enumerate(results):
-        said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([result.variances]))
-        columns.append((variances_column(number), "VARCHAR"))
-        rows = rows.append_column(variances_column(number), said)
-    shown = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in analysis.cells)
-    return f"SELECT {shown} FROM {copies.put(columns, rows)}"
 
 
 def _table(

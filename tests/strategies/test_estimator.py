@@ -13,7 +13,7 @@ from scipy import sparse
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import CentredFactor, HadamardFactor, IdentityFactor
 from dpduck.strategies.recovery.atoms import Along, NoisyTable
-from dpduck.strategies.recovery.known import Knowledge
+from dpduck.strategies.recovery.estimator import Estimator
 from dpduck.values.arrays import FloatArray
 
 
@@ -76,7 +76,7 @@ def test_variances_are_those_of_dense_least_squares(releases: int) -> None:
         gram = (rows.T * precisions) @ rows
         inverse = np.linalg.pinv(gram, rcond=1e-11)
         determined = np.abs(weights - weights @ inverse @ gram).max(axis=1) < 1e-6
-        found = Knowledge(sizes, seen).answer(asked)
+        found = Estimator(sizes, seen).answer(asked)
         assert np.array_equal(found.known.ravel(), determined)
         variances = np.einsum("ij,jk,ik->i", weights, inverse, weights)[determined]
         np.testing.assert_allclose(found.variances.ravel()[determined], variances, rtol=1e-9, atol=1e-12)
@@ -93,9 +93,9 @@ def test_more_is_never_worse() -> None:
         sizes = [int(size) for size in draw.integers(2, 5, 3)]
         seen = [random_seen(draw, sizes) for _ in range(8)]
         asked: dict[int, Any] = {0: random_weights(draw, sizes[0]), 2: random_weights(draw, sizes[2])}
-        before = Knowledge(sizes, seen[:1]).answer(asked)
+        before = Estimator(sizes, seen[:1]).answer(asked)
         for count in range(2, len(seen) + 1):
-            after = Knowledge(sizes, seen[:count]).answer(asked)
+            after = Estimator(sizes, seen[:count]).answer(asked)
             assert (after.known | ~before.known).all()
             assert (after.variances <= before.variances * (1 + 1e-9) + 1e-12)[before.known].all()
             before = after
@@ -108,9 +108,9 @@ def test_marginals_of_many_attributes_build_no_table_of_all_cells() -> None:
         NoisyTable({axis: Along(IdentityFactor(10)) for axis in (first, first + 1)}, 2.0, np.full((10, 10), 5.0))
         for first in range(29)
     ]
-    knowledge = Knowledge(sizes, tables)
-    assert all(len(axis.sizes) == 1 for axis in knowledge._axes)
-    found = knowledge.answer({0: sparse.csr_array(np.eye(10)), 1: sparse.csr_array(np.eye(10))})
+    estimator = Estimator(sizes, tables)
+    assert all(len(axis.sizes) == 1 for axis in estimator._axes)
+    found = estimator.answer({0: sparse.csr_array(np.eye(10)), 1: sparse.csr_array(np.eye(10))})
     assert found.known.all()
     np.testing.assert_allclose(found.estimates, 5.0)
     assert (found.variances < 2.0).all()

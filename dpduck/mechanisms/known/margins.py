@@ -16,15 +16,15 @@ from itertools import combinations
 
 import numpy as np
 
-from dpduck.engine.known import paying, price_option, resting_on
 from dpduck.language.select.known import KnownArguments, KnownQuestion
+from dpduck.language.select.request import Key
 from dpduck.language.text.names import TableName
-from dpduck.mechanisms.known.answer import KnownAnswer
+from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases
+from dpduck.mechanisms.known.known_table import paying, price_option, resting_on
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.synthetic.fit import Observation
-from dpduck.mechanisms.synthetic.recover import KnownMargins
 from dpduck.store.measured import MeasurementRecord
-from dpduck.store.releases import ReleaseStore
+from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.strategies.recovery.margins import close_under_intersection, independent_precisions
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
@@ -41,7 +41,15 @@ LEAST_VARIANCE = 1 / 12
 
 Members = tuple[int, ...]
 Ask = Callable[[KnownArguments], KnownQuestion]
-AnswersOf = Callable[[KnownQuestion, Same | None], Sequence[KnownAnswer | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownMargins:
+    """Known margins of a private table's columns. release: all releases behind them as one, under one digest."""
+
+    keys: tuple[Key, ...]
+    observations: tuple[Observation, ...]
+    release: StoredRelease
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,26 +60,37 @@ class _MarginColumn:
     question: KnownQuestion
     sql: str
 
+    @property
+    def key(self) -> Key:
+        """Returns the key by which the column's counts are grouped."""
+        return self.question.analysis.request.question.keys[0]
+
 
 def known_margins(
     table: TableName,
     names: Sequence[str],
-    measured: Callable[[KnownQuestion], Sequence[MeasurementRecord]],
     ask: Ask,
-    answers_of: AnswersOf,
+    releases_of: Callable[[KnownQuestion], KnownReleases],
     store: ReleaseStore,
 ) -> KnownMargins:
     """Returns the largest tables over these columns that releases determine, and their released margins.
 
-    measured: returns the releases about the table of a question.
-    ask: reads a plain SELECT.
-    answers_of: returns the known answers to a question. With a Same, they are about the rows that it describes.
+    ask: reads a plain SELECT. releases_of: returns the releases about the rows of a question.
     """
     if len({fold(name) for name in names}) < len(names) or len(names) > MOST_COLUMNS:
         raise Refusal("a column is named twice, or there are too many", accepted=f"at most {MOST_COLUMNS} columns")
     columns = [_column(table, name, ask) for name in names]
+
+    def answer_by(members: Members, same: Same | None = None) -> KnownAnswer | None:
+        """Returns the known counts by some columns. same: other tables' rows, if the counts must be about them."""
+        chosen = [columns[place] for place in members]
+        if np.prod([float(len(column.key.labels)) for column in chosen]) > MOST_CELLS:
+            return None
+        question = chosen[0].question if len(chosen) == 1 else ask(_counts(table, [column.name for column in chosen]))
+        return releases_of(question).answers(question, same=same)[0]
+
     answers: dict[Members, KnownAnswer] = {}
-    candidates = _candidates(columns, measured(columns[0].question))
+    candidates = _candidates(columns, releases_of(columns[0].question).records)
     left, tried = set(candidates), set[Members]()
     while left and len(tried) < MOST_TRIED:
         members = max(left, key=lambda subset: (len(subset), [-place for place in subset]))
@@ -79,7 +98,7 @@ def known_margins(
         if members in tried or any(set(members) <= set(other) for other in answers):
             continue
         tried.add(members)
-        answer = _answer(table, [columns[place] for place in members], ask, answers_of, None)
+        answer = answer_by(members)
         if answer is not None:
             answers[members] = answer
         elif len(members) > 1:
@@ -93,10 +112,7 @@ def known_margins(
             f"{paying(counts, price_option(columns[0].question.analysis.request.price))}",
         )
 
-    def margin(members: Members, same: Same) -> KnownAnswer | None:
-        return _answer(table, [columns[place] for place in members], ask, answers_of, same)
-
-    return _together(columns, _with_margins(answers, candidates, margin), store)
+    return _together(columns, _with_margins(answers, candidates, answer_by), store)
 
 
 def _column(table: TableName, name: str, ask: Ask) -> _MarginColumn:
@@ -133,17 +149,6 @@ def _query_columns(release: MeasurementRecord, places: dict[str, int]) -> Iterat
             yield tuple(sorted({places[sql] for sql in named if sql in places}))
 
 
-def _answer(
-    table: TableName, columns: Sequence[_MarginColumn], ask: Ask, answers_of: AnswersOf, same: Same | None
-) -> KnownAnswer | None:
-    """Returns the known counts by some columns. same: other tables' rows, if the counts must be about them."""
-    cells = np.prod([float(len(column.question.analysis.request.question.keys[0].labels)) for column in columns])
-    if cells > MOST_CELLS:
-        return None
-    question = columns[0].question if len(columns) == 1 else ask(_counts(table, [column.name for column in columns]))
-    return answers_of(question, same)[0]
-
-
 def _with_margins(
     largest: dict[Members, KnownAnswer], asked: set[Members], margin: Callable[[Members, Same], KnownAnswer | None]
 ) -> list[tuple[Members, KnownAnswer, float]]:
@@ -177,7 +182,7 @@ def _together(
             "what is known of these columns is about rows of several moments",
             accepted="columns of one release, or a prepared table: ALTER PRIVACY POLICY ON .. PREPARE",
         )
-    keys = tuple(column.question.analysis.request.question.keys[0] for column in columns)
+    keys = tuple(column.key for column in columns)
     observations = tuple(
         Observation(members, answer.estimates.reshape([len(keys[place].labels) for place in members]), 1 / precision)
         for members, answer, precision in tables

@@ -10,9 +10,9 @@ from scipy import sparse
 
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.strategies.recovery.atoms import Along, NoisyTable
-from dpduck.strategies.recovery.known import LEAST_VARIANCE, Knowledge
+from dpduck.strategies.recovery.estimator import LEAST_VARIANCE, Estimator
 from dpduck.values.arrays import FloatArray
-from tests.strategies.test_known import kron, random_along, random_weights
+from tests.strategies.test_estimator import kron, random_along, random_weights
 
 Rows = list[list[Fraction]]
 
@@ -91,7 +91,7 @@ def test_prices_far_apart_are_those_of_fractions(prices: tuple[float, ...]) -> N
             seen.append(NoisyTable(along, variance, answers.reshape(shape)))
         asked = {axis: random_weights(draw, size) for axis, size in enumerate(sizes) if draw.random() < 0.7}
         weights = kron({axis: Along(rows=of_axis) for axis, of_axis in asked.items()}, sizes)
-        found = Knowledge(sizes, seen).answer(asked)
+        found = Estimator(sizes, seen).answer(asked)
         largest = max(one.variance for one in seen)
         for place, right in enumerate(exact(seen, sizes, weights)):
             assert bool(found.known.ravel()[place]) == (right is not None)
@@ -114,7 +114,7 @@ def test_a_precise_total_and_vague_cells() -> None:
     cells = Along(rows=sparse.csr_array(np.eye(size)[draw.permutation(size)]))
     order = np.asarray(cells.rows.argmax(axis=1)).ravel()  # type: ignore[union-attr]
     seen = [NoisyTable({0: cells}, vague, noisy[order]), NoisyTable({0: Along(rows=halves)}, precise, halves @ truth)]
-    found = Knowledge([size], seen).answer({0: sparse.csr_array(sparse.vstack([sparse.eye_array(size), halves]))})
+    found = Estimator([size], seen).answer({0: sparse.csr_array(sparse.vstack([sparse.eye_array(size), halves]))})
     half = size // 2
     np.testing.assert_allclose(found.variances[:size], vague * (1 - 1 / half), rtol=1e-9)
     shares = (halves @ truth - halves @ noisy) / half
