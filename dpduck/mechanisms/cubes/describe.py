@@ -108,7 +108,6 @@ def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int |
 def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
     """Returns the standard error of an average, a variance or a quantile of `rows` rows, at most the answers' range."""
     measured, operand = cube.measures[use.measure], one.operand
-    measure = measured.measure
     if operand is None:
         return 0.0
     if one.is_quantile:
@@ -119,8 +118,8 @@ def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray
         tables = [np.array([rows * FULL]), *_spread_evenly(cube, one, use, rows)]
         answer = of_centre(cube, one, use, tables, [np.array([table.max()]), *largest[1:]])
     else:
-        whole = float(measure.steps**measure.degree)
-        answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
+        added = measured.measure.contribution
+        answers = [np.array([rows * float(added.bound) / (added.degree + 1)])] * (added.degree + 1)
         answer = nonlinear_answers(cube, one, measured, answers, np.array([table.max()]))
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
     error = float(answer.stderrs[0])
@@ -131,8 +130,8 @@ def _spread_evenly(cube: CubePlan, call: Aggregate, use: Use, rows: float) -> li
     """Returns the sums of `rows` rows about the centre, and of their squares, if values are spread evenly."""
     sums = [np.zeros(1)]
     if len(use.parts) > 2 and call.operand is not None:
-        width, step = call.operand.high - call.operand.low, cube.measures[use.parts[2].measure].measure.operand_step
-        sums.append(np.array([rows * FULL * float(width**2 / step) / 12]))
+        width, squares = call.operand.high - call.operand.low, cube.measures[use.parts[2].measure].measure.contribution
+        sums.append(np.array([rows * FULL * float(width**2 / squares.unit) / 12]))
     return sums
 
 
@@ -485,7 +484,7 @@ def _bounds(cube: CubePlan, number: int) -> str:
         said += f", {measured.bounds.one_cell} to one group"
     if measure.operand is not None and measure.operand.sql:
         operand = measure.operand
-        width = (operand.high - operand.low) / measure.steps
+        width = measure.contribution.step if measure.added else operand.step
         said += (
             f"; {operand.sql} between {float(operand.low):.15g} and {float(operand.high):.15g} "
             f"in steps of {float(width):.15g}"
@@ -497,7 +496,7 @@ def _bounds(cube: CubePlan, number: int) -> str:
 
 def _what(measure: Measure) -> str:
     if measure.form == "moments":
-        return f"{measure.tables} tables of moments up to degree {measure.degree}"
+        return f"{measure.contribution.tables} tables of moments up to degree {measure.contribution.degree}"
     if measure.kinds is not None and measure.strategy is not None:
         return f"{len(measure.strategy.rows)} counts together, of which one row is in at most {measure.strategy.most},"
     names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "choice": "choices of a value"}

@@ -22,8 +22,8 @@ from dpduck.mechanisms.cubes.measures import (
     Measures,
     Use,
     choose_measures,
-    contribution_of,
     matrix_of,
+    measure_rows,
 )
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.cubes.weighed import measures_with_norm
@@ -174,7 +174,7 @@ def measures_of(
     count decides.
     """
     if question.intervals:
-        return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
+        return Measures((measure_rows(""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
     treatment, unit = question.treatment, (rows, cell_rows, partial(_cells_of, question))
     if treatment.norm is not None:
         return measures_with_norm(question.aggregates, treatment)
@@ -231,12 +231,12 @@ def plans_at(
     plans_by_key: dict[tuple[Fraction, UnitBounds, int, str, int], Plans] = {}
     planned_measures = []
     for measure, price, bounds in prices:
-        if measure.form == CHOICE:
+        if measure.key == CHOICE:
             planned_measures.append(_plan_choice(question, measure, noise, price, bounds.all_cells))
             continue
-        buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
-        row_bound = measure.bound if measure.strategy is None else measure.strategy.row_bound
-        alike = (price, bounds, row_bound, "" if measure.added else measure.form, buckets)
+        buckets = tree_buckets(question, measure).count if measure.key == TREE else 0
+        row_bound = measure.contribution.bound if measure.strategy is None else measure.strategy.row_bound
+        alike = (price, bounds, row_bound, "" if measure.added else measure.key, buckets)
         if alike not in plans_by_key:
             plans_by_key[alike] = (
                 _candidates(question, noise, price, bounds, row_bound, seconds, rivals)
@@ -259,21 +259,20 @@ def unit_bounds(request: SelectRequest, measure: Measure, cells: int) -> UnitBou
         return UnitBounds(bound, most, bound * most)
     by_group = measure.operand is not None and bool(measure.operand.per_group)
     cell_rows = request.cell_rows if request.rows.cell_key else rows
-    if not measure.added or not (by_group or measure.squared_norm or cell_rows < rows):
+    if not measure.added or not (by_group or measure.contribution.norm or cell_rows < rows):
         return plain_bounds(bound)
     if measure.kinds is not None:  # several values of a key are one kind, in which a unit may have all its rows
         return plain_bounds(bound)
     apart = request.question.tells_keys_apart
-    if measure.squared_norm and not apart and sum(len(key.codes) for key in request.question.keys) > MOST_MERGED:
+    if measure.contribution.norm and not apart and sum(len(key.codes) for key in request.question.keys) > MOST_MERGED:
         raise Refusal(
             f"max_norm_contributed is of groups, and keys put more than {MOST_MERGED} values into them",
             accepted="GROUP BY columns that have a DOMAIN, or the statement without max_norm_contributed",
         )
-    if not (apart or measure.squared_norm):
+    if not (apart or measure.contribution.norm):
         return plain_bounds(bound)
-    contribution = contribution_of(measure)
-    one_cell = min(bound, contribution.unit_bound(cell_rows, 1))
-    return UnitBounds(bound, one_cell, contribution.squared_bound(rows, cells, cell_rows))
+    one_cell = min(bound, measure.unit_bound(cell_rows, 1))
+    return UnitBounds(bound, one_cell, measure.contribution.squared_bound(rows, cells, cell_rows))
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
@@ -283,7 +282,7 @@ def _cells_of(question: Question, measure: Measure) -> int:
     """
     if measure.distinct is not None:
         return max(question.cells)
-    if measure.squared_norm and not question.tells_keys_apart:
+    if measure.contribution.norm and not question.tells_keys_apart:
         return prod(question.sizes)
     cells, groups = prod(source.domain.size for source in question.sources), question.treatment.groups
     return min(cells, groups) if groups else cells
@@ -343,7 +342,7 @@ def _workload(question: Question) -> MarginalWorkload:
 def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, bounds: UnitBounds) -> Plans:
     """Returns the plan of a measure that takes grouping sets one by one: values present, or trees in cells."""
     workload = _workload(question)
-    if measure.form == "distinct":
+    if measure.key == "distinct":
         return (plan_distinct(workload, noise, amount, bounds.all_cells, bounds.squared),)
     buckets, last = tree_buckets(question, measure), len(question.keys)
     sets = tuple((*grouping_set, last) for grouping_set in workload.marginals)
@@ -374,7 +373,7 @@ def tree_buckets(question: Question, measure: Measure) -> Buckets:
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)
-    most = MOST_CHOICES if measure.form == CHOICE else MOST_BUCKETS
+    most = MOST_CHOICES if measure.key == CHOICE else MOST_BUCKETS
     return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells, most)
 
 

@@ -206,10 +206,10 @@ def of_centre(
     ]
     bounds = float(aggregate.operand.low), float(aggregate.operand.high)
     if len(noisy) == 2:
-        return average_about(float(measure.centre), bounds, noisy[0], noisy[1], noise)
+        return average_about(float(measure.contribution.centre), bounds, noisy[0], noisy[1], noise)
     sample, width = aggregate.function.endswith("samp"), bounds[1] - bounds[0]
     spread = variance_about(width, noisy[0], noisy[1], noisy[2], noise, sample=sample)
-    step = float(measure.operand_step) / width
+    step = float(measure.contribution.unit) / width
     if measure.operand is not None and measure.operand.step > aggregate.operand.step:
         spread = of_rounded(spread, step=step, sample=sample)
     if aggregate.function.startswith("stddev"):
@@ -231,18 +231,18 @@ def nonlinear_answers(
     cube: CubePlan, aggregate: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
     """Returns an average, a variance or a quantile of every cell, from its tables and the variance of their noise."""
-    measure, operand, noise = measured.measure, aggregate.operand, measured.plan.noise
+    added, operand, noise = measured.measure.contribution, aggregate.operand, measured.plan.noise
     if operand is None:
         raise InternalError("a curved aggregate without an operand")
     if aggregate.function == "quantile":
-        buckets = tree_buckets(cube.request.question, measure)
+        buckets = tree_buckets(cube.request.question, measured.measure)
         if measured.choices:
             return read_choices(tables, buckets)
         queries = 2 * buckets.count - 1
         shaped = tables[0].reshape(-1, queries)
         return quantile(shaped, variance.reshape(-1, queries), float(aggregate.fraction or 0), buckets, noise)
-    whole = float(measure.steps**measure.degree)
-    moments = [table / whole for table in tables[: measure.degree + 1]]
+    whole = float(added.bound)
+    moments = [table / whole for table in tables[: added.degree + 1]]
     scaled, step = variance / whole**2, 1 / whole
     low, width = float(operand.low), float(operand.high - operand.low)
     if aggregate.function == "avg":
@@ -250,7 +250,7 @@ def nonlinear_answers(
     sample = aggregate.function.endswith("samp")
     spread = variance_of(moments, scaled, noise, step, sample=sample)
     if is_coarse(operand):
-        spread = of_rounded(spread, step=1 / measure.steps, sample=sample)
+        spread = of_rounded(spread, step=1 / added.steps, sample=sample)
     if aggregate.function.startswith("stddev"):
         return rescale(deviation_of(spread), 0.0, width, 1)
     return rescale(spread, 0.0, width, 2)
@@ -297,7 +297,7 @@ def _is_rounded(cube: CubePlan, use: Use) -> bool:
     measure = cube.measures[use.measure].measure
     counts = measure.operand is None or not measure.operand.sql or measure.form in ("count", "valued")
     plain = bool(use.weights) and use.also is None
-    return measure.squared_norm > 0 and counts and plain and not cube.request.question.treatment.nonnegative
+    return measure.contribution.norm > 0 and counts and plain and not cube.request.question.treatment.nonnegative
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:
