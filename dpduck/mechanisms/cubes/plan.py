@@ -28,7 +28,7 @@ from dpduck.mechanisms.cubes.measures import (
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.cubes.weighed import measures_with_norm
 from dpduck.mechanisms.released_rows import range_workload
-from dpduck.strategies.budgets import FINE, kind_and_amount, price_for, raise_price
+from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.marginals.planners import plan_distinct
 from dpduck.strategies.plan import Plan
@@ -43,6 +43,7 @@ from dpduck.strategies.ranges.buckets import (
 )
 from dpduck.strategies.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
 from dpduck.strategies.recovery.recover import apply_options, recover, recover_linearly, recover_sets
+from dpduck.strategies.target import FINE, even_weights, price_for, raise_price
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -55,9 +56,6 @@ FEW_SETS = 50
 
 MOST_MERGED = 1 << 14
 """Largest number of key values that a list puts into groups, if units are weighed by these groups."""
-
-EVENINGS = 5
-"""Number of weightings that are tried. The last ones change a price by less than one percent."""
 
 SMALLEST_PRICE = Fraction(1, 10**9)
 
@@ -427,23 +425,23 @@ def _is_search(request: SelectRequest) -> bool:
 def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectRequest, CubePlan]:
     """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan.
 
-    Planners minimise a weighted sum of variances. The least worst variance is reached at the weights that solve the
-    dual problem, where all sets with a weight have the same error. All sets begin with equal weights. A few times over,
-    sets with larger errors get more weight. Weights in the statement are left alone.
+    All sets begin with equal weights. Weights in the statement are left alone.
     """
     question = request.question
     if question.treatment.weights or len(question.grouping_sets) == 1:
         return request, plan_at(request)
     cells = np.array(question.cells, dtype=np.float64)
-    weights = 1 / cells
-    trials = []
-    for _ in range(1 if _is_search(request) else EVENINGS):
-        weights /= (weights * cells).sum() / len(cells)
+    trials = list[tuple[SelectRequest, CubePlan]]()
+
+    def variances() -> FloatArray:
+        return np.array([np.max(table) for table in trials[-1][1].measures[0].plan.variances])
+
+    for weights in even_weights(1 / cells, variances, power=2, cells=cells):
         treatment = replace(question.treatment, weights=tuple(map(Fraction, weights.tolist())))
         weighted = replace(request, question=replace(question, treatment=treatment))
         trials.append((weighted, plan_at(weighted)))
-        variances = np.array([np.max(table) for table in trials[-1][1].measures[0].plan.variances])
-        weights *= (variances / variances.max()) ** 2
+        if _is_search(request):
+            break
     return min(trials, key=lambda pair: pair[1].worst_stderr)
 
 
