@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import overload
+from typing import Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.operators import Factor, IdentityFactor, KroneckerQuery, hadamard_transform
-from dpduck.values.arrays import FloatArray
+from dpduck.values.arrays import FloatArray, IntegerArray
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,32 @@ CONSISTENCIES = ("l2", "l1", "linf", "none")
 """Least squares, the two linear programs of the paper, or each answer from its own measurement alone."""
 
 
+class PlanPart(Protocol):
+    """Measurements with a recovery of their own, for one or more grouping sets."""
+
+    @property
+    def measurements(self) -> Sequence[Measurement]: ...
+
+    @property
+    def variances(self) -> tuple[FloatArray, ...]:
+        """Returns the predicted variance of every answer, an array per grouping set."""
+        ...
+
+    def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+        """Returns the answers of every grouping set, one axis per attribute, from one array per measurement."""
+        ...
+
+
 @dataclass(frozen=True)
 class Plan:
-    """The measurements for one aggregate and the predicted error of every workload marginal.
+    """The measurements for one aggregate, their recovery, and the predicted error of every workload marginal.
 
     variances: predicted noise variance of a cell after recovery, for each of workload.marginals in order. If a
     marginal's cells differ, it is the largest.
     measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements).
     consistency: recovery of answers, one of CONSISTENCIES. note: a line for dp_explain.
     planning_seconds: time of planning, which is not part of the plan's identity.
+    parts: of ranges, which have a recovery of their own. Their measurements follow each other. Empty for marginals.
     """
 
     strategy: str
@@ -53,11 +70,28 @@ class Plan:
     consistency: str = "l2"
     note: str = ""
     planning_seconds: float = field(default=0.0, compare=False)
+    parts: tuple[PlanPart, ...] = ()
+
+    @property
+    def cell_variances(self) -> tuple[FloatArray, ...]:
+        """Returns the variance of every released cell, an array per marginal with an axis per attribute."""
+        if self.parts:
+            return tuple(variances for part in self.parts for variances in part.variances)
+        shapes = ([self.workload.sizes[attribute] for attribute in marginal] for marginal in self.workload.marginals)
+        return tuple(np.full(shape, variance) for shape, variance in zip(shapes, self.variances, strict=True))
+
+    @property
+    def cells(self) -> int:
+        """Returns the number of released cells."""
+        return sum(table.size for table in self.cell_variances) if self.parts else self.workload.cells
 
     @property
     def total_variance(self) -> float:
         """Returns the sum of the variances of all released cells, by weight."""
         sizes = self.workload.sizes
+        if self.parts:
+            pairs = zip(self.workload.weights, self.cell_variances, strict=True)
+            return float(sum(weight * float(variances.sum()) for weight, variances in pairs))
         return sum(
             weight * variance * prod([sizes[attribute] for attribute in marginal])
             for marginal, weight, variance in zip(
@@ -69,6 +103,17 @@ class Plan:
     def worst_stderr(self) -> float:
         """Returns the largest predicted standard error of a released cell."""
         return float(max(self.variances) ** 0.5)
+
+
+def plan_of_parts(
+    strategy: str, noise: NoiseKind, workload: MarginalWorkload, parts: Sequence[PlanPart], note: str, seconds: float
+) -> Plan:
+    """Returns the plan with these parts. seconds: its planning time."""
+    measurements = tuple(measurement for part in parts for measurement in part.measurements)
+    largest = tuple(float(variances.max()) for part in parts for variances in part.variances)
+    return Plan(
+        strategy, noise, workload, measurements, largest, note=note, planning_seconds=seconds, parts=tuple(parts)
+    )
 
 
 def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> KroneckerQuery:

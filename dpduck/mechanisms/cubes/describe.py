@@ -25,11 +25,9 @@ from dpduck.language.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import (
-    AnyPlan,
     CubePlan,
     MeasurePlan,
     amount_of,
-    measurement_plan,
     plans_at,
     rule_of,
     tree_buckets,
@@ -42,7 +40,6 @@ from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.choose import spell_out
 from dpduck.strategies.plan import Plan
-from dpduck.strategies.ranges.sets import RangeSetsPlan
 from dpduck.strategies.recovery.quantiles import bounds_of, rank_deviations
 from dpduck.values.arrays import FloatArray
 from dpduck.values.domain import RangeDomain
@@ -77,7 +74,7 @@ def foreseen(cube: CubePlan, expect_rows: int | None) -> list[AggregateError]:
 
 def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int | None) -> AggregateError:
     measured = cube.measures[use.measure]
-    variances = cell_variances(cube.request, measured.plan)
+    variances = cell_variances(measured.plan)
     tree = measured.measure.form == TREE
     rank = sqrt(max(float(table.max()) for table in variances)) if tree else None
     queries = 2 * tree_buckets(cube.request.question, measured.measure).count - 1 if tree else 1
@@ -86,7 +83,7 @@ def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int |
     if use.weights:
         parts = [use.size * table for table in variances]
         if use.also is not None:
-            others = cell_variances(cube.request, cube.measures[use.also.measure].plan)
+            others = cell_variances(cube.measures[use.also.measure].plan)
             step = float(use.also.weights[0])
             parts = [part + step**2 * table for part, table in zip(parts, others, strict=True)]
     elif expect_rows is None:
@@ -113,7 +110,7 @@ def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray
     if one.is_quantile:
         return _quantile_error(cube, one, measured, table, rows)
     if use.also is not None:
-        every = (cell_variances(cube.request, cube.measures[part.measure].plan) for part in use.parts)
+        every = (cell_variances(cube.measures[part.measure].plan) for part in use.parts)
         largest = [np.array([max(float(one.max()) for one in variances)]) for variances in every]
         tables = [np.array([rows * FULL]), *_spread_evenly(cube, one, use, rows)]
         answer = of_centre(cube, one, use, tables, [np.array([table.max()]), *largest[1:]])
@@ -380,7 +377,7 @@ def candidates(request: SelectRequest, proposal: CubeProposal) -> str:
     return rows_sql(_COLUMNS, [_row(cube, plan, place) for place, plan in enumerate(cube.measures[0].plans)])
 
 
-def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
+def _row(cube: CubePlan, plan: Plan, place: int) -> list[Value]:
     request, chosen = cube.request, place == 0
     plans = [plan if number == 0 else _like(part, plan) for number, part in enumerate(cube.measures)]
     sizes = [use.size for use in cube.uses]
@@ -389,9 +386,7 @@ def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         used = used[:1]
     drawn = list(zip(plans, (part.measure.noisy_tables for part in cube.measures), strict=True))
     notes = (spell_out(plan.strategy), plan.note, _together(cube), _note(cube, plan) if chosen else "")
-    seconds = sum(part.planning_seconds for part in plans) + sum(
-        estimate_seconds(measurement_plan(a)) * n for a, n in drawn
-    )
+    seconds = sum(part.planning_seconds for part in plans) + sum(estimate_seconds(a) * n for a, n in drawn)
     return [
         plan.strategy,
         chosen,
@@ -400,8 +395,8 @@ def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         request.price.stated_epsilon,
         request.price.stated_delta,
         request.price.charge.rho,
-        sum(_cells(part) for part, _ in used),
-        sum(len(measurement_plan(part).measurements) * tables for part, tables in drawn),
+        sum(part.cells for part, _ in used),
+        sum(len(part.measurements) * tables for part, tables in drawn),
         "; ".join(note for note in notes if note),
         float(f"{seconds:.1g}"),  # an estimate: the caller gets no exact clock
         request.rows.unit_text if chosen else None,
@@ -424,17 +419,12 @@ def _together(cube: CubePlan) -> str:
     return "; ".join(said)
 
 
-def _like(measured: MeasurePlan, plan: AnyPlan) -> AnyPlan:
+def _like(measured: MeasurePlan, plan: Plan) -> Plan:
     """Returns the measure's plan of the same strategy, if it has one, else its chosen plan."""
     return next((candidate for candidate in measured.plans if candidate.strategy == plan.strategy), measured.plan)
 
 
-def _cells(plan: AnyPlan) -> int:
-    """Returns the number of cells that one aggregate releases."""
-    return plan.cells if isinstance(plan, RangeSetsPlan) else plan.workload.cells
-
-
-def _note(cube: CubePlan, plan: AnyPlan) -> str:
+def _note(cube: CubePlan, plan: Plan) -> str:
     request = cube.request
     bound = (
         f", one row counts up to {request.rows.unit_bound} times"

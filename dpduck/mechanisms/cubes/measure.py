@@ -29,9 +29,7 @@ from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
-    measurement_plan,
     plan_cube,
-    recover_raw_table,
     recover_table,
     tree_buckets,
 )
@@ -53,6 +51,7 @@ from dpduck.store.measured import (
 )
 from dpduck.strategies.counts import CountStrategy
 from dpduck.strategies.plan import marginal_query, noisy_queries
+from dpduck.strategies.recovery.recover import recover_linearly
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError
@@ -135,7 +134,7 @@ def _recover(
         drawn = [[np.array(values[..., row]) for (values,) in noisy] for row in range(len(strategy.rows))]
     tables[number] = [recover_table(plan, values, treatment) for values in drawn]
     if treatment.moves:
-        measured[number] = [recover_raw_table(plan, values) for values in drawn]
+        measured[number] = [recover_linearly(plan, values) for values in drawn]
 
 
 def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> AskScan:
@@ -169,7 +168,7 @@ def declare_asks(cube: CubePlan) -> list[MeasureAsks]:
         for number in counted.measures:
             measured = cube.measures[number]
             if id(measured.plan) not in by_plan:
-                by_plan[id(measured.plan)] = noisy_queries(measurement_plan(measured.plan))
+                by_plan[id(measured.plan)] = noisy_queries(measured.plan)
             queries = by_plan[id(measured.plan)]
             if measured.measure.distinct is not None:
                 scan, values = AskScan(counted.job, cube.request.rows.unit_bound), measured.measure.distinct.domain.size

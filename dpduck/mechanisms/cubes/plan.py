@@ -41,15 +41,14 @@ from dpduck.strategies.ranges.buckets import (
     buckets_for,
     tree_workload,
 )
-from dpduck.strategies.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
-from dpduck.strategies.recovery.recover import apply_options, recover, recover_linearly, recover_sets
+from dpduck.strategies.ranges.sets import plan_own_matrix, plan_range_sets
+from dpduck.strategies.recovery.recover import apply_options, recover
 from dpduck.strategies.target import FINE, even_weights, price_for, raise_price
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
-AnyPlan = Plan | RangeSetsPlan
-Plans = tuple[AnyPlan, ...]
+Plans = tuple[Plan, ...]
 PlanAt = Callable[[SelectRequest], "CubePlan"]
 FEW_SETS = 50
 """Largest number of grouping sets that are planned again and again to find the smallest price."""
@@ -98,7 +97,7 @@ class MeasurePlan:
         return self.bounds.all_cells
 
     @property
-    def plan(self) -> AnyPlan:
+    def plan(self) -> Plan:
         """Returns the chosen plan."""
         return self.plans[0]
 
@@ -449,10 +448,8 @@ def _restore_weights(request: SelectRequest, cube: CubePlan) -> CubePlan:
     """Returns plans for a request with its own weights, which enter their total variance."""
     weights = _workload(request.question).weights
 
-    def reweight(plan: AnyPlan) -> AnyPlan:
-        measured = plan.measured if isinstance(plan, RangeSetsPlan) else plan
-        measured = replace(measured, workload=replace(measured.workload, weights=weights))
-        return replace(plan, measured=measured) if isinstance(plan, RangeSetsPlan) else measured
+    def reweight(plan: Plan) -> Plan:
+        return replace(plan, workload=replace(plan.workload, weights=weights))
 
     measures = [replace(measure, plans=tuple(map(reweight, measure.plans))) for measure in cube.measures]
     return CubePlan(request, tuple(measures), cube.uses)
@@ -468,19 +465,6 @@ def require_within(price: Fraction, target: Target) -> None:
         )
 
 
-def measurement_plan(plan: AnyPlan) -> Plan:
-    """Returns the plan as trusted code measures it."""
-    return plan.measured if isinstance(plan, RangeSetsPlan) else plan
-
-
-def recover_table(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
+def recover_table(plan: Plan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
     """Recovers one table's answers, an array per grouping set."""
-    if isinstance(plan, RangeSetsPlan):
-        answers = recover_sets(plan, noisy)
-        return [np.rint(table) for table in answers] if treatment.integer else answers
     return apply_options(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
-
-
-def recover_raw_table(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
-    """Recovers answers before linear programs and the option nonnegative move them, which no formula describes."""
-    return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)

@@ -154,5 +154,5 @@ def _tree_variances(buckets: int, noise: NoiseKind) -> FloatArray:
     workload = MarginalWorkload((buckets,), ((0,),), (1.0,))
     plan = plan_range_sets([tree_workload(buckets)], workload, noise, FINE, 1, strategy="hierarchy", apart=True)[0]
     unit = 2 / float(FINE) ** 2 if noise is NoiseKind.LAPLACE else 1 / (2 * float(FINE))
-    answers: FloatArray = plan.variances[0].reshape(1, -1) / unit
+    answers: FloatArray = plan.cell_variances[0].reshape(1, -1) / unit
     return answers

@@ -30,7 +30,7 @@ from dpduck.language.select.request import VARIANCES, Operand, Question, SelectR
 from dpduck.mechanisms.cubes.describe import foreseen, format_figure
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
-from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measurement_plan, plans_at
+from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
 from dpduck.mechanisms.cubes.weighed import bounds, measures_with_norm
 from dpduck.mechanisms.jobs import bind_contributions
@@ -165,7 +165,7 @@ def propose_norms(request: SelectRequest) -> NormProposal:
     shape = at_norms(request)
     if not request.question.treatment.finds_norm:
         for part in shape.measures:
-            noisy_queries(measurement_plan(part.plan))
+            noisy_queries(part.plan)
     (scan,) = scans_of(shape)
     bare = bind_contributions([replace(part.measure.contribution, norm=0) for part in shape.measures], request.rows)
     job, amount = replace(scan.job, aggregates=bare, beside=bare), amount_of(request)

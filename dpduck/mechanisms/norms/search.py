@@ -15,7 +15,7 @@ from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure
-from dpduck.mechanisms.cubes.plan import CubePlan, measurement_plan, recover_table
+from dpduck.mechanisms.cubes.plan import CubePlan, recover_table
 from dpduck.mechanisms.cubes.recover import answers_of, covariances_text, error_laws, wholes
 from dpduck.mechanisms.jobs import bind_contributions
 from dpduck.mechanisms.mechanism import Tools
@@ -48,7 +48,7 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> NormMeasu
     tables = []
     for number, part in enumerate(plan.measures):
         scan = scan_of(part, job, number)
-        asks = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(measurement_plan(part.plan))]
+        asks = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(part.plan)]
         for ask in asks:
             door.admit(ask, proposal.answers)
         tables.append(tuple(door.tables(asks)))

@@ -25,7 +25,8 @@ from dpduck.strategies.budgets import safe_parameters
 from dpduck.strategies.convex_budgets import convex_budgets
 from dpduck.strategies.plan import Measurement
 from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE, one_thread
-from dpduck.strategies.ranges.plan import LARGEST_NORM_BITS, TIE, norm_of
+from dpduck.strategies.ranges.least_squares import solve_least_squares
+from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, TIE, norm_of
 from dpduck.strategies.ranges.strategy import cholesky_factor
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
@@ -65,7 +66,7 @@ MOST_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class OwnPlan:
+class OwnStrategy:
     """Measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
 
     blocks: rows with the same noise, shape (rows, cells), in order. noise_variances: one per measurement, in units of
@@ -85,6 +86,11 @@ class OwnPlan:
         """Returns the sum of the variances of all answers, weighted by grouping set."""
         pairs = zip(self.workload.weights, self.variances, strict=True)
         return sum(weight * float(variances.sum()) for weight, variances in pairs)
+
+    def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+        """Returns the answers of every grouping set, one axis per attribute."""
+        answers = [np.asarray(rows, dtype=np.float64) for rows in noisy]
+        return self.workload.answers(solve_least_squares(self.blocks, self.noise_variances, answers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +155,7 @@ def plan_own(
     budgets: str = "optimal",
     seconds: float = 2.0,
     bits: int = LARGEST_NORM_BITS,
-) -> OwnPlan:
+) -> OwnStrategy:
     """Returns the plan with the least total variance for these rows, shape (rows, cells).
 
     budgets: 'optimal', or 'uniform' for the same noise on every row. bits: of the largest norm of a column. Refuses
@@ -316,7 +322,7 @@ def _build_plan(
     noise: NoiseKind,
     amount: Fraction,
     unit_bound: int,
-) -> OwnPlan:
+) -> OwnStrategy:
     """Returns the plan with exact parameters that cost at most `amount`, and its errors. rows: all rows of the blocks.
 
     units: parameters of the blocks at a budget of 1. Only their ratios count.
@@ -337,7 +343,7 @@ def _build_plan(
         variances = tuple(np.full(shape, np.inf) for shape in workload.shapes)
     else:
         variances = workload.variances(rows.basis @ inner @ rows.basis.T)
-    return OwnPlan(workload, noise, tuple(blocks), measurements, spread, variances)
+    return OwnStrategy(workload, noise, tuple(blocks), measurements, spread, variances)
 
 
 # Groups of rows of an arbitrary strategy matrix (Cormode et al., Definition 3.1 and the greedy grouping after it).

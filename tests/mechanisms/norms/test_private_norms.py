@@ -23,7 +23,6 @@ from dpduck.kernel.queries.operators import IdentityFactor, KroneckerQuery, Matr
 from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measure import scan_of
-from dpduck.mechanisms.cubes.plan import measurement_plan
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import CENTERS, SEARCH, NormProposal, at_norms, part_of
 from dpduck.mechanisms.norms.search import found_level
@@ -274,7 +273,7 @@ def test_a_norm_whose_noise_cannot_be_drawn_is_not_looked_for(trips: Clinic) -> 
             assert len(rows) == 3
         proposal = proposal_of(clinic, "g, sum(x) AS s FROM t GROUP BY g", rho=1e-9)
         (one,) = at_norms(proposal.request, (1 << proposal.searches[0].levels,)).measures
-        assert noisy_queries(measurement_plan(one.plan))
+        assert noisy_queries(one.plan)
 
 
 REFUSED = {
