@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import dpduck
 from benchmarks.papers._range_plans import plan_ranges, total_variance
 from benchmarks.tutorial import draw_tutorial
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import all_ranges
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload

@@ -9,8 +9,8 @@ from math import prod
 from dpduck.algebra.ranges import RangeWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies
-from dpduck.strategies.ranges.hierarchy import one_thread
 from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, TIE, RangeProduct, combine, norm_of
+from dpduck.strategies.threads import one_thread
 
 
 def plan_ranges(

@@ -15,7 +15,7 @@ from math import isqrt
 import numpy as np
 
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.strategies.plan import Parameters
+from dpduck.strategies.measurements import Parameters
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge

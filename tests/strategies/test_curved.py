@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.ranges.buckets import Buckets, buckets_for, tree_workload
 from dpduck.strategies.ranges.sets import plan_range_sets

@@ -11,7 +11,8 @@ from benchmarks.papers.own_strategies import Case, cases, program_optimum, total
 from dpduck.algebra.cells import CellWorkload
 from dpduck.algebra.ranges import RangeWorkload, identity, intervals, prefixes
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.ranges.own import OwnStrategy, greedy_groups, plan_own
+from dpduck.strategies.ranges.groups import greedy_groups
+from dpduck.strategies.ranges.own import OwnStrategy, plan_own
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.papers._range_plans import plan_product, plan_ranges, total_variance
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.plan import Measurement
+from dpduck.strategies.measurements import Measurement
 from dpduck.strategies.ranges.product import RangeProduct
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.values.errors import Refusal

@@ -11,7 +11,7 @@ from scipy import sparse
 from benchmarks.papers._range_plans import plan_product, plan_ranges
 from dpduck.algebra.ranges import all_ranges, intervals, prefixes, total
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.plan import Measurement
+from dpduck.strategies.measurements import Measurement
 from dpduck.strategies.ranges.least_squares import solve_least_squares, solve_sparse
 from dpduck.strategies.ranges.strategy import matrix_of
 

@@ -10,7 +10,7 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.tables import require_weights

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpduck.strategies.ranges.hierarchy import build_hierarchy, haar_wavelet
+from dpduck.strategies.ranges.haar import haar_wavelet
+from dpduck.strategies.ranges.hierarchy import build_hierarchy
 from dpduck.strategies.ranges.least_squares import recover_haar, recover_hierarchy
 
 

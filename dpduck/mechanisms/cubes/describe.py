@@ -24,15 +24,7 @@ from dpduck.language.select.request import AUTO, TREE, Aggregate, Key, Question,
 from dpduck.language.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
-from dpduck.mechanisms.cubes.plan import (
-    CubePlan,
-    MeasurePlan,
-    amount_of,
-    plans_at,
-    rule_of,
-    tree_buckets,
-    with_rivals,
-)
+from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans_at, rule_of, tree_buckets, with_rivals
 from dpduck.mechanisms.cubes.recover import cell_variances, nonlinear_answers, of_centre
 from dpduck.mechanisms.cubes.weighed import bounds
 from dpduck.mechanisms.prices import AggregateError, by_rows

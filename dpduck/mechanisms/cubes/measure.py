@@ -26,13 +26,7 @@ from dpduck.language.select.conditions import is_partial
 from dpduck.language.select.request import JointCounts, SelectRequest
 from dpduck.language.select.together import MOST_JOINT
 from dpduck.mechanisms.cubes.measures import Measure
-from dpduck.mechanisms.cubes.plan import (
-    CubePlan,
-    MeasurePlan,
-    plan_cube,
-    recover_table,
-    tree_buckets,
-)
+from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, plan_cube, recover_table, tree_buckets
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
 from dpduck.mechanisms.jobs import counting_job, key_column
 from dpduck.mechanisms.mechanism import Columns, Tools

@@ -10,7 +10,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.noise.law import NoiseKind
@@ -42,7 +42,8 @@ from dpduck.strategies.ranges.buckets import (
     tree_workload,
 )
 from dpduck.strategies.ranges.sets import plan_own_matrix, plan_range_sets
-from dpduck.strategies.recovery.recover import apply_options, recover
+from dpduck.strategies.recovery.options import apply_options
+from dpduck.strategies.recovery.recover import recover
 from dpduck.strategies.target import FINE, even_weights, price_for, raise_price
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal

@@ -15,17 +15,10 @@ from math import log2
 
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.request import AUTO, CHOICE, TREE, Aggregate, Operand
-from dpduck.strategies.ranges.buckets import (
-    MOST_TREE_CELLS,
-    PARTS,
-    WITHOUT_ENDS,
-    Buckets,
-    buckets_for,
-    tree_workload,
-)
+from dpduck.strategies.ranges.buckets import MOST_TREE_CELLS, PARTS, WITHOUT_ENDS, Buckets, buckets_for, tree_workload
 from dpduck.strategies.ranges.sets import plan_range_sets
 from dpduck.strategies.recovery.quantiles import EXTREME, rank_deviations
 from dpduck.values.arrays import FloatArray

@@ -43,13 +43,8 @@ from dpduck.store.sandbox import sandbox
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.recovery.curved import LEVELS, Noisy, average_about
-from dpduck.strategies.recovery.intervals import (
-    ErrorLaw,
-    discrete_gaussian_tail,
-    discrete_laplace_tail,
-    lows_after_selection,
-    survivals,
-)
+from dpduck.strategies.recovery.intervals import ErrorLaw, lows_after_selection
+from dpduck.strategies.recovery.tails import discrete_gaussian_tail, discrete_laplace_tail, survivals
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError, Refusal
 

@@ -26,7 +26,7 @@ from dpduck.store.sandbox import Sandbox
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.curved import LEVELS
 from dpduck.strategies.recovery.recover import recover
-from dpduck.strategies.time_axis import TimeQuestion
+from dpduck.strategies.time_questions import TimeQuestion
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.quoting import quote_identifier
 

@@ -19,7 +19,7 @@ from math import isqrt, prod
 
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
@@ -34,17 +34,10 @@ from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.choose import plan_workload
-from dpduck.strategies.plan import Measurement, Plan, marginal_query
-from dpduck.strategies.time_axis import (
-    BRANCHINGS,
-    PERIODS,
-    STRATEGIES,
-    TREE,
-    TimeAxis,
-    TimeQuestion,
-    time_axis,
-    variances,
-)
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.plan import Plan, marginal_query
+from dpduck.strategies.time_axis import BRANCHINGS, PERIODS, STRATEGIES, TREE, TimeAxis, time_axis
+from dpduck.strategies.time_questions import TimeQuestion, variances
 from dpduck.strategies.variance import least_squares_variances
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, StoreError

@@ -13,8 +13,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE, Haar, Hierarchy, subtree_variances
-from dpduck.strategies.ranges.strategy import RangeStrategy, cholesky_factor
+from dpduck.strategies.ranges.haar import Haar
+from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE, Hierarchy, subtree_variances
+from dpduck.strategies.ranges.normal_matrix import cholesky_factor
+from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 Noisy = Mapping[int, NDArray[np.int64] | FloatArray]

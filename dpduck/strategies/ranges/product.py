@@ -18,7 +18,7 @@ import numpy as np
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.strategies.budgets import safe_parameters
-from dpduck.strategies.plan import Measurement
+from dpduck.strategies.measurements import Measurement
 from dpduck.strategies.ranges.least_squares import recover_buckets
 from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray, IntegerArray

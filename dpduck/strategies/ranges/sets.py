@@ -19,15 +19,16 @@ import scipy
 from numpy.typing import NDArray
 
 from dpduck.algebra.cells import CellWorkload
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.plan import Plan, PlanPart, plan_of_parts
-from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies, optimise_gaussian
-from dpduck.strategies.ranges.hierarchy import one_thread
+from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies
+from dpduck.strategies.ranges.gaussian_optimum import optimise_gaussian
+from dpduck.strategies.ranges.normal_matrix import cholesky_factor
 from dpduck.strategies.ranges.own import plan_own
 from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, TIE, combine, norm_of
-from dpduck.strategies.ranges.strategy import RangeStrategy, cholesky_factor
+from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.strategies.ranges.together import (
     FEWEST_BITS,
     ROUNDS,
@@ -38,6 +39,7 @@ from dpduck.strategies.ranges.together import (
     plan_product,
     plan_residuals,
 )
+from dpduck.strategies.threads import one_thread
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 

@@ -16,12 +16,13 @@ from math import log2, prod
 import numpy as np
 import scipy
 
-from dpduck.algebra.lattice import MarginalWorkload, close_downward
+from dpduck.algebra.lattice import close_downward
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import CentredFactor, Factor, KroneckerQuery, MatrixFactor
 from dpduck.strategies.budgets import safe_parameters
-from dpduck.strategies.plan import Measurement
+from dpduck.strategies.measurements import Measurement
 from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE
 from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, RangeProduct, combine, norm_of
 from dpduck.strategies.ranges.strategy import RangeStrategy

@@ -1,7 +1,4 @@
-"""Recovery of a plan's answers from noisy integers: one rule for each structure of measurements.
-
-The options nonnegative and integer are applied afterwards. Both bias sums of many cells, and are never silent.
-"""
+"""Recovery of a plan's answers from noisy integers: one rule for each structure of measurements."""
 
 from __future__ import annotations
 
@@ -12,14 +9,10 @@ import numpy as np
 
 from dpduck.algebra.lattice import close_downward
 from dpduck.kernel.queries.operators import Factor, HadamardFactor, IdentityFactor
-from dpduck.strategies.plan import Measurement, Plan, code_count, factor_kinds
-from dpduck.strategies.recovery.consistent import (
-    integer_margins,
-    integer_table,
-    nearest_consistent,
-    nonnegative_consistent,
-    nonnegative_table,
-)
+from dpduck.strategies.marginals.weights import code_count
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.plan import Plan, factor_kinds
+from dpduck.strategies.recovery.consistent import nearest_consistent
 from dpduck.strategies.variance import BALANCED, adjoint, direct_sources, margins, recover_least_squares, spread_evenly
 from dpduck.values.arrays import FloatArray, IntegerArray
 
@@ -134,25 +127,3 @@ RECOVERIES: tuple[tuple[Callable[[Plan], bool], Recovery], ...] = (
     (_is_balanced, _least_squares),
 )
 """Condition and recovery of each rule. The first rule that accepts a plan recovers it."""
-
-
-def apply_options(
-    plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool
-) -> tuple[FloatArray, ...]:
-    """Applies options that bias sums of many cells. Answers of ranges are only rounded.
-
-    Tables stay consistent if they were, rounded tables if one table has all attributes. Totals are kept: a table's sum
-    stays the same (0 if it was negative), rounded under `integer`.
-    """
-    tables = tuple(answers)
-    if plan.parts:
-        return tuple(np.rint(table) for table in tables) if integer else tables
-    if nonnegative and plan.consistency == "none":
-        tables = tuple(nonnegative_table(table) for table in tables)
-    elif nonnegative:
-        tables = nonnegative_consistent(plan.workload, tables, plan.variances)
-    if not integer:
-        return tables
-    if plan.consistency == "none":
-        return tuple(integer_table(table) for table in tables)
-    return integer_margins(plan.workload, tables)
