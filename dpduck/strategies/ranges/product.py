@@ -39,7 +39,7 @@ class RangeProduct:
 
     measurements: one for each combination of groups, the last attribute first. unit_variances: for each attribute, one
     factor of the noise variance per group. scale: a further factor of their product. Variances are those of the
-    discrete noise for one attribute, and upper bounds of them for several. places: of each grouping set.
+    discrete noise for one attribute of one set, and upper bounds otherwise. places: of each grouping set.
     """
 
     strategies: tuple[RangeStrategy, ...]
