@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpduck
-from benchmarks.papers._range_plans import plan_ranges
+from benchmarks.papers._range_plans import plan_ranges, total_variance
 from benchmarks.tutorial import draw_tutorial
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import all_ranges
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
-from dpduck.strategies.ranges.plan import RangePlan
+from dpduck.strategies.ranges.product import RangeProduct
 from dpduck.strategies.ranges.strategy import matrix_of
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -60,15 +60,16 @@ def cube_matrix(plan: Plan) -> NDArray[np.float64]:
     return np.vstack(rows)
 
 
-def range_plan(name: str) -> RangePlan:
+def range_plan(name: str) -> RangeProduct:
     """All ranges over 64 ordered values."""
     noise = NoiseKind.GAUSSIAN if name == "gaussian_optimum" else NoiseKind.LAPLACE
     return plan_ranges(all_ranges(VALUES), noise, PRICE, 1, strategy=name)[0]
 
 
-def range_matrix(plan: RangePlan) -> NDArray[np.float64]:
+def range_matrix(plan: RangeProduct) -> NDArray[np.float64]:
     """What is measured, each measurement in units of its noise."""
-    gaussian, strategy = plan.noise is NoiseKind.GAUSSIAN, plan.groups
+    (strategy,) = plan.strategies
+    gaussian = strategy.name == "gaussian_optimum"
     parameters = strategy.unit_parameters(2) ** 0.5 if gaussian else strategy.unit_parameters(1)
     parts = zip(strategy.factors, parameters, strict=True)
     return np.vstack([matrix_of(factor).astype(np.float64) / scale for factor, scale in parts])
@@ -150,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in RANGES:
         ranges = range_plan(name)
         draw(range_matrix(ranges), folder / f"{name}.svg", "64 ordered values")
-        print(f"{name}: {(ranges.total_variance / len(ranges.variances)) ** 0.5:.1f}")
+        print(f"{name}: {(total_variance(ranges) / len(ranges.variances[0])) ** 0.5:.1f}")
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from tests.support.samples import of_functions, of_values, one_of_each
 
 SEARCHES = (
     "dpduck.strategies.ranges.candidates",
+    "dpduck.strategies.ranges.gaussian_optimum",
     "dpduck.strategies.ranges.own",
-    "dpduck.strategies.ranges.strategy",
+    "dpduck.strategies.ranges.p_identity",
 )
 """Modules with searches that end after a number of steps, or earlier where their time is over."""
 

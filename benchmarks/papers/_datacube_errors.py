@@ -24,13 +24,14 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_gaussian, discrete_laplace
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import HadamardFactor
 from dpduck.strategies.choose import plan_workload
-from dpduck.strategies.plan import Plan, code_count
+from dpduck.strategies.marginals.weights import code_count
+from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.recover import recover
 from dpduck.strategies.variance import direct_sources
 from dpduck.values.accounting import rho_of

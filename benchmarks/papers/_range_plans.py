@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import prod
 
 from dpduck.algebra.ranges import RangeWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies
-from dpduck.strategies.ranges.hierarchy import one_thread
-from dpduck.strategies.ranges.plan import (
-    LARGEST_NORM_BITS,
-    TIE,
-    ProductPlan,
-    RangePlan,
-    combine,
-    norm_of,
-    plan_strategy,
-)
+from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, TIE, RangeProduct, combine, norm_of
+from dpduck.strategies.threads import one_thread
 
 
 def plan_ranges(
@@ -27,7 +20,7 @@ def plan_ranges(
     unit_bound: int,
     strategy: str = "auto",
     planning_seconds: float = 2.0,
-) -> tuple[RangePlan, ...]:
+) -> tuple[RangeProduct, ...]:
     """Every candidate's plan, the chosen one first, then by predicted total variance.
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
@@ -35,13 +28,17 @@ def plan_ranges(
     """
     problem = RangeProblem(workload, norm_of(noise), planning_seconds)
     with one_thread():
-        plans = [
-            plan_strategy(built, noise, Fraction(amount), unit_bound) for built in build_strategies(problem, strategy)
-        ]
-    least = min(plan.total_variance for plan in plans)
-    chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
-    others = sorted((plan for plan in plans if plan is not chosen), key=lambda plan: plan.total_variance)
+        plans = [combine([built], noise, Fraction(amount), unit_bound) for built in build_strategies(problem, strategy)]
+    least = min(map(total_variance, plans))
+    chosen = next(plan for plan in plans if total_variance(plan) <= least * (1 + TIE))
+    others = sorted((plan for plan in plans if plan is not chosen), key=total_variance)
     return (chosen, *others)
+
+
+def total_variance(plan: RangeProduct) -> float:
+    """The sum of the variances of all answers, weighted by the product of the attributes' weights."""
+    pairs = zip(plan.strategies, plan.attribute_variances, strict=True)
+    return plan.scale * prod(float(strategy.workload.weights @ variances) for strategy, variances in pairs)
 
 
 def plan_product(
@@ -51,7 +48,7 @@ def plan_product(
     unit_bound: int,
     strategy: str = "auto",
     planning_seconds: float = 2.0,
-) -> ProductPlan:
+) -> RangeProduct:
     """The best strategy for each attribute on its own, combined.
 
     workloads: one per attribute, their `attribute` increasing. amount, unit_bound, strategy: as for plan_ranges.

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers._no_rows import NO_ROWS
-from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import operating_system_entropy

@@ -38,7 +38,7 @@ from benchmarks.papers._synthetic_data import (
     sets_of,
     table_of,
 )
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform

@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 
 import dpduck
-from dpduck.strategies.ranges.candidates import optimise_gaussian
+from dpduck.strategies.ranges.gaussian_optimum import optimise_gaussian
 
 GATE = 1.05
 RHO = 0.5

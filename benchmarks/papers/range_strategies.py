@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from time import perf_counter
 
-from benchmarks.papers._range_plans import plan_ranges
+from benchmarks.papers._range_plans import plan_ranges, total_variance
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
 from dpduck.kernel.noise.law import NoiseKind
 
@@ -46,7 +46,7 @@ def measured(workload: RangeWorkload, noise: NoiseKind, strategy: str) -> tuple[
     begin = perf_counter()
     plan = plan_ranges(workload, noise, amount, 1, strategy)[0]
     seconds = perf_counter() - begin
-    return (plan.total_variance / workload.queries) ** 0.5 / 1000, seconds
+    return (total_variance(plan) / workload.queries) ** 0.5 / 1000, seconds
 
 
 def main() -> int:

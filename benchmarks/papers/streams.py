@@ -17,16 +17,8 @@ from math import sqrt
 
 import numpy as np
 
-from dpduck.strategies.time_axis import (
-    BRANCHINGS,
-    FACTORISATION,
-    PERIODS,
-    TREE,
-    TimeAxis,
-    TimeQuestion,
-    time_axis,
-    variances,
-)
+from dpduck.strategies.time_axis import BRANCHINGS, FACTORISATION, PERIODS, TREE, TimeAxis, time_axis
+from dpduck.strategies.time_questions import TimeQuestion, variances
 from dpduck.values.arrays import FloatArray
 
 SIZES = (36, 128, 1024)

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.papers._synthetic_data import run_annealed, run_cube
 from benchmarks.peers._wide_tables import Wide, followed
 from benchmarks.peers.synthetic_wide import counts_of, distance, gate, independent, price_of
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit
 from dpduck.mechanisms.synthetic.plan import is_quiet

@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from dpduck.algebra.lattice import MarginalWorkload, close_downward
-from dpduck.strategies.views.designs import anneal_views
-from dpduck.strategies.views.objective import HashCounter, ViewObjective, WorkLimit
+from dpduck.algebra.lattice import close_downward
+from dpduck.algebra.marginals import MarginalWorkload
+from dpduck.strategies.views.annealing import anneal_views
+from dpduck.strategies.views.effort import HashCounter, WorkLimit
+from dpduck.strategies.views.objective import ViewObjective
 from dpduck.strategies.views.search import FoundViews, search_views
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)

@@ -25,7 +25,7 @@ import numpy as np
 
 import dpduck
 from benchmarks.speed.counting import SIZES, make_table
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_gaussian
 from dpduck.kernel.noise.law import NoiseKind

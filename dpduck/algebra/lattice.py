@@ -206,30 +206,3 @@ def _distinct(rows: IndexArray, attributes: int) -> tuple[IndexArray, IndexArray
         codes = np.array([sum(1 << member for member in row) for row in rows.tolist()], dtype=object)
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
-
-
-# A workload of weighted marginals over a domain.
-
-
-@dataclass(frozen=True)
-class MarginalWorkload:
-    """Workload of one marginal per grouping set, each with a weight for its squared errors.
-
-    sizes: n_1..n_d. marginals: strictly increasing attribute positions. () is the grand total.
-
-    >>> MarginalWorkload((2, 3), ((0,), (0, 1)), (1.0, 1.0)).cells
-    8
-    """
-
-    sizes: tuple[int, ...]
-    marginals: tuple[tuple[int, ...], ...]
-    weights: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.marginals) != len(self.weights):
-            raise ValueError("a workload needs one weight for each marginal")
-
-    @property
-    def cells(self) -> int:
-        """Returns the number of released cells."""
-        return sum(prod(self.sizes[attribute] for attribute in marginal) for marginal in self.marginals)

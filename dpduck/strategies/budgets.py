@@ -8,15 +8,14 @@ measurements, so a group of the paper and a block of groups with equal weights o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil, isqrt, log10
-from typing import Protocol
+from math import isqrt
 
 import numpy as np
 
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.strategies.plan import Parameters
+from dpduck.strategies.measurements import Parameters
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
@@ -154,54 +153,3 @@ def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:
         Fraction(numerator << (exponent - 31)) if exponent >= 31 else Fraction(numerator, 1 << (31 - exponent))
         for numerator, exponent in zip(numerators, exponents.tolist(), strict=True)
     )
-
-
-# The smallest price at which every released cell has a standard error of at most a target.
-
-FINE = Fraction(1, 10**6)
-"""A price at which discrete noise equals continuous noise to nine digits, so that the error follows its power law."""
-REPLANS = 12
-TOLERANCE = Fraction(1, 1000)
-
-
-class Predicted(Protocol):
-    """Plan of any kind, with its predicted error."""
-
-    @property
-    def worst_stderr(self) -> float: ...
-
-
-def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
-    """Returns the price of a target error, epsilon (Laplace) or rho (Gaussian), rounded up to six digits.
-
-    plan_at: returns the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2). Discrete noise has less
-    variance than the continuous law, so that this price always reaches the target. If planning is no search (searched
-    is False), prices below it are tried as well, and the result is within a thousandth of the smallest.
-    """
-    fine = plan_at(FINE).worst_stderr
-    ratio = Fraction(fine / target * (1 + 1e-9))
-    enough = round_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
-    if searched:
-        return enough
-    low, high = enough / 2, enough
-    for _ in range(REPLANS):
-        if high - low <= TOLERANCE * high:
-            break
-        middle = round_up((low + high) / 2)
-        if middle >= high:
-            break
-        low, high = (low, middle) if plan_at(middle).worst_stderr <= target else (middle, high)
-    return high
-
-
-def round_up(amount: Fraction) -> Fraction:
-    """Rounds an amount up to six significant digits."""
-    digits = 6 - ceil(log10(float(amount)))
-    scale = Fraction(10) ** digits
-    return Fraction(ceil(amount * scale)) / scale
-
-
-def raise_price(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
-    """Returns a higher price for a plan with `excess` times the target error, since a search may end elsewhere."""
-    ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
-    return round_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

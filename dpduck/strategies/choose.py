@@ -8,19 +8,13 @@ from fractions import Fraction
 from math import prod
 from time import perf_counter
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.marginals.planners import (
-    MOST_MARGINALS,
-    SHARES,
-    plan_clustering,
-    plan_fourier,
-    plan_identity,
-    plan_marginals,
-    plan_residual,
-)
-from dpduck.strategies.plan import CONSISTENCIES, Plan, PlanningProblem, base_attributes
-from dpduck.strategies.views.search import plan_optimised_views
+from dpduck.strategies.marginals.clustering import MOST_MARGINALS, plan_clustering
+from dpduck.strategies.marginals.planners import SHARES, plan_fourier, plan_identity, plan_marginals, plan_residual
+from dpduck.strategies.marginals.weights import base_attributes
+from dpduck.strategies.plan import CONSISTENCIES, Plan, PlanningProblem
+from dpduck.strategies.views.planner import plan_optimised_views
 from dpduck.values.errors import Refusal
 
 MOST_CELLS = 100_000_000

@@ -20,10 +20,11 @@ import scipy
 
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import MatrixFactor
-from dpduck.strategies.ranges.candidates import optimise_gaussian, quantise_l1, quantise_l2
-from dpduck.strategies.ranges.hierarchy import one_thread
+from dpduck.strategies.ranges.candidates import quantise_l1, quantise_l2
+from dpduck.strategies.ranges.gaussian_optimum import optimise_gaussian
+from dpduck.strategies.ranges.p_identity import descend, p_identity_matrix
 from dpduck.strategies.ranges.sets import SPARE_BITS
-from dpduck.strategies.ranges.strategy import descend, p_identity_matrix
+from dpduck.strategies.threads import one_thread
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 NEARLY = 1.02

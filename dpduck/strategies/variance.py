@@ -28,10 +28,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
+from dpduck.algebra.lattice import Lattice, close_downward
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
-from dpduck.strategies.plan import FamilyMeasurements, Measurement, Plan, hadamard_adjoint
+from dpduck.strategies.marginals.weights import hadamard_adjoint
+from dpduck.strategies.measurements import FamilyMeasurements, Measurement
+from dpduck.strategies.plan import Plan
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 LEAST_VARIANCE = 1e-200
@@ -131,9 +134,6 @@ def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequen
     return variance * prod([sizes[attribute] for attribute in set(measured) - set(asked)])
 
 
-# The measured table that answers each marginal without least squares, and the variance.
-
-
 def direct_sources(
     workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -161,8 +161,6 @@ def direct_sources(
         predicted.append(least)
     return tuple(sources), tuple(predicted)
 
-
-# Factors with the Gram matrix alpha I + beta J, which ANOVA components diagonalise.
 
 BALANCED: frozenset[type[Factor]] = frozenset({IdentityFactor, CentredFactor, HadamardFactor})
 """Kinds of factors that `gram` knows."""

@@ -24,7 +24,7 @@ from tests.engine.corpus import BY_NOISE, KEYS, STATEMENTS, opened
 from tests.support.exact import noted_counts
 
 FOLDER = Path(__file__).parent / "pinned"
-SEARCHES = ("dpduck.strategies.ranges.candidates", "dpduck.strategies.ranges.strategy")
+SEARCHES = tuple(f"dpduck.strategies.ranges.{name}" for name in ("candidates", "gaussian_optimum", "p_identity"))
 """Modules that search for a time: it stands still, so that every machine finds the same plan."""
 LEDGER = (
     "SELECT statement, table_name, privacy_unit, mechanism, CAST(epsilon AS VARCHAR), CAST(rho AS VARCHAR), "

@@ -17,7 +17,7 @@ from dpduck.strategies.budgets import (
     simplest_between,
     uniform_parameters,
 )
-from dpduck.strategies.plan import Parameters
+from dpduck.strategies.measurements import Parameters
 from dpduck.values.errors import InternalError
 
 NOISES = list(NoiseKind)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import MOST_PROGRAM_CELLS, plan_workload
 from dpduck.values.errors import Refusal

@@ -7,7 +7,7 @@ from time import process_time
 import numpy as np
 import pytest
 
-from dpduck.strategies.marginals.planners import cluster
+from dpduck.strategies.marginals.clustering import cluster
 
 
 def cost(sizes: tuple[int, ...], clusters: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], power: int) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.counts import CountStrategy, plan_counts
-from dpduck.strategies.ranges.candidates import optimise_gaussian
+from dpduck.strategies.ranges.gaussian_optimum import optimise_gaussian
 
 NESTED = np.tril(np.ones((8, 8), np.int64))
 TENTHS = np.hstack([np.eye(10, dtype=np.int64), np.zeros((10, 1), np.int64)])

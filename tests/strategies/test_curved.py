@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.ranges.buckets import Buckets, buckets_for, tree_workload
 from dpduck.strategies.ranges.sets import plan_range_sets
@@ -24,7 +24,7 @@ from dpduck.strategies.recovery.curved import (
     variance_of,
 )
 from dpduck.strategies.recovery.quantiles import quantile
-from dpduck.strategies.recovery.recover import recover_sets
+from dpduck.strategies.recovery.recover import recover
 from dpduck.values.arrays import FloatArray
 
 RUNS = 20_000
@@ -258,8 +258,8 @@ def tree_runs(
             table + noise_of(generator, kind, scale, table.shape).astype(np.int64)
             for table, scale in zip(truth, scales, strict=True)
         ]
-        answers.append(recover_sets(plan, noisy)[0])
-    return np.array(answers), np.broadcast_to(plan.variances[0], (count, len(answers[0])))
+        answers.append(recover(plan, noisy)[0])
+    return np.array(answers), np.broadcast_to(plan.cell_variances[0], (count, len(answers[0])))
 
 
 @KINDS

@@ -6,7 +6,7 @@ from math import comb, prod
 
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
 

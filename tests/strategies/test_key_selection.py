@@ -12,7 +12,7 @@ from benchmarks.papers.joint_threshold import any_of, gaussian_tails, joint_delt
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.keys import GroupBounds, key_delta
 from dpduck.mechanisms.keys.plan import plan_keys, queries, smallest_excess
-from dpduck.strategies.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail, survivals
+from dpduck.strategies.recovery.tails import discrete_gaussian_tail, discrete_laplace_tail, survivals
 from dpduck.values.accounting import rho_of
 
 GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE

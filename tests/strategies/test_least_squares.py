@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpduck.algebra.lattice import MarginalWorkload, close_downward
+from dpduck.algebra.lattice import close_downward
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.strategies.choose import plan_workload
-from dpduck.strategies.plan import Measurement, Plan, marginal_query
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.plan import Plan, marginal_query
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.strategies.recovery.covariances import covariances
 from dpduck.strategies.recovery.recover import recover

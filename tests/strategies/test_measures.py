@@ -27,7 +27,7 @@ def of(*functions: str, operand: Operand = CHARGE) -> list[Aggregate]:
 
 
 def forms(found: Measures) -> list[tuple[str, int, bool]]:
-    return [(measure.form, measure.degree, measure.rest) for measure in found.measures]
+    return [(measure.form, measure.contribution.degree, measure.contribution.rest) for measure in found.measures]
 
 
 @KINDS
@@ -49,7 +49,7 @@ def test_variances_of_fine_steps_are_alone(noise: NoiseKind) -> None:
     assert sorted(forms(choose_measures(of("sum", "var_pop"), (), noise)))[-1] == ("sum", 0, False)
     assert forms(choose_measures(of("count", "var_pop"), (), noise)) == [("moments", 2, False)]
     for one in choose_measures(of("avg", "sum"), (), noise).measures:
-        assert one.steps == 100_000
+        assert one.contribution.steps == 100_000
 
 
 @KINDS
@@ -80,8 +80,9 @@ def test_weights_of_tables_give_the_aggregate(steps: int, function: str, degree:
     functions = ["sum", "count", "avg" if degree == 1 else "var_pop"] + (["rows"] if rest else [])
     found = choose_measures(of(*functions, operand=operand), (), NoiseKind.LAPLACE)
     measure = found.measures[0]
+    own_one = measure.contribution
     contribution = Contribution(
-        None, measure.form, own("x"), operand.low, operand.high, measure.steps, measure.degree, measure.rest
+        None, measure.form, own("x"), operand.low, operand.high, own_one.steps, own_one.degree, own_one.rest
     )
     whole = Fraction(steps, 1000)
     added = [1, 1, steps, steps * steps]
@@ -97,7 +98,7 @@ def test_one_measurement_is_no_worse_than_two(noise: NoiseKind) -> None:
     """From distances to both bounds a sum has the error that it has alone, and its count comes at twice a count's."""
     found = choose_measures(of("sum", "count", "avg"), (), noise)
     weights = [linear_weights(one, found.measures[0]) for one in of("sum", "count")]
-    bound = found.measures[0].bound
+    bound = found.measures[0].contribution.bound
     alone = max(abs(CHARGE.low), abs(CHARGE.high))
     assert sum((weight * bound) ** 2 for weight in weights[0]) == alone**2
     assert sum((weight * bound) ** 2 for weight in weights[1]) == 2

@@ -9,7 +9,7 @@ from math import isclose, pi, sqrt
 import pytest
 
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
-from dpduck.strategies.recovery.intervals import (
+from dpduck.strategies.recovery.tails import (
     discrete_gaussian_quantile,
     discrete_gaussian_tail,
     discrete_laplace_quantile,

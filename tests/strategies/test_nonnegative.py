@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
-from dpduck.strategies.recovery.consistent import (
+from dpduck.strategies.recovery.options import (
+    apply_options,
     integer_cube,
     integer_table,
     nonnegative_consistent,
     nonnegative_table,
 )
-from dpduck.strategies.recovery.recover import apply_options, recover
+from dpduck.strategies.recovery.recover import recover
 
 TABLES = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=st.floats(-1e6, 1e6, width=32))
 

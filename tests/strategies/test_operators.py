@@ -7,11 +7,12 @@ from math import prod
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
 from dpduck.strategies.choose import CANDIDATES
-from dpduck.strategies.plan import PlanningProblem, code_count
+from dpduck.strategies.marginals.weights import code_count
+from dpduck.strategies.plan import PlanningProblem
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.strategies.variance import adjoint, gram
 

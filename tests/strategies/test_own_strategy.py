@@ -11,8 +11,8 @@ from benchmarks.papers.own_strategies import Case, cases, program_optimum, total
 from dpduck.algebra.cells import CellWorkload
 from dpduck.algebra.ranges import RangeWorkload, identity, intervals, prefixes
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.ranges.own import OwnPlan, greedy_groups, plan_own
-from dpduck.strategies.recovery.recover import recover_own
+from dpduck.strategies.ranges.groups import greedy_groups
+from dpduck.strategies.ranges.own import OwnStrategy, plan_own
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
@@ -28,7 +28,7 @@ def over(*attributes: RangeWorkload) -> CellWorkload:
     return CellWorkload(attributes, (tuple(range(len(attributes))),), (1.0,))
 
 
-def exact_cost(plan: OwnPlan, unit_bound: int) -> Fraction:
+def exact_cost(plan: OwnStrategy, unit_bound: int) -> Fraction:
     """The charge, from dense columns in unbounded integers."""
     power = 1 if plan.noise is LAPLACE else 2
     charge = Fraction(0)
@@ -38,7 +38,7 @@ def exact_cost(plan: OwnPlan, unit_bound: int) -> Fraction:
     return charge
 
 
-def dense_variances(plan: OwnPlan) -> FloatArray:
+def dense_variances(plan: OwnStrategy) -> FloatArray:
     """The variance of every answer, by pseudo-inverse of the whitened rows."""
     pairs = list(zip(plan.blocks, plan.noise_variances, strict=True))
     inverse = np.linalg.pinv(np.vstack([block / variance**0.5 for block, variance in pairs]))
@@ -83,7 +83,7 @@ def test_every_answer_of_several_columns(noise: NoiseKind) -> None:
     np.testing.assert_allclose(np.concatenate([one.ravel() for one in plan.variances]), dense_variances(plan))
     table = generator.integers(0, 100, (3, 4))
     exact = [block @ table.ravel() for block in plan.blocks]
-    cells, sums, total = recover_own(plan, exact)
+    cells, sums, total = plan.recover(exact)
     np.testing.assert_allclose(cells, table.cumsum(axis=1), atol=1e-8)
     np.testing.assert_allclose(sums, table.sum(axis=0).cumsum(), atol=1e-8)
     assert total == pytest.approx(table.sum())
@@ -119,7 +119,7 @@ def test_a_singular_matrix_says_what_it_cannot_answer() -> None:
     plan = plan_own(over(intervals(6, [(0, 2), (0, 4), (2, 6)])), pairs, LAPLACE, Fraction(1), 1)
     np.testing.assert_allclose(plan.variances[0], dense_variances(plan), rtol=1e-9)
     table = np.arange(6.0)
-    recovered = recover_own(plan, [block @ table.astype(np.int64) for block in plan.blocks])
+    recovered = plan.recover([block @ table.astype(np.int64) for block in plan.blocks])
     np.testing.assert_allclose(recovered[0], plan.workload.answers(table)[0], atol=1e-7)
 
 

@@ -11,9 +11,10 @@ import pytest
 from scipy.optimize import check_grad, minimize
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
-from dpduck.strategies.ranges import strategy as module
-from dpduck.strategies.ranges.candidates import optimise_gaussian, quantise_l1, quantise_l2
-from dpduck.strategies.ranges.strategy import (
+from dpduck.strategies.ranges import p_identity as module
+from dpduck.strategies.ranges.candidates import quantise_l1, quantise_l2
+from dpduck.strategies.ranges.gaussian_optimum import optimise_gaussian
+from dpduck.strategies.ranges.p_identity import (
     descend,
     hats,
     optimise_p_identity,

@@ -11,9 +11,9 @@ from scipy import sparse
 from benchmarks.papers._range_plans import plan_product, plan_ranges
 from dpduck.algebra.ranges import all_ranges, intervals, prefixes, total
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.plan import Measurement
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.ranges.least_squares import solve_least_squares, solve_sparse
 from dpduck.strategies.ranges.strategy import matrix_of
-from dpduck.strategies.recovery.recover import recover_product, recover_ranges, solve_least_squares, solve_sparse
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
 PLAIN = {"identity", "hierarchy", "haar"}
@@ -52,12 +52,12 @@ def test_recovery_is_the_pseudo_inverse(noise: NoiseKind, size: int) -> None:
     lists = intervals(size, [(0, size), (size // 2, size), (size // 3, size // 2 + 1)])
     for workload in (all_ranges(size), prefixes(size), lists):
         plans = plan_ranges(workload, noise, Fraction(1), 1, planning_seconds=0.4)
-        assert {plan.strategy for plan in plans} >= PLAIN
+        assert {plan.strategies[0].name for plan in plans} >= PLAIN
         for plan in plans:
             noisy = noisy_answers(plan.measurements, table, size)
-            estimate = pseudo_inverse(plan.measurements, list(plan.noise_variances), noisy)
+            estimate = pseudo_inverse(plan.measurements, list(plan.unit_variances[0]), noisy)
             expected = workload.matrix() @ estimate
-            np.testing.assert_allclose(recover_ranges(plan, noisy), expected, rtol=1e-9, atol=1e-7)
+            np.testing.assert_allclose(plan.recover(noisy)[0], expected, rtol=1e-9, atol=1e-7)
 
 
 def test_without_noise_the_counts_come_back() -> None:
@@ -66,10 +66,10 @@ def test_without_noise_the_counts_come_back() -> None:
     workload = all_ranges(37)
     for noise in (LAPLACE, GAUSSIAN):
         plans = plan_ranges(workload, noise, Fraction(1), 1, planning_seconds=0.4)
-        assert {plan.strategy for plan in plans} >= PLAIN
+        assert {plan.strategies[0].name for plan in plans} >= PLAIN
         for plan in plans:
             exact = [measurement.query.apply(table) for measurement in plan.measurements]
-            recovered = recover_ranges(plan, exact)
+            recovered = plan.recover(exact)[0]
             np.testing.assert_allclose(recovered, workload.matrix() @ table, atol=1e-6)
             assert np.rint(recovered).max() == table.sum(), "the range of everything is among them"
 
@@ -106,7 +106,7 @@ def test_products_are_recovered(noise: NoiseKind, strategy: str) -> None:
     first, second, third = (workload.matrix() for workload in workloads)
     expected = np.kron(np.kron(first, second), third) @ estimate
     assert expected.shape == (4 * 1 * 15,)
-    np.testing.assert_allclose(recover_product(plan, noisy).ravel(), expected, rtol=1e-7, atol=1e-6)
+    np.testing.assert_allclose(plan.recover(noisy)[0].ravel(), expected, rtol=1e-7, atol=1e-6)
 
 
 def test_predicted_variance_is_the_empirical_one() -> None:
@@ -114,11 +114,11 @@ def test_predicted_variance_is_the_empirical_one() -> None:
     runs, workload = 20_000, prefixes(12)
     generator = np.random.default_rng(7)
     plans = plan_ranges(workload, GAUSSIAN, Fraction(1, 50), 1, planning_seconds=0.4)
-    assert {plan.strategy for plan in plans} >= PLAIN
+    assert {plan.strategies[0].name for plan in plans} >= PLAIN
     for plan in plans:
         noises = [
             np.rint(generator.normal(scale=variance**0.5, size=(*m.query.shape, runs)))
-            for m, variance in zip(plan.measurements, plan.noise_variances, strict=True)
+            for m, variance in zip(plan.measurements, plan.unit_variances[0], strict=True)
         ]
-        errors = recover_ranges(plan, [noise.astype(np.int64) for noise in noises])
-        np.testing.assert_allclose((errors**2).mean(axis=1), plan.variances, rtol=6 * (2 / runs) ** 0.5)
+        errors = plan.recover([noise.astype(np.int64) for noise in noises])[0]
+        np.testing.assert_allclose((errors**2).mean(axis=1), plan.variances[0], rtol=6 * (2 / runs) ** 0.5)

@@ -10,14 +10,16 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.tables import require_weights
-from dpduck.strategies.ranges.sets import RangeSetsPlan, plan_range_sets
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.ranges.product import RangeProduct
+from dpduck.strategies.ranges.sets import plan_range_sets
 from dpduck.strategies.ranges.strategy import matrix_of
-from dpduck.strategies.ranges.together import JointProduct, Residuals
-from dpduck.strategies.recovery.recover import recover_sets
+from dpduck.strategies.ranges.together import Residuals
+from dpduck.strategies.recovery.recover import recover
 from tests.strategies.test_range_plan import exact_cost
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
@@ -37,22 +39,22 @@ def plans_of(
     budgets: str = "optimal",
     weights: tuple[float, ...] = (),
     amount: Fraction | None = None,
-) -> tuple[RangeSetsPlan, ...]:
+) -> tuple[Plan, ...]:
     attributes = [MAKERS[kind](size) for kind, size in zip(kinds, sizes, strict=True)]
     workload = MarginalWorkload(sizes, sets, weights or (1.0,) * len(sets))
     amount = amount or (Fraction(1, 2) if noise is GAUSSIAN else Fraction(1))
     return plan_range_sets(attributes, workload, noise, amount, 1, strategy, budgets)
 
 
-def joint(plans: tuple[RangeSetsPlan, ...], kind: type) -> RangeSetsPlan:
-    return next(plan for plan in plans if isinstance(plan.parts[0], kind))
+def joint(plans: tuple[Plan, ...], kind: type) -> Plan:
+    return next(plan for plan in plans if len(plan.parts) == 1 and isinstance(plan.parts[0], kind))
 
 
 def dense(factors: list[np.ndarray]) -> np.ndarray:
     return reduce(np.kron, factors, np.ones((1, 1)))
 
 
-def measured_matrix(plan: RangeSetsPlan, sizes: tuple[int, ...]) -> np.ndarray:
+def measured_matrix(plan: Plan, sizes: tuple[int, ...]) -> np.ndarray:
     """All that is measured, over all cells."""
     blocks = []
     for measurement in plan.measurements:
@@ -75,7 +77,7 @@ def asked_matrices(kinds: str, sizes: tuple[int, ...], sets: tuple[tuple[int, ..
     ]
 
 
-def estimators(plan: RangeSetsPlan) -> list[np.ndarray]:
+def estimators(plan: Plan) -> list[np.ndarray]:
     """What recovery makes of each measured number alone: a linear map, by set."""
     shapes = [measurement.query.shape for measurement in plan.measurements]
     columns: list[list[np.ndarray]] = []
@@ -83,7 +85,7 @@ def estimators(plan: RangeSetsPlan) -> list[np.ndarray]:
         for cell in np.ndindex(*shape):
             noisy = [np.zeros(other, dtype=np.int64) for other in shapes]
             noisy[place][cell] = 1
-            columns.append([one.ravel() for one in recover_sets(plan, noisy)])
+            columns.append([one.ravel() for one in recover(plan, noisy)])
     return [np.stack([column[number] for column in columns], axis=1) for number in range(len(columns[0]))]
 
 
@@ -106,8 +108,8 @@ def test_joint_plans_are_unbiased_and_err_as_predicted(
     """Against dense matrices: what recovery makes of exact answers, and the variance of what it makes of noise."""
     whole = Fraction(1, 200)
     plans = plans_of(kinds, sizes, sets, noise, amount=whole, **options)
-    kinds_of_parts = {type(plan.parts[0]) for plan in plans}
-    assert JointProduct in kinds_of_parts and (Residuals in kinds_of_parts) == (noise is GAUSSIAN)
+    kinds_of_parts = {type(plan.parts[0]) for plan in plans if len(plan.parts) == 1}
+    assert RangeProduct in kinds_of_parts and (Residuals in kinds_of_parts) == (noise is GAUSSIAN)
     for plan in plans:
         assert exact_cost(tuple(plan.measurements), noise, 1) <= whole
         variances = np.concatenate(
@@ -118,21 +120,23 @@ def test_joint_plans_are_unbiased_and_err_as_predicted(
         )
         matrix = measured_matrix(plan, sizes)
         for asked, estimator, predicted in zip(
-            asked_matrices(kinds, sizes, sets), estimators(plan), plan.variances, strict=True
+            asked_matrices(kinds, sizes, sets), estimators(plan), plan.cell_variances, strict=True
         ):
             np.testing.assert_allclose(estimator @ matrix, asked, atol=1e-7)
             found = (estimator**2) @ variances
             np.testing.assert_allclose(found, predicted.ravel(), rtol=1e-3)
             assert np.all(found <= predicted.ravel() * (1 + 1e-9))
+        assert plan.worst_stderr == max(float(predicted.max()) for predicted in plan.cell_variances) ** 0.5
+        assert plan.cells == sum(predicted.size for predicted in plan.cell_variances)
 
 
 def test_grouping_sets_of_joint_plans_agree() -> None:
     """A sum of the finer set's answers is the answer of the coarser, whatever the noise was."""
-    for kind in (JointProduct, Residuals):
+    for kind in (RangeProduct, Residuals):
         plan = joint(plans_of("RI", (6, 3), ((0,), (0, 1), (1,), ()), GAUSSIAN), kind)
         generator = np.random.default_rng(3)
         noisy = [generator.integers(-99, 99, one.query.shape) for one in plan.measurements]
-        ranges, both, groups, total = recover_sets(plan, noisy)
+        ranges, both, groups, total = recover(plan, noisy)
         np.testing.assert_allclose(both.sum(axis=1), ranges, atol=1e-6)
         np.testing.assert_allclose(both[5], groups, atol=1e-6)  # the fifth range is all values
         np.testing.assert_allclose(groups.sum(), total, atol=1e-6)

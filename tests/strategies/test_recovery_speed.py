@@ -10,7 +10,7 @@ from time import process_time
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.recovery.recover import recover

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.budgets import price_for
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
+from dpduck.strategies.target import price_for
 
 WORKLOAD = MarginalWorkload((2, 3, 4), ((0,), (0, 1), (1, 2)), (1.0, 1.0, 1.0))
 

@@ -18,10 +18,9 @@ from dpduck.strategies.time_axis import (
     STRATEGIES,
     TREE,
     TimeAxis,
-    TimeQuestion,
     time_axis,
-    variances,
 )
+from dpduck.strategies.time_questions import TimeQuestion, variances
 
 axes = st.builds(time_axis, st.sampled_from(STRATEGIES), st.integers(1, 40), st.sampled_from(BRANCHINGS))
 questions = st.builds(TimeQuestion, st.integers(0, 12))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpduck.strategies.ranges.hierarchy import build_hierarchy, haar_wavelet
-from dpduck.strategies.recovery.recover import recover_haar, recover_hierarchy
+from dpduck.strategies.ranges.haar import haar_wavelet
+from dpduck.strategies.ranges.hierarchy import build_hierarchy
+from dpduck.strategies.ranges.least_squares import recover_haar, recover_hierarchy
 
 
 @pytest.mark.parametrize(("size", "branching"), [(1, 2), (2, 2), (5, 2), (16, 4), (27, 3), (22, 5), (6, 16)])

@@ -9,16 +9,9 @@ import pytest
 from scipy.optimize import minimize
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
-from dpduck.strategies.ranges.hierarchy import (
-    build_hierarchy,
-    haar_shares,
-    haar_variances,
-    haar_wavelet,
-    hierarchy_variances,
-    level_energies,
-    level_shares,
-    optimal_shares,
-)
+from dpduck.strategies.ranges.haar import haar_shares, haar_variances, haar_wavelet
+from dpduck.strategies.ranges.hierarchy import build_hierarchy, hierarchy_variances, level_energies
+from dpduck.strategies.ranges.level_shares import level_shares, optimal_shares
 
 SHAPES = [(1, 2), (2, 2), (3, 2), (8, 2), (9, 3), (13, 2), (16, 4), (20, 3), (23, 5), (6, 16)]
 

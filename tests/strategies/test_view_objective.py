@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.algebra.lattice import MarginalWorkload, close_downward
-from dpduck.strategies.views.objective import HashCounter, ViewObjective, WorkLimit, lattice_incidence, sparse_incidence
+from dpduck.algebra.lattice import close_downward
+from dpduck.algebra.marginals import MarginalWorkload
+from dpduck.strategies.views.effort import HashCounter, WorkLimit
+from dpduck.strategies.views.incidence import lattice_incidence, sparse_incidence
+from dpduck.strategies.views.objective import ViewObjective
 from dpduck.values.arrays import FloatArray
 
 

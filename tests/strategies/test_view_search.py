@@ -10,14 +10,17 @@ from math import prod, sqrt
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
+from dpduck.algebra.lattice import Lattice, close_downward
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.marginals.planners import plan_clustering, plan_marginals
+from dpduck.strategies.marginals.clustering import plan_clustering
+from dpduck.strategies.marginals.planners import plan_marginals
 from dpduck.strategies.plan import Plan, PlanningProblem
-from dpduck.strategies.views import search
-from dpduck.strategies.views.designs import views_of
+from dpduck.strategies.views import planner
+from dpduck.strategies.views.annealing import views_of
 from dpduck.strategies.views.objective import ViewObjective
-from dpduck.strategies.views.search import FoundViews, plan_optimised_views, search_views
+from dpduck.strategies.views.planner import plan_optimised_views
+from dpduck.strategies.views.search import FoundViews, search_views
 from dpduck.values.errors import Refusal
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)
@@ -74,7 +77,7 @@ def test_views_never_lose_to_clusters(
         views = views_of(closed, workload.marginals)
         return FoundViews(views, np.full(len(views), 1 / len(views)), 0.0, "the asked marginals")
 
-    monkeypatch.setattr(search, "_find_views", asked)
+    monkeypatch.setattr(planner, "_find_views", asked)
     found = planned(workload)
     assert found.strategy == "O" and found.total_variance <= rival.total_variance
 

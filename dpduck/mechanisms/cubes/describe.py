@@ -24,17 +24,7 @@ from dpduck.language.select.request import AUTO, TREE, Aggregate, Key, Question,
 from dpduck.language.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
-from dpduck.mechanisms.cubes.plan import (
-    AnyPlan,
-    CubePlan,
-    MeasurePlan,
-    amount_of,
-    measurement_plan,
-    plans_at,
-    rule_of,
-    tree_buckets,
-    with_rivals,
-)
+from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans_at, rule_of, tree_buckets, with_rivals
 from dpduck.mechanisms.cubes.recover import cell_variances, nonlinear_answers, of_centre
 from dpduck.mechanisms.cubes.weighed import bounds
 from dpduck.mechanisms.prices import AggregateError, by_rows
@@ -42,7 +32,6 @@ from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.choose import spell_out
 from dpduck.strategies.plan import Plan
-from dpduck.strategies.ranges.sets import RangeSetsPlan
 from dpduck.strategies.recovery.quantiles import bounds_of, rank_deviations
 from dpduck.values.arrays import FloatArray
 from dpduck.values.domain import RangeDomain
@@ -77,7 +66,7 @@ def foreseen(cube: CubePlan, expect_rows: int | None) -> list[AggregateError]:
 
 def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int | None) -> AggregateError:
     measured = cube.measures[use.measure]
-    variances = cell_variances(cube.request, measured.plan)
+    variances = cell_variances(measured.plan)
     tree = measured.measure.form == TREE
     rank = sqrt(max(float(table.max()) for table in variances)) if tree else None
     queries = 2 * tree_buckets(cube.request.question, measured.measure).count - 1 if tree else 1
@@ -86,7 +75,7 @@ def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int |
     if use.weights:
         parts = [use.size * table for table in variances]
         if use.also is not None:
-            others = cell_variances(cube.request, cube.measures[use.also.measure].plan)
+            others = cell_variances(cube.measures[use.also.measure].plan)
             step = float(use.also.weights[0])
             parts = [part + step**2 * table for part, table in zip(parts, others, strict=True)]
     elif expect_rows is None:
@@ -108,19 +97,18 @@ def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int |
 def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
     """Returns the standard error of an average, a variance or a quantile of `rows` rows, at most the answers' range."""
     measured, operand = cube.measures[use.measure], one.operand
-    measure = measured.measure
     if operand is None:
         return 0.0
     if one.is_quantile:
         return _quantile_error(cube, one, measured, table, rows)
     if use.also is not None:
-        every = (cell_variances(cube.request, cube.measures[part.measure].plan) for part in use.parts)
+        every = (cell_variances(cube.measures[part.measure].plan) for part in use.parts)
         largest = [np.array([max(float(one.max()) for one in variances)]) for variances in every]
         tables = [np.array([rows * FULL]), *_spread_evenly(cube, one, use, rows)]
         answer = of_centre(cube, one, use, tables, [np.array([table.max()]), *largest[1:]])
     else:
-        whole = float(measure.steps**measure.degree)
-        answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
+        added = measured.measure.contribution
+        answers = [np.array([rows * float(added.bound) / (added.degree + 1)])] * (added.degree + 1)
         answer = nonlinear_answers(cube, one, measured, answers, np.array([table.max()]))
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
     error = float(answer.stderrs[0])
@@ -131,8 +119,8 @@ def _spread_evenly(cube: CubePlan, call: Aggregate, use: Use, rows: float) -> li
     """Returns the sums of `rows` rows about the centre, and of their squares, if values are spread evenly."""
     sums = [np.zeros(1)]
     if len(use.parts) > 2 and call.operand is not None:
-        width, step = call.operand.high - call.operand.low, cube.measures[use.parts[2].measure].measure.operand_step
-        sums.append(np.array([rows * FULL * float(width**2 / step) / 12]))
+        width, squares = call.operand.high - call.operand.low, cube.measures[use.parts[2].measure].measure.contribution
+        sums.append(np.array([rows * FULL * float(width**2 / squares.unit) / 12]))
     return sums
 
 
@@ -381,7 +369,7 @@ def candidates(request: SelectRequest, proposal: CubeProposal) -> str:
     return rows_sql(_COLUMNS, [_row(cube, plan, place) for place, plan in enumerate(cube.measures[0].plans)])
 
 
-def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
+def _row(cube: CubePlan, plan: Plan, place: int) -> list[Value]:
     request, chosen = cube.request, place == 0
     plans = [plan if number == 0 else _like(part, plan) for number, part in enumerate(cube.measures)]
     sizes = [use.size for use in cube.uses]
@@ -390,9 +378,7 @@ def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         used = used[:1]
     drawn = list(zip(plans, (part.measure.noisy_tables for part in cube.measures), strict=True))
     notes = (spell_out(plan.strategy), plan.note, _together(cube), _note(cube, plan) if chosen else "")
-    seconds = sum(part.planning_seconds for part in plans) + sum(
-        estimate_seconds(measurement_plan(a)) * n for a, n in drawn
-    )
+    seconds = sum(part.planning_seconds for part in plans) + sum(estimate_seconds(a) * n for a, n in drawn)
     return [
         plan.strategy,
         chosen,
@@ -401,8 +387,8 @@ def _row(cube: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         request.price.stated_epsilon,
         request.price.stated_delta,
         request.price.charge.rho,
-        sum(_cells(part) for part, _ in used),
-        sum(len(measurement_plan(part).measurements) * tables for part, tables in drawn),
+        sum(part.cells for part, _ in used),
+        sum(len(part.measurements) * tables for part, tables in drawn),
         "; ".join(note for note in notes if note),
         float(f"{seconds:.1g}"),  # an estimate: the caller gets no exact clock
         request.rows.unit_text if chosen else None,
@@ -425,17 +411,12 @@ def _together(cube: CubePlan) -> str:
     return "; ".join(said)
 
 
-def _like(measured: MeasurePlan, plan: AnyPlan) -> AnyPlan:
+def _like(measured: MeasurePlan, plan: Plan) -> Plan:
     """Returns the measure's plan of the same strategy, if it has one, else its chosen plan."""
     return next((candidate for candidate in measured.plans if candidate.strategy == plan.strategy), measured.plan)
 
 
-def _cells(plan: AnyPlan) -> int:
-    """Returns the number of cells that one aggregate releases."""
-    return plan.cells if isinstance(plan, RangeSetsPlan) else plan.workload.cells
-
-
-def _note(cube: CubePlan, plan: AnyPlan) -> str:
+def _note(cube: CubePlan, plan: Plan) -> str:
     request = cube.request
     bound = (
         f", one row counts up to {request.rows.unit_bound} times"
@@ -485,7 +466,7 @@ def _bounds(cube: CubePlan, number: int) -> str:
         said += f", {measured.bounds.one_cell} to one group"
     if measure.operand is not None and measure.operand.sql:
         operand = measure.operand
-        width = (operand.high - operand.low) / measure.steps
+        width = measure.contribution.step if measure.added else operand.step
         said += (
             f"; {operand.sql} between {float(operand.low):.15g} and {float(operand.high):.15g} "
             f"in steps of {float(width):.15g}"
@@ -497,7 +478,7 @@ def _bounds(cube: CubePlan, number: int) -> str:
 
 def _what(measure: Measure) -> str:
     if measure.form == "moments":
-        return f"{measure.tables} tables of moments up to degree {measure.degree}"
+        return f"{measure.contribution.tables} tables of moments up to degree {measure.contribution.degree}"
     if measure.kinds is not None and measure.strategy is not None:
         return f"{len(measure.strategy.rows)} counts together, of which one row is in at most {measure.strategy.most},"
     names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "choice": "choices of a value"}

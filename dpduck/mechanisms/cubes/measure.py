@@ -20,21 +20,13 @@ from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.quantiles import Quantiles
 from dpduck.kernel.queries.tables import Present, Table
-from dpduck.language.rows.compiled import raw_program, value_of
+from dpduck.language.rows.compiled import value_of
 from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.select.conditions import is_partial
 from dpduck.language.select.request import JointCounts, SelectRequest
 from dpduck.language.select.together import MOST_JOINT
-from dpduck.mechanisms.cubes.measures import contribution_of
-from dpduck.mechanisms.cubes.plan import (
-    CubePlan,
-    MeasurePlan,
-    measurement_plan,
-    plan_cube,
-    recover_raw_table,
-    recover_table,
-    tree_buckets,
-)
+from dpduck.mechanisms.cubes.measures import Measure
+from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, plan_cube, recover_table, tree_buckets
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
 from dpduck.mechanisms.jobs import counting_job, key_column
 from dpduck.mechanisms.mechanism import Columns, Tools
@@ -53,6 +45,7 @@ from dpduck.store.measured import (
 )
 from dpduck.strategies.counts import CountStrategy
 from dpduck.strategies.plan import marginal_query, noisy_queries
+from dpduck.strategies.recovery.recover import recover_linearly
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError
@@ -135,12 +128,12 @@ def _recover(
         drawn = [[np.array(values[..., row]) for (values,) in noisy] for row in range(len(strategy.rows))]
     tables[number] = [recover_table(plan, values, treatment) for values in drawn]
     if treatment.moves:
-        measured[number] = [recover_raw_table(plan, values) for values in drawn]
+        measured[number] = [recover_linearly(plan, values) for values in drawn]
 
 
 def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> AskScan:
     """Returns the scan of a measure's tables. first: the number of its first table among the job's tables."""
-    tables, bounds = range(first, first + measured.measure.tables), measured.bounds
+    tables, bounds = range(first, first + measured.measure.contribution.tables), measured.bounds
     if bounds.are_plain:
         return AskScan(job, bounds.all_cells, tables)
     return AskScan(job, bounds.all_cells, tables, bounds.one_cell, bounds.squared, len(job.attributes))
@@ -169,7 +162,7 @@ def declare_asks(cube: CubePlan) -> list[MeasureAsks]:
         for number in counted.measures:
             measured = cube.measures[number]
             if id(measured.plan) not in by_plan:
-                by_plan[id(measured.plan)] = noisy_queries(measurement_plan(measured.plan))
+                by_plan[id(measured.plan)] = noisy_queries(measured.plan)
             queries = by_plan[id(measured.plan)]
             if measured.measure.distinct is not None:
                 scan, values = AskScan(counted.job, cube.request.rows.unit_bound), measured.measure.distinct.domain.size
@@ -183,7 +176,7 @@ def declare_asks(cube: CubePlan) -> list[MeasureAsks]:
                     queries = _by_kinds(queries, measured.measure.strategy, len(counted.job.attributes) - 1)
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
-            first += measured.measure.tables
+            first += measured.measure.contribution.tables
     return groups
 
 
@@ -216,19 +209,19 @@ def scans_of(cube: CubePlan) -> list[MeasureScan]:
     added = [n for n, plan in enumerate(cube.measures) if plan.measure.added and plan.measure.kinds is None]
     scans = []
     if added:
-        contributions = [contribution_of(cube.measures[number].measure) for number in added]
+        contributions = [cube.measures[number].measure.contribution for number in added]
         scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
     for number, plan in enumerate(cube.measures):
         if plan.measure.kinds is not None:
             scans.append(MeasureScan(_with_kinds(request, plan.measure.kinds), (number,)))
         elif not plan.measure.added:
-            scans.append(MeasureScan(_with_column(request, _last_key(cube, plan), plan.measure.condition), (number,)))
+            scans.append(MeasureScan(_with_column(request, _last_key(cube, plan), plan.measure), (number,)))
     return scans
 
 
-def _with_column(request: SelectRequest, key: GroupKey, condition: str) -> CountingJob:
+def _with_column(request: SelectRequest, key: GroupKey, measure: Measure) -> CountingJob:
     """Describes a count by the request's keys and by one more column, which comes last."""
-    job = counting_job(request, (Contribution(raw_program(condition)),))
+    job = counting_job(request, (measure.contribution,))
     size = key.domain.size
     last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
     return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
@@ -279,7 +272,7 @@ def _measurements_to_bytes(proposal: CubeProposal, noisy: Noisy) -> bytes | None
         if group.tables
         and part.added
         and not (part.operand is not None and part.operand.per_group)
-        and not part.squared_norm  # two releases with different weights are about different rows
+        and not part.contribution.norm  # two releases with different weights are about different rows
         and not request.question.treatment.groups  # and so are two with different groups
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
@@ -385,13 +378,10 @@ def _blank(ask: Ask[Any]) -> list[IntegerArray]:
 
 
 def _table(measured: MeasurePlan, group: int) -> MeasuredTable:
-    measure, operand = measured.measure, measured.measure.operand
-    value, bounds = ("", (Fraction(0), Fraction(1), Fraction(1)))
-    if operand is not None and measure.form != "count":
-        value, bounds = operand.sql, (operand.low, operand.high, operand.step)
-    return MeasuredTable(
-        measure.form, measure.condition, value, *bounds, measure.steps, measure.degree, measure.rest, group
-    )
+    measure, operand, added = measured.measure, measured.measure.operand, measured.measure.contribution
+    value, step = ("", Fraction(1)) if operand is None else (operand.sql, operand.step)
+    bounds = added.low, added.high, step
+    return MeasuredTable(measure.form, measure.condition, value, *bounds, added.steps, added.degree, added.rest, group)
 
 
 def _query(ask: Ask[Any]) -> MeasuredQuery:

@@ -14,7 +14,7 @@ columns (row, column_1, column_2, .., value). The column 0 stands for every valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -96,6 +96,8 @@ SHARES = 1 << 24
 """Parts of the price are multiples of 1/SHARES."""
 
 Unit = tuple[int, int, Callable[["Measure"], int]]
+Column = tuple[str, Operand]
+"""A condition, and the operand of the rows that meet it."""
 
 MOST_CHOICES = 4
 """Up to this many operands are tried in every way. With more, sums are measured alone unless counts are needed."""
@@ -110,53 +112,33 @@ VARIANCE_ERROR = 1 / 2
 
 @dataclass(frozen=True)
 class Measure:
-    """One or more tables of integers that are measured alike, for one price (see kernel.contributions).
+    """Tables of integers that are measured alike, for one price.
 
-    form: also 'tree' (rows by key and by bucket of the value), 'distinct' (values present) or 'together' (rows by
-        `kinds`, measured by `strategy`). 'choice' is the choice of a bucket in each cell near the quantile of
-        `fraction`. 'squares' are squared distances from the centre.
-    share: its part of the statement's price. squared_norm: the largest sum of the squares of the integers that
-        a unit adds, 0 for no limit. A unit above it is weighed down, and all numbers are in parts of 1/FULL.
-    centre: subtracted from each value of a sum. shared: whether units have one weight for this and the next measure.
+    contribution: of each row to the tables. condition, operand: its rows and its number, as SQL of the analyst.
+    key: a further key of the tables. TREE: buckets of the value. 'distinct': values present. 'together': `kinds` of
+        rows, measured by `strategy`. CHOICE: buckets near the quantile of `fraction`, of which one is chosen.
+    share: its part of the statement's price.
     """
 
-    form: str
-    condition: str
+    contribution: Contribution
+    condition: str = ""
     operand: Operand | None = None
-    degree: int = 0
-    rest: bool = False
+    key: str = ""
     distinct: SourceColumn | None = None
     share: Fraction = Fraction(1)
     fraction: Fraction | None = None
-    squared_norm: int = 0
-    centre: Fraction = Fraction(0)
     kinds: JointCounts | None = None
     strategy: CountStrategy | None = None
-    shared: bool = False
 
     @property
-    def operand_step(self) -> Fraction:
-        """Returns the worth of one integer of a sum, or of squares. An integer of a count is worth 1."""
-        power = {"sum": 1, "squares": 2}.get(self.form)
-        return self.operand.step**power if power is not None and self.operand is not None else Fraction(1)
+    def form(self) -> str:
+        """Returns the further key, or the form of the contribution if there is no such key."""
+        return self.key or self.contribution.form
 
     @property
     def added(self) -> bool:
         """Tells whether it is a sum over rows, so that margins are sums of cells."""
-        return self.form not in (TREE, CHOICE, "distinct")
-
-    @property
-    def steps(self) -> int:
-        """Returns K, the steps between the operand's bounds."""
-        if self.operand is None:
-            return 1
-        steps = int((self.operand.high - self.operand.low) / self.operand.step)
-        return min(steps, MOST_SQUARED_STEPS) if self.degree == 2 else steps
-
-    @property
-    def bound(self) -> int:
-        """Returns the most that one row, or one unit in one group, adds to its tables together."""
-        return contribution_of(self).bound if self.added else 1
+        return self.key in ("", "together")
 
     def unit_bound(self, rows: int, cells: int) -> int:
         """Returns the most that one unit with `rows` rows adds to all tables together, with `cells` cells in a table.
@@ -165,17 +147,43 @@ class Measure:
         """
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
-        return contribution_of(self).unit_bound(rows, cells) if self.added else rows
-
-    @property
-    def tables(self) -> int:
-        """Returns the number of tables."""
-        return contribution_of(self).tables if self.added else 1
+        return self.contribution.unit_bound(rows, cells)
 
     @property
     def noisy_tables(self) -> int:
         """Returns the number of noisy tables: each row of a strategy makes one."""
-        return self.tables if self.strategy is None else len(self.strategy.rows)
+        return self.contribution.tables if self.strategy is None else len(self.strategy.rows)
+
+    def with_norm(self, squared: int) -> Measure:
+        """Returns the measure with a largest squared L2 norm of a unit. A unit above it is weighed down."""
+        return replace(self, contribution=replace(self.contribution, norm=squared))
+
+
+def measure_rows(condition: str, key: str = "", operand: Operand | None = None) -> Measure:
+    """Returns the measure that counts the rows under a condition, by a further key if there is one."""
+    return Measure(Contribution(raw_program(condition)), condition, operand, key)
+
+
+def measure_values(
+    form: str, condition: str, operand: Operand, degree: int = 0, rest: bool = False,
+    centre: Fraction = Fraction(0), shared: bool = False,
+) -> Measure:  # fmt: skip
+    """Returns the measure of an operand's values under a condition. The parameters are those of a Contribution."""
+    steps = int((operand.high - operand.low) / operand.step)
+    contribution = Contribution(
+        raw_program(condition),
+        form,
+        raw_program(operand.sql),
+        operand.low,
+        operand.high,
+        min(steps, MOST_SQUARED_STEPS) if degree == 2 else steps,
+        degree,
+        rest,
+        operand.per_group,
+        centre=centre,
+        shared=shared,
+    )
+    return Measure(contribution, condition, operand)
 
 
 @dataclass(frozen=True)
@@ -248,13 +256,13 @@ def choose_measures(
         chosen as for units of one row, so that a stored release is read as it was made. Shares go by a unit's norm.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
-    summed = list(dict.fromkeys((item.condition, item.operand) for item in aggregates if item.function == "sum"))
-    free = [key for key in summed if key[1] is not None and not _moment_degrees(aggregates, key) & _serving(key[1])]
+    summed = dict.fromkeys(_columns_of(aggregates, ["sum"]))
+    free = [key for key in summed if not _moment_degrees(aggregates, key) & _serving(key[1])]
     picked = rule.chosen(aggregates, given, noise)
     choices: list[Measures] = []
     for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
         chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
-        counted = {key[0] for key in [*chosen, *_moment_keys(aggregates)]}
+        counted = {key[0] for key in [*chosen, *_columns_of(aggregates, _DEGREES)]}
         rests = counted & {item.condition for item in aggregates if _is_row_count(item)}
         choices += [
             _build_measures(aggregates, chosen, rest, picked) for rest in ([set(), rests] if rests else [set()])
@@ -296,8 +304,8 @@ def _join_counts(
         met = tuple(group.met[group.conditions.index(item)] for item in conditions)
         heavy = [sum(weights[number] for number in numbers if counted[number] == item) for item in conditions]
         strategy = plan_counts(met, tuple(heavy), noise, counts.evenly, counts.plain, counts.searched)
-        measures.append(Measure("together", "", kinds=replace(group, conditions=tuple(conditions), met=met),
-                                strategy=strategy))  # fmt: skip
+        kinds = replace(group, conditions=tuple(conditions), met=met)
+        measures.append(Measure(Contribution(), key="together", kinds=kinds, strategy=strategy))
         for number in numbers:
             line = strategy.weights[conditions.index(counted[number] or "")]
             tables = tuple(table for table, weight in enumerate(line) if weight) or (0,)
@@ -330,7 +338,7 @@ def _even_shares(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
 def _relative_sensitivity(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
     """Returns a unit's relative squared sensitivity, in the norm of the noise. It is 1 for as many rows in one cell."""
     rows, cell_rows, cells_of = unit
-    whole, moved = (rows * measure.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
+    whole, moved = (rows * measure.contribution.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
     by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
     one_cell = measure.unit_bound(cell_rows if measure.added and measure.kinds is None else rows, 1)
     return moved * (min(moved, one_cell) if by_cell else moved) / whole
@@ -340,7 +348,7 @@ def _is_row_count(aggregate: Aggregate) -> bool:
     return aggregate.function == "count" and aggregate.operand is None
 
 
-def _moment_degrees(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> set[int]:
+def _moment_degrees(aggregates: Sequence[Aggregate], key: Column) -> set[int]:
     """Returns the degrees of moments that averages and variances need for an operand."""
     return {
         _DEGREES[aggregate.function]
@@ -359,16 +367,20 @@ def is_coarse(operand: Operand) -> bool:
     return (operand.high - operand.low) / operand.step > MOST_SQUARED_STEPS
 
 
-def _moment_keys(aggregates: Sequence[Aggregate]) -> list[tuple[str, Operand | None]]:
-    """Returns the conditions and operands of rows that are counted for an average or a variance."""
-    return [(aggregate.condition, aggregate.operand) for aggregate in aggregates if aggregate.function in _DEGREES]
+def _columns_of(aggregates: Sequence[Aggregate], functions: Collection[str]) -> list[Column]:
+    """Returns the conditions and operands of the aggregates with one of these functions."""
+    return [
+        (aggregate.condition, aggregate.operand)
+        for aggregate in aggregates
+        if aggregate.function in functions and aggregate.operand is not None
+    ]
 
 
 _DEGREES = {"avg": 1, "var_pop": 2, "var_samp": 2, "stddev_pop": 2, "stddev_samp": 2}
 
 
 def _build_measures(
-    aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str],
+    aggregates: Sequence[Aggregate], as_moments: set[Column], rests: set[str],
     picked: frozenset[Aggregate],
 ) -> Measures:  # fmt: skip
     """Returns the measures if the sums `as_moments` come from moments, and the counts under `rests` from their rest.
@@ -376,20 +388,20 @@ def _build_measures(
     picked: the quantiles that are chosen.
     """
     measures: list[Measure] = []
-    blocks: dict[tuple[str, Operand | None, int], int] = {}
+    blocks: dict[tuple[str, Operand, int], int] = {}
     holders: dict[str, int] = {}
-    for condition, operand in dict.fromkeys([*as_moments, *_moment_keys(aggregates)]):
+    for condition, operand in dict.fromkeys([*as_moments, *_columns_of(aggregates, _DEGREES)]):
         degrees = _moment_degrees(aggregates, (condition, operand)) | (
             {1} if (condition, operand) in as_moments else set()
         )
-        if operand is None or not is_coarse(operand):
+        if not is_coarse(operand):
             degrees = {max(degrees)}
         for degree in sorted(degrees):
-            rest = condition in rests and condition not in holders and operand is not None and not operand.per_group
+            rest = condition in rests and condition not in holders and not operand.per_group
             if rest:
                 holders[condition] = len(measures)
             blocks[(condition, operand, degree)] = len(measures)
-            measures.append(Measure("moments", condition, operand, degree, rest))
+            measures.append(measure_values("moments", condition, operand, degree, rest))
     uses = []
     for aggregate in aggregates:
         block = _block(aggregate, blocks)
@@ -406,7 +418,7 @@ def _build_measures(
     return Measures(tuple(measures), tuple(uses))
 
 
-def _block(aggregate: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]) -> int | None:
+def _block(aggregate: Aggregate, blocks: Mapping[tuple[str, Operand, int], int]) -> int | None:
     """Returns the number of the moments that serve an aggregate: of its degree, or a higher one with as fine steps."""
     if aggregate.function in ("quantile", "distinct") or aggregate.operand is None:
         return None
@@ -420,36 +432,31 @@ def _block(aggregate: Aggregate, blocks: Mapping[tuple[str, Operand | None, int]
 def own_measure(aggregate: Aggregate, chosen: bool) -> Measure:
     """Returns the measure that serves this aggregate alone, or others like it."""
     if chosen:
-        return Measure(CHOICE, aggregate.condition, aggregate.operand, fraction=aggregate.fraction)
+        return replace(measure_rows(aggregate.condition, CHOICE, aggregate.operand), fraction=aggregate.fraction)
     if aggregate.function == "quantile":
-        return Measure(TREE, aggregate.condition, aggregate.operand)
+        return measure_rows(aggregate.condition, TREE, aggregate.operand)
     if aggregate.function == "distinct":
-        return Measure("distinct", aggregate.condition, distinct=aggregate.distinct)
-    if aggregate.function == "sum" or (aggregate.operand is not None and aggregate.operand.per_group):
-        return Measure("sum", aggregate.condition, aggregate.operand)
-    if aggregate.operand is not None:  # rows with a value, which is not used otherwise
-        present = f"{aggregate.operand.sql} IS NOT NULL"
-        return Measure("count", f"({aggregate.condition}) AND {present}" if aggregate.condition else present)
-    return Measure("count", aggregate.condition)
+        return replace(measure_rows(aggregate.condition, "distinct"), distinct=aggregate.distinct)
+    if aggregate.operand is None:
+        return measure_rows(aggregate.condition)
+    if aggregate.function == "sum" or aggregate.operand.per_group:
+        return measure_values("sum", aggregate.condition, aggregate.operand)
+    present = f"{aggregate.operand.sql} IS NOT NULL"  # rows with a value, which is not used otherwise
+    return measure_rows(f"({aggregate.condition}) AND {present}" if aggregate.condition else present)
 
 
 def linear_weights(aggregate: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
     """Returns the weights of the measure's tables, if the aggregate is a weighted sum of these tables, else ()."""
     if aggregate.has_curved_error:
         return ()
-    if measure.form == "sum" and measure.operand is not None:
-        return (measure.operand.step,)
-    if measure.form != "moments" or measure.operand is None:
-        return (Fraction(1),)
-    whole = Fraction(1, measure.steps**measure.degree)
-    rest = (whole,) if measure.rest else ()
+    added = measure.contribution
+    if added.form != "moments":
+        return (added.unit,)
+    parts, rest = range(added.degree + 1), (Fraction(0),) * added.rest
     if aggregate.function == "sum":
-        low, width = measure.operand.low, measure.operand.high - measure.operand.low
-        values = tuple(whole * (low + width * part / measure.degree) for part in range(measure.degree + 1))
-        return values + (Fraction(0),) * measure.rest
-    if aggregate.operand is not None:
-        return (whole,) * (measure.degree + 1) + (Fraction(0),) * measure.rest
-    return (whole,) * (measure.degree + 1) + rest
+        low, width = added.low, added.high - added.low
+        return tuple(added.unit * (low + width * part / added.degree) for part in parts) + rest
+    return (added.unit,) * added.tables if aggregate.operand is None else (added.unit,) * len(parts) + rest
 
 
 def _relative(aggregate: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule: QuantileRule) -> float:
@@ -460,11 +467,11 @@ def _relative(aggregate: Aggregate, use: Use, measure: Measure, noise: NoiseKind
             size = max(abs(aggregate.operand.low), abs(aggregate.operand.high))
         elif aggregate.operand is not None and aggregate.operand.per_group:
             size = aggregate.operand.high
-        own = float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
+        own = float(sum((weight * measure.contribution.bound / size) ** 2 for weight in use.weights))
         return own if measure.strategy is None else own * measure.strategy.times(noise)
     if aggregate.is_quantile:
         return rule.error(aggregate, noise, chosen=measure.form == CHOICE)
-    return AVERAGE_ERROR[measure.degree] if aggregate.function == "avg" else VARIANCE_ERROR
+    return AVERAGE_ERROR[measure.contribution.degree] if aggregate.function == "avg" else VARIANCE_ERROR
 
 
 def _share_price(
@@ -493,24 +500,3 @@ def shares_of(wanted: Sequence[float]) -> list[Fraction]:
         return [Fraction(1, len(wanted))] * len(wanted)
     free, total = SHARES - len(wanted), sum(wanted)
     return [Fraction(max(1, int(part / total * free)), SHARES) for part in wanted]
-
-
-def contribution_of(measure: Measure) -> Contribution:
-    """Returns the contribution of every row to the tables of a measure."""
-    operand = measure.operand
-    if operand is None or measure.form == "count":
-        return Contribution(raw_program(measure.condition), norm=measure.squared_norm)
-    return Contribution(
-        raw_program(measure.condition),
-        measure.form,
-        raw_program(operand.sql),
-        operand.low,
-        operand.high,
-        measure.steps,
-        measure.degree,
-        measure.rest,
-        operand.per_group,
-        norm=measure.squared_norm,
-        centre=measure.centre,
-        shared=measure.shared,
-    )

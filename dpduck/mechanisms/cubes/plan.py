@@ -10,7 +10,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.noise.law import NoiseKind
@@ -22,13 +22,13 @@ from dpduck.mechanisms.cubes.measures import (
     Measures,
     Use,
     choose_measures,
-    contribution_of,
     matrix_of,
+    measure_rows,
 )
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.cubes.weighed import measures_with_norm
 from dpduck.mechanisms.released_rows import range_workload
-from dpduck.strategies.budgets import FINE, kind_and_amount, price_for, raise_price
+from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.marginals.planners import plan_distinct
 from dpduck.strategies.plan import Plan
@@ -41,23 +41,21 @@ from dpduck.strategies.ranges.buckets import (
     buckets_for,
     tree_workload,
 )
-from dpduck.strategies.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
-from dpduck.strategies.recovery.recover import apply_options, recover, recover_linearly, recover_sets
+from dpduck.strategies.ranges.sets import plan_own_matrix, plan_range_sets
+from dpduck.strategies.recovery.options import apply_options
+from dpduck.strategies.recovery.recover import recover
+from dpduck.strategies.target import FINE, even_weights, price_for, raise_price
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
-AnyPlan = Plan | RangeSetsPlan
-Plans = tuple[AnyPlan, ...]
+Plans = tuple[Plan, ...]
 PlanAt = Callable[[SelectRequest], "CubePlan"]
 FEW_SETS = 50
 """Largest number of grouping sets that are planned again and again to find the smallest price."""
 
 MOST_MERGED = 1 << 14
 """Largest number of key values that a list puts into groups, if units are weighed by these groups."""
-
-EVENINGS = 5
-"""Number of weightings that are tried. The last ones change a price by less than one percent."""
 
 SMALLEST_PRICE = Fraction(1, 10**9)
 
@@ -100,7 +98,7 @@ class MeasurePlan:
         return self.bounds.all_cells
 
     @property
-    def plan(self) -> AnyPlan:
+    def plan(self) -> Plan:
         """Returns the chosen plan."""
         return self.plans[0]
 
@@ -174,7 +172,7 @@ def measures_of(
     count decides.
     """
     if question.intervals:
-        return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
+        return Measures((measure_rows(""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
     treatment, unit = question.treatment, (rows, cell_rows, partial(_cells_of, question))
     if treatment.norm is not None:
         return measures_with_norm(question.aggregates, treatment)
@@ -231,12 +229,12 @@ def plans_at(
     plans_by_key: dict[tuple[Fraction, UnitBounds, int, str, int], Plans] = {}
     planned_measures = []
     for measure, price, bounds in prices:
-        if measure.form == CHOICE:
+        if measure.key == CHOICE:
             planned_measures.append(_plan_choice(question, measure, noise, price, bounds.all_cells))
             continue
-        buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
-        row_bound = measure.bound if measure.strategy is None else measure.strategy.row_bound
-        alike = (price, bounds, row_bound, "" if measure.added else measure.form, buckets)
+        buckets = tree_buckets(question, measure).count if measure.key == TREE else 0
+        row_bound = measure.contribution.bound if measure.strategy is None else measure.strategy.row_bound
+        alike = (price, bounds, row_bound, "" if measure.added else measure.key, buckets)
         if alike not in plans_by_key:
             plans_by_key[alike] = (
                 _candidates(question, noise, price, bounds, row_bound, seconds, rivals)
@@ -259,21 +257,20 @@ def unit_bounds(request: SelectRequest, measure: Measure, cells: int) -> UnitBou
         return UnitBounds(bound, most, bound * most)
     by_group = measure.operand is not None and bool(measure.operand.per_group)
     cell_rows = request.cell_rows if request.rows.cell_key else rows
-    if not measure.added or not (by_group or measure.squared_norm or cell_rows < rows):
+    if not measure.added or not (by_group or measure.contribution.norm or cell_rows < rows):
         return plain_bounds(bound)
     if measure.kinds is not None:  # several values of a key are one kind, in which a unit may have all its rows
         return plain_bounds(bound)
     apart = request.question.tells_keys_apart
-    if measure.squared_norm and not apart and sum(len(key.codes) for key in request.question.keys) > MOST_MERGED:
+    if measure.contribution.norm and not apart and sum(len(key.codes) for key in request.question.keys) > MOST_MERGED:
         raise Refusal(
             f"max_norm_contributed is of groups, and keys put more than {MOST_MERGED} values into them",
             accepted="GROUP BY columns that have a DOMAIN, or the statement without max_norm_contributed",
         )
-    if not (apart or measure.squared_norm):
+    if not (apart or measure.contribution.norm):
         return plain_bounds(bound)
-    contribution = contribution_of(measure)
-    one_cell = min(bound, contribution.unit_bound(cell_rows, 1))
-    return UnitBounds(bound, one_cell, contribution.squared_bound(rows, cells, cell_rows))
+    one_cell = min(bound, measure.unit_bound(cell_rows, 1))
+    return UnitBounds(bound, one_cell, measure.contribution.squared_bound(rows, cells, cell_rows))
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
@@ -283,7 +280,7 @@ def _cells_of(question: Question, measure: Measure) -> int:
     """
     if measure.distinct is not None:
         return max(question.cells)
-    if measure.squared_norm and not question.tells_keys_apart:
+    if measure.contribution.norm and not question.tells_keys_apart:
         return prod(question.sizes)
     cells, groups = prod(source.domain.size for source in question.sources), question.treatment.groups
     return min(cells, groups) if groups else cells
@@ -343,7 +340,7 @@ def _workload(question: Question) -> MarginalWorkload:
 def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, bounds: UnitBounds) -> Plans:
     """Returns the plan of a measure that takes grouping sets one by one: values present, or trees in cells."""
     workload = _workload(question)
-    if measure.form == "distinct":
+    if measure.key == "distinct":
         return (plan_distinct(workload, noise, amount, bounds.all_cells, bounds.squared),)
     buckets, last = tree_buckets(question, measure), len(question.keys)
     sets = tuple((*grouping_set, last) for grouping_set in workload.marginals)
@@ -374,7 +371,7 @@ def tree_buckets(question: Question, measure: Measure) -> Buckets:
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)
-    most = MOST_CHOICES if measure.form == CHOICE else MOST_BUCKETS
+    most = MOST_CHOICES if measure.key == CHOICE else MOST_BUCKETS
     return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells, most)
 
 
@@ -428,23 +425,23 @@ def _is_search(request: SelectRequest) -> bool:
 def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectRequest, CubePlan]:
     """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan.
 
-    Planners minimise a weighted sum of variances. The least worst variance is reached at the weights that solve the
-    dual problem, where all sets with a weight have the same error. All sets begin with equal weights. A few times over,
-    sets with larger errors get more weight. Weights in the statement are left alone.
+    All sets begin with equal weights. Weights in the statement are left alone.
     """
     question = request.question
     if question.treatment.weights or len(question.grouping_sets) == 1:
         return request, plan_at(request)
     cells = np.array(question.cells, dtype=np.float64)
-    weights = 1 / cells
-    trials = []
-    for _ in range(1 if _is_search(request) else EVENINGS):
-        weights /= (weights * cells).sum() / len(cells)
+    trials = list[tuple[SelectRequest, CubePlan]]()
+
+    def variances() -> FloatArray:
+        return np.array([np.max(table) for table in trials[-1][1].measures[0].plan.variances])
+
+    for weights in even_weights(1 / cells, variances, power=2, cells=cells):
         treatment = replace(question.treatment, weights=tuple(map(Fraction, weights.tolist())))
         weighted = replace(request, question=replace(question, treatment=treatment))
         trials.append((weighted, plan_at(weighted)))
-        variances = np.array([np.max(table) for table in trials[-1][1].measures[0].plan.variances])
-        weights *= (variances / variances.max()) ** 2
+        if _is_search(request):
+            break
     return min(trials, key=lambda pair: pair[1].worst_stderr)
 
 
@@ -452,10 +449,8 @@ def _restore_weights(request: SelectRequest, cube: CubePlan) -> CubePlan:
     """Returns plans for a request with its own weights, which enter their total variance."""
     weights = _workload(request.question).weights
 
-    def reweight(plan: AnyPlan) -> AnyPlan:
-        measured = plan.measured if isinstance(plan, RangeSetsPlan) else plan
-        measured = replace(measured, workload=replace(measured.workload, weights=weights))
-        return replace(plan, measured=measured) if isinstance(plan, RangeSetsPlan) else measured
+    def reweight(plan: Plan) -> Plan:
+        return replace(plan, workload=replace(plan.workload, weights=weights))
 
     measures = [replace(measure, plans=tuple(map(reweight, measure.plans))) for measure in cube.measures]
     return CubePlan(request, tuple(measures), cube.uses)
@@ -471,19 +466,6 @@ def require_within(price: Fraction, target: Target) -> None:
         )
 
 
-def measurement_plan(plan: AnyPlan) -> Plan:
-    """Returns the plan as trusted code measures it."""
-    return plan.measured if isinstance(plan, RangeSetsPlan) else plan
-
-
-def recover_table(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
+def recover_table(plan: Plan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
     """Recovers one table's answers, an array per grouping set."""
-    if isinstance(plan, RangeSetsPlan):
-        answers = recover_sets(plan, noisy)
-        return [np.rint(table) for table in answers] if treatment.integer else answers
     return apply_options(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
-
-
-def recover_raw_table(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
-    """Recovers answers before linear programs and the option nonnegative move them, which no formula describes."""
-    return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)

@@ -15,17 +15,10 @@ from math import log2
 
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.request import AUTO, CHOICE, TREE, Aggregate, Operand
-from dpduck.strategies.ranges.buckets import (
-    MOST_TREE_CELLS,
-    PARTS,
-    WITHOUT_ENDS,
-    Buckets,
-    buckets_for,
-    tree_workload,
-)
+from dpduck.strategies.ranges.buckets import MOST_TREE_CELLS, PARTS, WITHOUT_ENDS, Buckets, buckets_for, tree_workload
 from dpduck.strategies.ranges.sets import plan_range_sets
 from dpduck.strategies.recovery.quantiles import EXTREME, rank_deviations
 from dpduck.values.arrays import FloatArray
@@ -154,5 +147,5 @@ def _tree_variances(buckets: int, noise: NoiseKind) -> FloatArray:
     workload = MarginalWorkload((buckets,), ((0,),), (1.0,))
     plan = plan_range_sets([tree_workload(buckets)], workload, noise, FINE, 1, strategy="hierarchy", apart=True)[0]
     unit = 2 / float(FINE) ** 2 if noise is NoiseKind.LAPLACE else 1 / (2 * float(FINE))
-    answers: FloatArray = plan.variances[0].reshape(1, -1) / unit
+    answers: FloatArray = plan.cell_variances[0].reshape(1, -1) / unit
     return answers

@@ -10,13 +10,12 @@ from math import lcm
 import numpy as np
 
 from dpduck.kernel.contributions import FULL
-from dpduck.language.select.request import Aggregate, SelectRequest
+from dpduck.language.select.request import Aggregate
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
-from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, tree_buckets
-from dpduck.mechanisms.released_rows import AnswerColumn, rows_per_set
+from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, tree_buckets
+from dpduck.mechanisms.released_rows import AnswerColumn
 from dpduck.strategies.marginals.planners import DISTINCT
 from dpduck.strategies.plan import Plan
-from dpduck.strategies.ranges.sets import RangeSetsPlan
 from dpduck.strategies.recovery.covariances import TableCovariances, covariances, covariances_to_text
 from dpduck.strategies.recovery.curved import (
     FEWEST_ROWS,
@@ -112,7 +111,7 @@ def _add_move_error(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn
 
 def _intervals(cube: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
     """Returns the answers for intervals of one column, which come from one measurement, one cell each."""
-    errors = np.sqrt(cell_variances(cube.request, cube.measures[0].plan)[0])
+    errors = np.sqrt(cell_variances(cube.measures[0].plan)[0])
     return [
         AnswerColumn(answers[number : number + 1], errors[number : number + 1])
         for number in range(len(cube.request.question.aggregates))
@@ -128,7 +127,7 @@ def _answer(
     """
     tables = tables_of_use(use, every)
     measured = cube.measures[use.measure]
-    variances = cell_variances(cube.request, measured.plan)
+    variances = cell_variances(measured.plan)
     if use.also is not None:
         return _of_several(cube, aggregate, use, every)
     if use.weights:
@@ -183,7 +182,7 @@ def _by_set(
     """Yields for each grouping set the tables of each measure, and the variances of their noise."""
     places = [part.measure for part in use.parts]
     tables = [[table.ravel() for table in every[place][0]] for place in places]
-    variances = [cell_variances(cube.request, cube.measures[place].plan) for place in places]
+    variances = [cell_variances(cube.measures[place].plan) for place in places]
     yield from zip(zip(*tables, strict=True), zip(*variances, strict=True), strict=True)
 
 
@@ -204,10 +203,10 @@ def of_centre(
     ]
     bounds = float(aggregate.operand.low), float(aggregate.operand.high)
     if len(noisy) == 2:
-        return average_about(float(measure.centre), bounds, noisy[0], noisy[1], noise)
+        return average_about(float(measure.contribution.centre), bounds, noisy[0], noisy[1], noise)
     sample, width = aggregate.function.endswith("samp"), bounds[1] - bounds[0]
     spread = variance_about(width, noisy[0], noisy[1], noisy[2], noise, sample=sample)
-    step = float(measure.operand_step) / width
+    step = float(measure.contribution.unit) / width
     if measure.operand is not None and measure.operand.step > aggregate.operand.step:
         spread = of_rounded(spread, step=step, sample=sample)
     if aggregate.function.startswith("stddev"):
@@ -229,18 +228,18 @@ def nonlinear_answers(
     cube: CubePlan, aggregate: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
     """Returns an average, a variance or a quantile of every cell, from its tables and the variance of their noise."""
-    measure, operand, noise = measured.measure, aggregate.operand, measured.plan.noise
+    added, operand, noise = measured.measure.contribution, aggregate.operand, measured.plan.noise
     if operand is None:
         raise InternalError("a curved aggregate without an operand")
     if aggregate.function == "quantile":
-        buckets = tree_buckets(cube.request.question, measure)
+        buckets = tree_buckets(cube.request.question, measured.measure)
         if measured.choices:
             return read_choices(tables, buckets)
         queries = 2 * buckets.count - 1
         shaped = tables[0].reshape(-1, queries)
         return quantile(shaped, variance.reshape(-1, queries), float(aggregate.fraction or 0), buckets, noise)
-    whole = float(measure.steps**measure.degree)
-    moments = [table / whole for table in tables[: measure.degree + 1]]
+    whole = float(added.bound)
+    moments = [table / whole for table in tables[: added.degree + 1]]
     scaled, step = variance / whole**2, 1 / whole
     low, width = float(operand.low), float(operand.high - operand.low)
     if aggregate.function == "avg":
@@ -248,20 +247,17 @@ def nonlinear_answers(
     sample = aggregate.function.endswith("samp")
     spread = variance_of(moments, scaled, noise, step, sample=sample)
     if is_coarse(operand):
-        spread = of_rounded(spread, step=1 / measure.steps, sample=sample)
+        spread = of_rounded(spread, step=1 / added.steps, sample=sample)
     if aggregate.function.startswith("stddev"):
         return rescale(deviation_of(spread), 0.0, width, 1)
     return rescale(spread, 0.0, width, 2)
 
 
-def cell_variances(request: SelectRequest, plan: AnyPlan) -> list[FloatArray]:
+def cell_variances(plan: Plan) -> list[FloatArray]:
     """Returns the noise variance of every cell of a measure's tables, an array per grouping set."""
-    if isinstance(plan, Plan) and solves_program(plan):
+    if solves_program(plan):
         plan = replace(plan, variances=least_squares_variances(plan))
-    if isinstance(plan, RangeSetsPlan):
-        return [variances.ravel() for variances in plan.variances]
-    cells = rows_per_set(request.question)
-    return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
+    return [variances.ravel() for variances in plan.cell_variances]
 
 
 def wholes(cube: CubePlan) -> list[bool]:
@@ -283,7 +279,7 @@ def is_whole(cube: CubePlan, number: int) -> bool:
     if measured.measure.strategy is not None:  # sums of whole numbers are whole
         counted = request.question.aggregates[number].function == "count"
         single = counted and all(weight.denominator == 1 for weight in use.weights)
-    if not single or not counts or request.question.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
+    if not single or not counts or request.question.treatment.nonnegative:
         return False
     return all(
         single_parameter(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets))
@@ -295,7 +291,7 @@ def _is_rounded(cube: CubePlan, use: Use) -> bool:
     measure = cube.measures[use.measure].measure
     counts = measure.operand is None or not measure.operand.sql or measure.form in ("count", "valued")
     plain = bool(use.weights) and use.also is None
-    return measure.squared_norm > 0 and counts and plain and not cube.request.question.treatment.nonnegative
+    return measure.contribution.norm > 0 and counts and plain and not cube.request.question.treatment.nonnegative
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:
@@ -304,7 +300,7 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
     """
     if plan.strategy == DISTINCT:
         return plan.measurements[number].parameter
-    if len(plan.measurements) != 1:
+    if plan.parts or len(plan.measurements) != 1:
         return None
     query = plan.measurements[0].query
     alike = query.attributes == plan.workload.marginals[number]
@@ -328,18 +324,16 @@ def _laws_of(cube: CubePlan, use: Use) -> tuple[ErrorLaw, ...]:
     )
 
 
-def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[ErrorLaw, ...]:
+def _laws(plan: Plan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[ErrorLaw, ...]:
     """Returns the law of each grouping set's noise. For ranges it is the law of the cell with the largest variance.
 
     more: the variance that later steps add.
     """
     if not weights:
         return ()
-    if isinstance(plan, Plan) and solves_program(plan):
+    if solves_program(plan):
         plan = replace(plan, variances=least_squares_variances(plan))
     size, step = float(sum(weight * weight for weight in weights)), float(max(map(abs, weights)))
-    if isinstance(plan, RangeSetsPlan):
-        return tuple(ErrorLaw(plan.noise, None, size * float(table.max()), step) for table in plan.variances)
     alone = len(weights) == 1 and not more
     return tuple(
         ErrorLaw(plan.noise, single_parameter(plan, number) if alone else None, size * variance + more, step)
@@ -356,14 +350,14 @@ def covariances_text(cube: CubePlan) -> str | None:
     """
     request, plans = cube.request, [measured.plan for measured in cube.measures]
     treatment, plan = request.question.treatment, plans[0]
-    programs = any(isinstance(candidate, Plan) and solves_program(candidate) for candidate in plans)
+    programs = any(solves_program(candidate) for candidate in plans)
     if treatment.integer or treatment.nonnegative or programs or len(request.question.grouping_sets) > MOST_COVARIANCES:
         return None
     single = len(plans) == 1 and cube.measures[0].measure.strategy is not None
     weighed = len(cube.uses) == 1 and _is_rounded(cube, cube.uses[0]) and not treatment.widens
     whole = all(candidate is plan for candidate in plans) and all(use.weights == (Fraction(1),) for use in cube.uses)
     alike = single or weighed or whole
-    if isinstance(plan, RangeSetsPlan) or not alike or not cube.measures[0].measure.added:
+    if plan.parts or not alike or not cube.measures[0].measure.added:
         return None
     values = covariances(plan)
     sets = len(values.sources) if isinstance(values, TableCovariances) else len(values.variances)

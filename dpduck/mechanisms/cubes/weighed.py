@@ -15,7 +15,16 @@ from math import floor
 
 from dpduck.kernel.contributions import FULL
 from dpduck.language.select.request import VARIANCES, Aggregate, Operand, Treatment
-from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, linear_weights, own_measure, shares_of
+from dpduck.mechanisms.cubes.measures import (
+    Column,
+    Measure,
+    Measures,
+    Use,
+    linear_weights,
+    measure_values,
+    own_measure,
+    shares_of,
+)
 from dpduck.values.errors import Refusal
 
 COUNT_SHARE = Fraction(1, 4)
@@ -32,9 +41,6 @@ MOST_SQUARED_STEPS = 1 << 12
 SPREAD = 4
 """A unit with B rows and a norm S of sums has squares of S^2 / B if all distances are alike. SPREAD times as much
 leaves room for values far from the centre."""
-
-Column = tuple[str, Operand]
-"""A condition, and the operand that is summed over the rows that meet it."""
 
 
 def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
@@ -121,11 +127,12 @@ def _about_a_centre(
 ) -> tuple[Measure, ...]:
     """Returns measures for the count of values, the sum about a centre (norm `stated`) and the squares if `squared`."""
     condition, operand = column
-    counted = Measure("valued", condition, operand, shared=True)
-    summed = Measure("sum", condition, operand, centre=_on_a_step(centre, operand), shared=squared)
+    about = _on_a_step(centre, operand)
+    counted = measure_values("valued", condition, operand, shared=True)
+    summed = measure_values("sum", condition, operand, centre=about, shared=squared)
     measures = [_with_norm(counted, norm, None), _with_norm(summed, norm, stated)]
     if squared:
-        squares = replace(summed, form="squares", shared=False)
+        squares = measure_values("squares", condition, operand, centre=about)
         measures.append(_with_norm(squares, norm, None if stated is None else SPREAD * stated**2 / norm))
     return tuple(measures)
 
@@ -143,8 +150,8 @@ def _alone(aggregate: Aggregate, norm: Fraction, stated: Fraction | None) -> Mea
 
 def _with_norm(measure: Measure, norm: Fraction, stated: Fraction | None) -> Measure:
     """Returns a measure with its stated norm, or with the norm of `norm` rows at its bound."""
-    in_integers = norm * measure.bound if stated is None else stated / measure.operand_step
-    return replace(measure, squared_norm=max(1, floor(in_integers**2)))
+    in_integers = norm * measure.contribution.bound if stated is None else stated / measure.contribution.unit
+    return measure.with_norm(max(1, floor(in_integers**2)))
 
 
 def _use(aggregate: Aggregate, places: dict[Measure, int], measures: tuple[Measure, ...]) -> Use:
@@ -155,8 +162,8 @@ def _use(aggregate: Aggregate, places: dict[Measure, int], measures: tuple[Measu
         return Use(places[first], tuple(weight / FULL for weight in weights))
     also: Use | None = None
     for measure in reversed(beside):
-        also = Use(places[measure], (measure.operand_step / FULL,), also)
-    return Use(places[first], (beside[0].centre / FULL,) if aggregate.function == "sum" else (), also)
+        also = Use(places[measure], (measure.contribution.unit / FULL,), also)
+    return Use(places[first], (beside[0].contribution.centre / FULL,) if aggregate.function == "sum" else (), also)
 
 
 def _of_each(numbers: Sequence[Fraction], operands: Sequence[Operand]) -> dict[Operand, Fraction]:

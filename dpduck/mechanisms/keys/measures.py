@@ -15,7 +15,15 @@ from fractions import Fraction
 from dpduck.kernel.queries.keys import GroupBounds
 from dpduck.kernel.queries.operators import Norms
 from dpduck.language.select.request import Aggregate, Operand, Treatment
-from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of, linear_weights, own_measure
+from dpduck.mechanisms.cubes.measures import (
+    Measure,
+    Measures,
+    Use,
+    linear_weights,
+    measure_rows,
+    measure_values,
+    own_measure,
+)
 from dpduck.mechanisms.cubes.weighed import COUNT_SHARE, measures_with_norm
 from dpduck.values.errors import Refusal
 
@@ -50,10 +58,10 @@ def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], oth
 
     for number, call in enumerate(aggregates):
         if number in reused:
-            pairs.append((demand(Measure("count", call.condition), Fraction(int(other)), True), None))
+            pairs.append((demand(measure_rows(call.condition), Fraction(int(other)), True), None))
         elif call.function in ("avg", "sum") and (call.condition, call.operand) in means and call.operand is not None:
-            valued = Measure("valued", call.condition, call.operand, shared=True)
-            summed = Measure("sum", call.condition, call.operand, centre=middle_of(call.operand))
+            valued = measure_values("valued", call.condition, call.operand, shared=True)
+            summed = measure_values("sum", call.condition, call.operand, centre=middle_of(call.operand))
             pairs.append((demand(valued, COUNT_SHARE), demand(summed, 1 - COUNT_SHARE)))
         else:
             pairs.append((demand(_alone(call), Fraction(1)), None))
@@ -80,7 +88,7 @@ def key_measures_with_norm(aggregates: Sequence[Aggregate], reused: Sequence[int
     measures = list(base.measures)
     for number in reused:
         uses[number] = Use(len(measures), (Fraction(1),))
-        measures.append(Measure("count", aggregates[number].condition, squared_norm=1, share=Fraction(0)))
+        measures.append(replace(measure_rows(aggregates[number].condition).with_norm(1), share=Fraction(0)))
     shares = [measure.share * len(weighed) / whole for measure in base.measures]
     return KeyMeasures(
         tuple(measures),
@@ -95,8 +103,8 @@ def norms_of_keys(measure: Measure, bounds: GroupBounds, merged: bool) -> Norms:
     """Bounds a unit's change of a table: its L1 norm, its squared L2 norm, any one number. merged: see CountingJob."""
     l1 = measure.unit_bound(bounds.rows, bounds.groups)
     most = l1 if merged else measure.unit_bound(bounds.rows, 1)
-    if measure.squared_norm and not merged:
-        return l1, contribution_of(measure).squared_bound(bounds.rows, bounds.groups, bounds.rows), most
+    if measure.contribution.norm and not merged:
+        return l1, measure.contribution.squared_bound(bounds.rows, bounds.groups, bounds.rows), most
     return l1, l1 * most, most
 
 
@@ -117,5 +125,5 @@ def _use(aggregate: Aggregate, places: dict[Taken, int], first: Taken, second: T
     """Returns an aggregate's use of its count or sum, and of the sum beside the count."""
     if second is None:
         return Use(places[first], linear_weights(aggregate, first[1]))
-    also = Use(places[second], (second[1].operand_step,))
-    return Use(places[first], (second[1].centre,) if aggregate.function == "sum" else (), also)
+    also = Use(places[second], (second[1].contribution.unit,))
+    return Use(places[first], (second[1].contribution.centre,) if aggregate.function == "sum" else (), also)

@@ -31,7 +31,7 @@ from dpduck.language.text.names import (
     lows_column,
     stderr_column,
 )
-from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
+from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.recover import ROUNDING, sum_with_weights
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.measures import KeyMeasures, key_measures_with_norm, measures_of_keys, norms_of_keys
@@ -43,13 +43,8 @@ from dpduck.store.sandbox import sandbox
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.recovery.curved import LEVELS, Noisy, average_about
-from dpduck.strategies.recovery.intervals import (
-    ErrorLaw,
-    discrete_gaussian_tail,
-    discrete_laplace_tail,
-    lows_after_selection,
-    survivals,
-)
+from dpduck.strategies.recovery.intervals import ErrorLaw, lows_after_selection
+from dpduck.strategies.recovery.tails import discrete_gaussian_tail, discrete_laplace_tail, survivals
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError, Refusal
 
@@ -103,7 +98,7 @@ class KeyPlan:
 
     def part_of(self, table: int) -> float:
         """Returns the worth of one integer of a count: 1, or 1/FULL for weighed units."""
-        return 1 / FULL if self.measured is not None and self.measured.measures[table].squared_norm else 1.0
+        return 1 / FULL if self.measured is not None and self.measured.measures[table].contribution.norm else 1.0
 
     def is_rounded(self, use: Use) -> bool:
         """Tells whether the answer is a count of weighed units, which is shown as a whole number."""
@@ -111,7 +106,7 @@ class KeyPlan:
             return False
         measure = self.measured.measures[use.measure]
         counts = measure.operand is None or not measure.operand.sql
-        return bool(measure.squared_norm) and counts and use.also is None
+        return bool(measure.contribution.norm) and counts and use.also is None
 
     @property
     def queries(self) -> int:
@@ -300,7 +295,7 @@ def key_job(request: SelectRequest, measured: KeyMeasures | None = None) -> Coun
     """Describes the job that trusted code counts."""
     rows, groups = request.rows, _selection(request).groups
     counts = [Contribution(raw_program(aggregate.condition)) for aggregate in request.question.aggregates]
-    job = counting_job(request, counts if measured is None else list(map(contribution_of, measured.measures)))
+    job = counting_job(request, counts if measured is None else [measure.contribution for measure in measured.measures])
     texts = tuple(text_of(key.row_sql, rows.columns) for key in request.question.keys if key.row_sql)
     return replace(job, selected=True, texts=texts, groups=groups if rows.unit is not None else rows.unit_bound)
 
@@ -404,7 +399,7 @@ def _average(request: SelectRequest, plan: KeyPlan, published: PublishedKeys, nu
         return np.array(each[:1] * groups + each[1:] * (len(counts) - groups))
 
     result = average_about(
-        float(plan.measured.measures[use.also.measure].centre),
+        float(plan.measured.measures[use.also.measure].contribution.centre),
         (float(operand.low), float(operand.high)),
         Noisy(counts.astype(np.float64) * part, stderrs(use.measure) * part, part),
         Noisy(sums.astype(np.float64) * step, stderrs(use.also.measure) * step, step),
@@ -481,8 +476,8 @@ def _sums(plan: KeyPlan) -> str:
 
 def _describe_sensitivity(measure: Measure, beside: Beside) -> str:
     """Describes the most that one unit adds, or the largest norm of its groups."""
-    if measure.squared_norm:
-        norm = sqrt(measure.squared_norm) * float(measure.operand_step)
+    if measure.contribution.norm:
+        norm = sqrt(measure.contribution.norm) * float(measure.contribution.unit)
         return f"of which one unit has at most a norm of {norm:.6g}, and a unit above it counts for a part of itself"
     return f"of which one unit adds at most {beside.norms[0]}, {beside.norms[2]} to one group"
 
@@ -492,7 +487,8 @@ def _about(measure: Measure) -> str:
     operand = measure.operand
     if operand is None or not operand.sql:
         return ""
-    centre = f" about {float(measure.centre):.15g}" if measure.centre else ""
+    middle = measure.contribution.centre
+    centre = f" about {float(middle):.15g}" if middle else ""
     return f" of {operand.sql} between {float(operand.low):.15g} and {float(operand.high):.15g}{centre}"
 
 

@@ -31,7 +31,7 @@ from dpduck.store.cursors import Caller
 from dpduck.store.measured import MeasurementRecord
 from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import Sandbox
-from dpduck.strategies.budgets import raise_price, round_up
+from dpduck.strategies.target import raise_price, round_up
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_text
 

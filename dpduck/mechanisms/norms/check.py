@@ -23,7 +23,7 @@ from dpduck.kernel.counting.unit_facts import UnitContributions
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.request import Aggregate, SelectRequest, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen
-from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of
+from dpduck.mechanisms.cubes.measures import Measure, Measures, Use
 from dpduck.mechanisms.cubes.plan import amount_of, noise_of, plan_cube, plans_at
 from dpduck.mechanisms.cubes.weighed import bounds, measures_with_norm
 from dpduck.mechanisms.jobs import counting_job
@@ -129,7 +129,7 @@ def statement_check(question: object) -> StatementCheck:
         request = replace(request, price=replace(request.price, target=None))
     most = replace(request.question.treatment, norm=Fraction(request.rows.max_rows))
     measures = measures_with_norm(asked.aggregates, most)
-    bare = [replace(contribution_of(measure), norm=0) for measure in measures.measures]
+    bare = [replace(measure.contribution, norm=0) for measure in measures.measures]
     check = StatementCheck(request, measures, counting_job(request, [Contribution(), *bare]), given.norm)
     if check.weighs:
         _errors(check, replace(most, strategy="auto"), [0.0] * len(asked.aggregates))  # refuses keys that merge values
@@ -216,9 +216,9 @@ def _norms(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
             measure = check.measures.measures[part.measure]
             if measure.form == "squares" or (part is use and agg.function == "sum" and use.also is not None):
                 continue
-            norms = np.sqrt(facts.kept.squares[1 + part.measure]) * float(measure.operand_step)
+            norms = np.sqrt(facts.kept.squares[1 + part.measure]) * float(measure.contribution.unit)
             summed = _is_of_a_column(measure)
-            about = f" about {float(measure.centre):g}" if summed and use.also is not None else ""
+            about = f" about {float(measure.contribution.centre):g}" if summed and use.also is not None else ""
             for text, number in _quantiles(norms):
                 option = SUM_NORM if summed else NORM
                 yield NormFinding(f"{text} this norm in {agg.text}{about}", number, aggregate=agg.text, option=option)
@@ -243,12 +243,13 @@ def _by_sum_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFindi
     whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
     beside = check.stated or _little(check, facts)
     for measure in filter(_is_of_a_column, check.measures.measures):
-        norms = np.sqrt(facts.kept.squares[1 + check.measures.measures.index(measure)]) * float(measure.operand_step)
+        place, unit = check.measures.measures.index(measure), measure.contribution.unit
+        norms = np.sqrt(facts.kept.squares[1 + place]) * float(unit)
         own = [place for place, (_, use) in enumerate(check.aggregates) if measure in _measures_of(check, use)]
         middle = float(np.median(norms[norms > 0])) if (norms > 0).any() else 1.0
-        most = check.request.rows.max_rows * measure.bound * measure.operand_step
+        most = check.request.rows.max_rows * measure.contribution.bound * unit
         lines = []
-        for bound in bounds(max(Fraction(middle) / FINER, measure.operand_step), float(norms.max(initial=0)), most):
+        for bound in bounds(max(Fraction(middle) / FINER, unit), float(norms.max(initial=0)), most):
             weighed = replace(treatment, norm=beside, sum_norms=_sum_norms(check, measure, bound), strategy="auto")
             remaining = _weigh_units(check, facts, weighed)
             errors = _errors(check, weighed, _row_counts(check, remaining))
@@ -272,7 +273,7 @@ def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tupl
         entry.operand for entry, _ in check.aggregates if entry.operand is not None and entry.operand.sql
     )  # fmt: skip
     free = {
-        entry.operand: check.request.rows.max_rows * entry.bound * entry.operand_step
+        entry.operand: check.request.rows.max_rows * entry.contribution.bound * entry.contribution.unit
         for entry in check.measures.measures
         if _is_of_a_column(entry)
     }
@@ -297,10 +298,8 @@ def _little(check: StatementCheck, facts: CheckFacts) -> Fraction:
 
 def _largest_in_rows(check: StatementCheck, facts: CheckFacts) -> float:
     """Returns the largest norm of any unit in any measure, in rows at the measure's bound."""
-    pairs = enumerate(check.measures.measures)
-    return max(
-        float(np.sqrt(facts.kept.squares[1 + number].max(initial=0))) / measure.bound for number, measure in pairs
-    )  # fmt: skip
+    largest = (float(np.sqrt(squares.max(initial=0))) for squares in facts.kept.squares[1:])
+    return max(norm / of.contribution.bound for norm, of in zip(largest, check.measures.measures, strict=True))
 
 
 def _weights(squares: FloatArray, squared_norm: float) -> FloatArray:
@@ -314,13 +313,13 @@ def _weigh_units(check: StatementCheck, facts: CheckFacts, treatment: Treatment)
     """Returns the units' contributions at the norms. In an average or a variance, a unit has one weight."""
     measures = measures_with_norm(check.request.question.aggregates, treatment).measures
     weights = [
-        _weights(facts.kept.squares[1 + number], float(part.squared_norm)) for number, part in enumerate(measures)
+        _weights(facts.kept.squares[1 + number], float(part.contribution.norm)) for number, part in enumerate(measures)
     ]
     for number, part in enumerate(measures):
-        if part.shared:
+        if part.contribution.shared:
             weights[number + 1] = np.minimum(weights[number], weights[number + 1])
     for number in reversed(range(len(measures))):
-        if measures[number].shared:
+        if measures[number].contribution.shared:
             weights[number] = weights[number + 1]
     sums: FloatArray = facts.kept.added[1:] * np.array(weights)
     return sums

@@ -29,8 +29,8 @@ from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.request import VARIANCES, Operand, Question, SelectRequest, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen, format_figure
 from dpduck.mechanisms.cubes.measure import scans_of
-from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
-from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measurement_plan, plans_at
+from dpduck.mechanisms.cubes.measures import Measure, Use
+from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
 from dpduck.mechanisms.cubes.weighed import bounds, measures_with_norm
 from dpduck.mechanisms.jobs import bind_contributions
@@ -165,9 +165,9 @@ def propose_norms(request: SelectRequest) -> NormProposal:
     shape = at_norms(request)
     if not request.question.treatment.finds_norm:
         for part in shape.measures:
-            noisy_queries(measurement_plan(part.plan))
+            noisy_queries(part.plan)
     (scan,) = scans_of(shape)
-    bare = bind_contributions([replace(contribution_of(part.measure), norm=0) for part in shape.measures], request.rows)
+    bare = bind_contributions([replace(part.measure.contribution, norm=0) for part in shape.measures], request.rows)
     job, amount = replace(scan.job, aggregates=bare, beside=bare), amount_of(request)
     treatment, every, averaged = request.question.treatment, range(len(shape.measures)), measures_of_averages(shape)
     rest = sum((part.measure.share for part in shape.measures), Fraction(0)) * amount
@@ -233,7 +233,7 @@ def at_norms(
     basis = measures_with_norm(question.aggregates, question.treatment, centers)
     if squared:
         pairs = zip(basis.measures, squared, strict=True)
-        basis = replace(basis, measures=tuple(replace(measure, squared_norm=norm) for measure, norm in pairs))
+        basis = replace(basis, measures=tuple(measure.with_norm(norm) for measure, norm in pairs))
     parts = [part_of(basis.uses, place, question) for place in range(len(basis.measures))]
     priced = [replace(measure, share=measure.share * part) for measure, part in zip(basis.measures, parts, strict=True)]
     treatment = replace(question.treatment, strategy="I") if question.treatment.widens else question.treatment
@@ -397,7 +397,7 @@ def _foretold(request: SelectRequest) -> str:
         return ""
     tried, bare, rows = bounds(Fraction(1), inf, Fraction(request.rows.max_rows)), at_norms(request), []
     for norm in tried:
-        plan = at_norms(request, [int(norm * part.measure.bound) ** 2 for part in bare.measures])
+        plan = at_norms(request, [int(norm * part.measure.contribution.bound) ** 2 for part in bare.measures])
         lines = foreseen(plan, None)
         rows.append(max(line.worst or 0.0 for line in lines))
     listed = ", ".join(f"{float(norm):g}" for norm in tried)

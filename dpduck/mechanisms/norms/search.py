@@ -14,8 +14,8 @@ from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.cubes.measure import scan_of
-from dpduck.mechanisms.cubes.measures import Measure, contribution_of
-from dpduck.mechanisms.cubes.plan import CubePlan, measurement_plan, recover_table
+from dpduck.mechanisms.cubes.measures import Measure
+from dpduck.mechanisms.cubes.plan import CubePlan, recover_table
 from dpduck.mechanisms.cubes.recover import answers_of, covariances_text, error_laws, wholes
 from dpduck.mechanisms.jobs import bind_contributions
 from dpduck.mechanisms.mechanism import Tools
@@ -38,17 +38,17 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> NormMeasu
     centers = {part.operand: center_found(part, door) for part in proposal.centers}
     about = at_norms(proposal.request, centers=centers)
     rows = proposal.request.rows
-    beside = bind_contributions([replace(contribution_of(part.measure), norm=0) for part in about.measures], rows)
+    beside = bind_contributions([replace(part.measure.contribution, norm=0) for part in about.measures], rows)
     measured = zip(proposal.searches, about.measures, strict=False)
     searches = [_about(search, part.measure, beside) for search, part in measured]
     plan = at_norms(proposal.request, tuple(1 << found_level(search, door) for search in searches), centers)
     job = replace(
-        proposal.job, aggregates=bind_contributions([contribution_of(part.measure) for part in plan.measures], rows)
+        proposal.job, aggregates=bind_contributions([part.measure.contribution for part in plan.measures], rows)
     )
     tables = []
     for number, part in enumerate(plan.measures):
         scan = scan_of(part, job, number)
-        asks = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(measurement_plan(part.plan))]
+        asks = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(part.plan)]
         for ask in asks:
             door.admit(ask, proposal.answers)
         tables.append(tuple(door.tables(asks)))
@@ -60,7 +60,7 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> NormMeasu
 def _about(search: NormSearch, measure: Measure, beside: tuple[Contribution, ...]) -> NormSearch:
     """Moves a search to the centre of its measure. beside: all measures about their centres."""
     (aggregate,) = search.job.aggregates
-    about = replace(aggregate, centre=measure.centre)
+    about = replace(aggregate, centre=measure.contribution.centre)
     return replace(search, job=replace(search.job, aggregates=(about,), beside=beside))
 
 
@@ -123,4 +123,4 @@ def recover_norms(proposal: NormProposal, outcome: NormMeasurements, tools: Tool
 def _in_units(plan: CubePlan, number: int) -> float:
     """Returns a norm in rows, or in the units of a summed column. It is no more than MAX ROWS allows."""
     measured = plan.measures[number]
-    return sqrt(measured.bounds.squared) / FULL * float(measured.measure.operand_step)
+    return sqrt(measured.bounds.squared) / FULL * float(measured.measure.contribution.unit)

@@ -19,7 +19,6 @@ import numpy as np
 
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.mechanisms.cubes.plan import measurement_plan
 from dpduck.mechanisms.cubes.recover import wholes
 from dpduck.mechanisms.norms.plan import NoisySum, NormMeasurements
 from dpduck.mechanisms.released_rows import AnswerColumn
@@ -68,7 +67,7 @@ def widen_intervals(outcome: NormMeasurements, number: int, answer: AnswerColumn
 def _cells(outcome: NormMeasurements, measure: int, step: float) -> Summed:
     """Returns the sum of the measured cells. All cells have the same noise."""
     (table,) = outcome.tables[measure]
-    ((_, noise),) = noisy_queries(measurement_plan(outcome.plan.measures[measure].plan))
+    ((_, noise),) = noisy_queries(outcome.plan.measures[measure].plan)
     cells = table[0]
     return Summed(float(cells.sum(dtype=np.float64)) * step, cells.size * noise.variance * step**2, step)
 

@@ -25,7 +25,7 @@ from dpduck.mechanisms.streams.store import StreamRecord, StreamStore, closings
 from dpduck.mechanisms.streams.strategies import AnswerNoise, StreamPlan, plan_from_facts
 from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
 from dpduck.strategies.recovery.intervals import JUMPY, sum_margin
-from dpduck.strategies.time_axis import TimeQuestion
+from dpduck.strategies.time_questions import TimeQuestion
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier, quote_text

@@ -20,7 +20,8 @@ from dpduck.language.statements.kinds import AskStatement, CreateStream
 from dpduck.language.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
 from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Option, StatementOptions, read_given
 from dpduck.language.text.positions import refusal
-from dpduck.strategies.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
+from dpduck.strategies.time_axis import MOST_PERIODS, STRATEGIES
+from dpduck.strategies.time_questions import TimeQuestion
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import NAMES, sql_type

@@ -26,7 +26,7 @@ from dpduck.store.sandbox import Sandbox
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.curved import LEVELS
 from dpduck.strategies.recovery.recover import recover
-from dpduck.strategies.time_axis import TimeQuestion
+from dpduck.strategies.time_questions import TimeQuestion
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.quoting import quote_identifier
 
@@ -109,7 +109,7 @@ def _blocks(cube: CubePlan) -> Iterator[_Block]:
     start = 0
     for number, measure_plan in enumerate(cube.measures):
         for measurement in plan_of(measure_plan).measurements:
-            block = _Block(number, start, measurement.query.shape, measure_plan.measure.tables)
+            block = _Block(number, start, measurement.query.shape, measure_plan.measure.contribution.tables)
             start += block.width
             yield block
 
@@ -133,7 +133,8 @@ def _about(
     tables = []
     for number, planned in enumerate(cube.measures):
         own = [block for block in blocks if block.measure == number]
-        by_table = [_recover_table(plan_of(planned), own, combined, table) for table in range(planned.measure.tables)]
+        count = planned.measure.contribution.tables
+        by_table = [_recover_table(plan_of(planned), own, combined, table) for table in range(count)]
         tables.append([list(of_set) for of_set in zip(*by_table, strict=True)])
     return _About(tables, (weights**2).sum(axis=1))
 

@@ -343,5 +343,5 @@ def shape_of(stream: StreamRequest, plan: StreamPlan, named: StreamRecord) -> St
     identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
     rows, cube = stream.request.rows, cube_of(stream, plan)
     held = "BIGINT" if rows.unit_sql is None else sql_type(unit_type(rows.unit)).kept_unit
-    tables = sum(measure_plan.measure.tables for measure_plan in cube.measures)
+    tables = sum(measure_plan.measure.contribution.tables for measure_plan in cube.measures)
     return StreamShape(identity, held, len(stream.request.question.keys), tables)

@@ -19,14 +19,14 @@ from math import isqrt, prod
 
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
 from dpduck.kernel.queries.streams import StreamAsk
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.cubes.measure import scan_of
-from dpduck.mechanisms.cubes.measures import Measure, Measures, choose_measures, contribution_of
+from dpduck.mechanisms.cubes.measures import Measure, Measures, choose_measures
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, UnitBounds, amount_of, noise_of, unit_bounds
 from dpduck.mechanisms.cubes.recover import is_whole
 from dpduck.mechanisms.jobs import counting_job
@@ -34,17 +34,10 @@ from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.choose import plan_workload
-from dpduck.strategies.plan import Measurement, Plan, marginal_query
-from dpduck.strategies.time_axis import (
-    BRANCHINGS,
-    PERIODS,
-    STRATEGIES,
-    TREE,
-    TimeAxis,
-    TimeQuestion,
-    time_axis,
-    variances,
-)
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.plan import Plan, marginal_query
+from dpduck.strategies.time_axis import BRANCHINGS, PERIODS, STRATEGIES, TREE, TimeAxis, time_axis
+from dpduck.strategies.time_questions import TimeQuestion, variances
 from dpduck.strategies.variance import least_squares_variances
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, StoreError
@@ -183,7 +176,8 @@ def _bounds(stream: StreamRequest, measure: Measure) -> UnitBounds:
 
 
 def _form(measure: Measure) -> str:
-    return f"{measure.form} {measure.degree} {measure.rest} {measure.steps}"
+    added = measure.contribution
+    return f"{added.form} {added.degree} {added.rest} {added.steps}"
 
 
 def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
@@ -200,7 +194,7 @@ def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
             continue
         norm, reach = (
             (l2_squared if kind is NoiseKind.GAUSSIAN else l1),
-            max(measure.bound, HEAVY) * (isqrt(l2_squared) + 1),
+            max(measure.contribution.bound, HEAVY) * (isqrt(l2_squared) + 1),
         )
         plan = plan_workload(
             workload_of(stream), kind, price / norm, bound, planning_seconds=PLANNING_SECONDS, row_bound=reach
@@ -246,7 +240,7 @@ def _cube(part: Part, kind: NoiseKind, workload: MarginalWorkload) -> Plan:
 def asks_of(stream: StreamRequest, plan: StreamPlan) -> list[StreamAsk]:
     """Returns the asks of a stream: for each measure the products of the matrix over time and its queries."""
     cube, others, first = cube_of(stream, plan), others_of(stream), 0
-    job = counting_job(stream.request, [contribution_of(measure_plan.measure) for measure_plan in cube.measures])
+    job = counting_job(stream.request, [measure_plan.measure.contribution for measure_plan in cube.measures])
     asks: list[StreamAsk] = []
     for measure_plan in cube.measures:
         scan = scan_of(measure_plan, job, first)
@@ -258,7 +252,7 @@ def asks_of(stream: StreamRequest, plan: StreamPlan) -> list[StreamAsk]:
             query = KroneckerQuery(tuple(sorted(factors)), tuple(factors[key] for key in sorted(factors)))
             noise = noises.setdefault(measurement.parameter, Noise(plan.kind, measurement.parameter))
             asks.append(Ask(scan, Table(query), noise))
-        first += measure_plan.measure.tables
+        first += measure_plan.measure.contribution.tables
     return asks
 
 
@@ -341,7 +335,7 @@ def _shapes(workload: MarginalWorkload) -> list[tuple[int, ...]]:
 
 def plan_of(measured: MeasurePlan) -> Plan:
     """Returns the plan of a measure over the other keys. Refuses a plan of ranges."""
-    if not isinstance(measured.plan, Plan):
+    if measured.plan.parts:
         raise InternalError("a stream of ranges")
     return measured.plan
 

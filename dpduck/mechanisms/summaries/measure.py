@@ -82,7 +82,7 @@ def radix_of(request: SelectRequest, axes: Axes) -> MixedRadix:
 def contribution_of(request: SelectRequest) -> Contribution:
     """Returns the contribution of a row to its cell: 1, or its value in integer units."""
     (aggregate,) = request.question.aggregates
-    return measures.contribution_of(measures.own_measure(aggregate, chosen=False))
+    return measures.own_measure(aggregate, chosen=False).contribution
 
 
 def unit_bound(request: SelectRequest) -> int:

@@ -9,7 +9,7 @@ from math import hypot, prod
 
 import numpy as np
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.families import WEIGHT
 from dpduck.kernel.queries.operators import Family

@@ -20,6 +20,7 @@ from math import prod
 import numpy as np
 
 from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.target import even_weights
 from dpduck.values.arrays import BoolArray, FloatArray
 
 MOST_AXES = 7
@@ -30,9 +31,6 @@ STEPS, SETTLED = 400, 1e-7
 
 CLOSE = 1e-3
 """Relative distance from the least price that is close enough."""
-
-EVENINGS = 4
-"""Number of weightings of rows that are tried."""
 
 LEAST_SHARE = 1e-2
 """Least share of the price. A marginal with a smaller share is not measured."""
@@ -138,19 +136,20 @@ def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> floa
 
 
 def even_out(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
-    """Returns the gap with weights of its rows under which they all reach a target for the least price found.
-
-    Rows with larger errors get more weight, a few times over: at the dual's optimum all weighted rows err alike.
-    """
+    """Returns the gap with weights of its rows under which they all reach a target for the least price found."""
     if len(np.unique(np.round(gap.asked, 9), axis=0)) == 1:
         return gap
-    best, least = gap, least_amount(gap, noise, target, most)
-    tried = replace(gap, weights=np.ones(len(gap.asked)))
-    amount = most if least is None else least
-    for _ in range(EVENINGS):
-        variances = gap.variances(best_precisions(tried, noise, amount))
-        tried = replace(tried, weights=tried.weights * (variances / variances.max()))
-        price = least_amount(tried, noise, target, most if least is None else least)
+    best, tried, least = gap, gap, None
+
+    def amount() -> float:
+        return most if least is None else least
+
+    def variances() -> FloatArray:
+        return gap.variances(best_precisions(tried, noise, amount()))
+
+    for weights in even_weights(np.ones(len(gap.asked)), variances):
+        tried = replace(gap, weights=weights)
+        price = least_amount(tried, noise, target, amount())
         if price is not None and (least is None or price < least):
-            best, least, amount = tried, price, price
+            best, least = tried, price
     return best

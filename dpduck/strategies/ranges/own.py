@@ -23,10 +23,13 @@ from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.strategies.budgets import safe_parameters
 from dpduck.strategies.convex_budgets import convex_budgets
-from dpduck.strategies.plan import Measurement
-from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE, one_thread
-from dpduck.strategies.ranges.plan import LARGEST_NORM_BITS, TIE, norm_of
-from dpduck.strategies.ranges.strategy import cholesky_factor
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.ranges.groups import greedy_groups
+from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE
+from dpduck.strategies.ranges.least_squares import solve_least_squares
+from dpduck.strategies.ranges.normal_matrix import cholesky_factor
+from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, TIE, norm_of
+from dpduck.strategies.threads import one_thread
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 
@@ -65,7 +68,7 @@ MOST_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class OwnPlan:
+class OwnStrategy:
     """Measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
 
     blocks: rows with the same noise, shape (rows, cells), in order. noise_variances: one per measurement, in units of
@@ -85,6 +88,11 @@ class OwnPlan:
         """Returns the sum of the variances of all answers, weighted by grouping set."""
         pairs = zip(self.workload.weights, self.variances, strict=True)
         return sum(weight * float(variances.sum()) for weight, variances in pairs)
+
+    def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+        """Returns the answers of every grouping set, one axis per attribute."""
+        answers = [np.asarray(rows, dtype=np.float64) for rows in noisy]
+        return self.workload.answers(solve_least_squares(self.blocks, self.noise_variances, answers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +157,7 @@ def plan_own(
     budgets: str = "optimal",
     seconds: float = 2.0,
     bits: int = LARGEST_NORM_BITS,
-) -> OwnPlan:
+) -> OwnStrategy:
     """Returns the plan with the least total variance for these rows, shape (rows, cells).
 
     budgets: 'optimal', or 'uniform' for the same noise on every row. bits: of the largest norm of a column. Refuses
@@ -316,7 +324,7 @@ def _build_plan(
     noise: NoiseKind,
     amount: Fraction,
     unit_bound: int,
-) -> OwnPlan:
+) -> OwnStrategy:
     """Returns the plan with exact parameters that cost at most `amount`, and its errors. rows: all rows of the blocks.
 
     units: parameters of the blocks at a budget of 1. Only their ratios count.
@@ -337,55 +345,4 @@ def _build_plan(
         variances = tuple(np.full(shape, np.inf) for shape in workload.shapes)
     else:
         variances = workload.variances(rows.basis @ inner @ rows.basis.T)
-    return OwnPlan(workload, noise, tuple(blocks), measurements, spread, variances)
-
-
-# Groups of rows of an arbitrary strategy matrix (Cormode et al., Definition 3.1 and the greedy grouping after it).
-
-
-@dataclass(frozen=True)
-class Group:
-    """Rows with disjoint supports. norm: C_r, the largest absolute entry of the rows.
-
-    exact: every column has an entry of absolute value C_r in some row, as Definition 3.1 requires.
-    """
-
-    rows: tuple[int, ...]
-    norm: int
-    exact: bool
-
-
-def greedy_groups(matrix: IntegerArray) -> tuple[Group, ...]:
-    """Puts each row into the first group with the same largest absolute entry and with disjoint supports.
-
-    If all groups are exact, the closed-form budgets are optimal. Otherwise they are safe: the norm of every group is
-    paid in full in every column. The convex program may then do better. Rows of zeros ask nothing and join no group.
-
-    >>> [group.rows for group in greedy_groups(np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]))]
-    [(0,), (1, 2, 3)]
-    """
-    magnitudes = np.abs(matrix)
-    supports = magnitudes > 0
-    largest = magnitudes.max(axis=1, initial=0)
-    rows: list[list[int]] = []
-    norms: list[int] = []
-    covered: list[NDArray[np.bool_]] = []
-    for row in np.flatnonzero(largest > 0).tolist():
-        norm = int(largest[row])
-        fitting = (
-            number
-            for number, support in enumerate(covered)
-            if norms[number] == norm and not (support & supports[row]).any()
-        )
-        joined = next(fitting, None)
-        if joined is None:
-            rows.append([row])
-            norms.append(norm)
-            covered.append(supports[row])
-        else:
-            rows[joined].append(row)
-            covered[joined] = covered[joined] | supports[row]
-    return tuple(
-        Group(tuple(members), norm, bool((magnitudes[members].max(axis=0) == norm).all()))
-        for members, norm in zip(rows, norms, strict=True)
-    )
+    return OwnStrategy(workload, noise, tuple(blocks), measurements, spread, variances)

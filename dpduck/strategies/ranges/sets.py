@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from math import prod
 from time import perf_counter
@@ -19,40 +19,30 @@ import scipy
 from numpy.typing import NDArray
 
 from dpduck.algebra.cells import CellWorkload
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.plan import Measurement, Plan
-from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies, optimise_gaussian
-from dpduck.strategies.ranges.hierarchy import one_thread
-from dpduck.strategies.ranges.own import OwnPlan, plan_own
-from dpduck.strategies.ranges.plan import (
-    LARGEST_NORM_BITS,
-    TIE,
-    ProductPlan,
-    RangePlan,
-    combine,
-    norm_of,
-    plan_strategy,
-)
-from dpduck.strategies.ranges.strategy import RangeStrategy, cholesky_factor
+from dpduck.strategies.plan import Plan, PlanPart, plan_of_parts
+from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies
+from dpduck.strategies.ranges.gaussian_optimum import optimise_gaussian
+from dpduck.strategies.ranges.normal_matrix import cholesky_factor
+from dpduck.strategies.ranges.own import plan_own
+from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, TIE, combine, norm_of
+from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.strategies.ranges.together import (
     FEWEST_BITS,
     ROUNDS,
     Centred,
-    JointProduct,
-    Residuals,
     centre_rows,
     fits,
     plain,
     plan_product,
     plan_residuals,
 )
+from dpduck.strategies.threads import one_thread
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
-OfAllSets = OwnPlan | JointProduct | Residuals
-RangePart = RangePlan | ProductPlan | OfAllSets
 Choice = Mapping[int, RangeStrategy]
 Found = Mapping[int, Mapping[str, tuple[RangeStrategy, float]]]
 
@@ -64,64 +54,6 @@ SPARE_BITS = 8
 
 MOST_SETS = 1000
 """Most grouping sets with ranges in one statement. More are refused."""
-
-
-@dataclass(frozen=True, eq=False)
-class RangeSetsPlan:
-    """Plan of grouping sets with ranges. `measured` has the measurements of all parts, in order, as one Plan.
-
-    parts: one per grouping set, or one part for all sets.
-    """
-
-    measured: Plan
-    parts: tuple[RangePart, ...]
-
-    @property
-    def strategy(self) -> str:
-        return self.measured.strategy
-
-    @property
-    def noise(self) -> NoiseKind:
-        return self.measured.noise
-
-    @property
-    def note(self) -> str:
-        return self.measured.note
-
-    @property
-    def planning_seconds(self) -> float:
-        return self.measured.planning_seconds
-
-    @property
-    def measurements(self) -> Sequence[Measurement]:
-        return self.measured.measurements
-
-    @cached_property
-    def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every released cell, one array per grouping set, one axis per attribute."""
-        return tuple(variances for part in self.parts for variances in _variances(part))
-
-    @property
-    def cells(self) -> int:
-        """Returns the number of released cells."""
-        return sum(variances.size for variances in self.variances)
-
-    @property
-    def total_variance(self) -> float:
-        """Returns the sum of the variances of all released cells, by the weights of the sets."""
-        pairs = zip(self.measured.workload.weights, self.variances, strict=True)
-        return float(sum(weight * float(variances.sum()) for weight, variances in pairs))
-
-    @property
-    def worst_stderr(self) -> float:
-        """Returns the largest predicted standard error of a released cell."""
-        return float(max(float(variances.max()) for variances in self.variances) ** 0.5)
-
-
-def _variances(part: RangePart) -> tuple[FloatArray, ...]:
-    if isinstance(part, OwnPlan | JointProduct | Residuals):
-        return part.variances
-    return (part.variances if isinstance(part, RangePlan) else part.variances(),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +126,7 @@ def plan_range_sets(
     row_bound: int = 1,
     *,
     apart: bool = False,
-) -> tuple[RangeSetsPlan, ...]:
+) -> tuple[Plan, ...]:
     """Returns the plans of all candidates: the chosen plan first, the others by predicted total variance.
 
     attributes: the workload of every attribute, identity for a plain key. strategy: of every attribute with ranges.
@@ -231,7 +163,7 @@ def plan_own_matrix(
     budgets: str = "optimal",
     planning_seconds: float = 2.0,
     row_bound: int = 1,
-) -> tuple[RangeSetsPlan, ...]:
+) -> tuple[Plan, ...]:
     """Returns the only plan for an analyst's own strategy. The cells are one measured attribute.
 
     entries: shape (rows, cells). The first attribute varies slowest. The other parameters are as for plan_range_sets.
@@ -240,10 +172,7 @@ def plan_own_matrix(
     bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
     cells = CellWorkload(tuple(attributes), workload.marginals, workload.weights)
     part = plan_own(cells, entries, noise, amount, unit_bound, budgets, planning_seconds, bits)
-    measured = Plan(
-        "matrix", noise, workload, part.measurements, (), note=part.note, planning_seconds=perf_counter() - begin
-    )
-    return (RangeSetsPlan(measured, (part,)),)
+    return (plan_of_parts("matrix", noise, workload, [part], part.note, perf_counter() - begin),)
 
 
 def _build_by_name(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
@@ -277,48 +206,45 @@ def _choices(candidates: Found, norm: int) -> list[tuple[dict[int, RangeStrategy
     return choices
 
 
-def _plan(asked: RangeSetsProblem, choice: Choice, seconds: float) -> RangeSetsPlan:
+def _plan(asked: RangeSetsProblem, choice: Choice, seconds: float) -> Plan:
     """Returns the plan that measures each set by itself."""
     begin, workload, noise = perf_counter(), asked.workload, asked.noise
     plain = {key: own for key, own in asked.attributes.items() if key not in choice}
     chosen = {**{key: next(build_strategies(asked.of(own), "identity")) for key, own in plain.items()}, **choice}
-    parts: list[RangePart] = []
-    for marginal, share in zip(workload.marginals, _shares(chosen, workload, noise, asked.budgets), strict=True):
-        strategies = [chosen[attribute] for attribute in marginal]
-        if len(strategies) == 1:
-            parts.append(plan_strategy(strategies[0], noise, asked.amount * share, asked.unit_bound))
-        else:
-            parts.append(combine(strategies, noise, asked.amount * share, asked.unit_bound))
+    shares = _shares(chosen, workload, noise, asked.budgets)
+    parts = [
+        combine([chosen[attribute] for attribute in marginal], noise, asked.amount * share, asked.unit_bound)
+        for marginal, share in zip(workload.marginals, shares, strict=True)
+    ]
     names = [choice[attribute].name for attribute in asked.ranged]
     notes = [choice[attribute].note for attribute in asked.ranged if choice[attribute].note]
     set_notes = ["every grouping set is measured by itself"] if len(parts) > 1 else []
     name = names[0] if len(set(names)) == 1 else " x ".join(names) or "identity"
-    return _of_parts(asked, name, parts, [*set_notes, *notes], seconds + perf_counter() - begin)
+    note = "; ".join([*set_notes, *notes])
+    return plan_of_parts(name, noise, workload, parts, note, seconds + perf_counter() - begin)
 
 
-def _of_parts(
-    asked: RangeSetsProblem, name: str, parts: Sequence[RangePart], notes: Sequence[str], seconds: float
-) -> RangeSetsPlan:
-    measurements = tuple(measurement for part in parts for measurement in part.measurements)
-    note = "; ".join(notes)
-    measured = Plan(name, asked.noise, asked.workload, measurements, (), note=note, planning_seconds=seconds)
-    return RangeSetsPlan(measured, tuple(parts))
-
-
-def _joint_plans(asked: RangeSetsProblem, candidates: Found) -> Iterator[RangeSetsPlan]:
+def _joint_plans(asked: RangeSetsProblem, candidates: Found) -> Iterator[Plan]:
     """Yields plans with joint measurements for all sets. Under L1, residuals have twice the norm and always lose."""
+
+    def of_all_sets(name: str, part: PlanPart, note: str) -> Plan:
+        note += " all grouping sets, so that they agree"
+        return plan_of_parts(name, asked.noise, asked.workload, [part], note, perf_counter() - begin)
+
     begin = perf_counter()
     builds = {key: partial(_best, asked, _names(asked, candidates.get(key))) for key in asked.attributes}
     problem = asked.attributes, asked.workload, asked.noise, asked.amount, asked.unit_bound
     product = plan_product(builds, *problem)
     if product is not None and fits(product.measurements, asked.largest_bits):
-        yield _of_parts(asked, product.name, [product], [product.note], perf_counter() - begin)
+        ranged = dict.fromkeys(strategy.name for strategy in product.strategies if strategy.name != "identity")
+        name, note = " x ".join([*(ranged or ["identity"]), "totals"]), "one product of strategies answers"
+        yield of_all_sets(name, product, note)
     begin = perf_counter()
     if asked.norm == 1:
         return
     residuals = plan_residuals(partial(_best_residuals, asked, candidates), *problem, asked.budgets, asked.largest_bits)
     if residuals is not None and fits(residuals.measurements, asked.largest_bits):
-        yield _of_parts(asked, residuals.name, [residuals], [residuals.note], perf_counter() - begin)
+        yield of_all_sets("residuals", residuals, f"the residuals of {len(residuals.subsets)} subsets answer")
 
 
 def _names(asked: RangeSetsProblem, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:

@@ -16,14 +16,15 @@ from math import log2, prod
 import numpy as np
 import scipy
 
-from dpduck.algebra.lattice import MarginalWorkload, close_downward
+from dpduck.algebra.lattice import close_downward
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
 from dpduck.kernel.queries.operators import CentredFactor, Factor, KroneckerQuery, MatrixFactor
 from dpduck.strategies.budgets import safe_parameters
-from dpduck.strategies.plan import Measurement
+from dpduck.strategies.measurements import Measurement
 from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE
-from dpduck.strategies.ranges.plan import LARGEST_NORM_BITS, ProductPlan, combine, norm_of
+from dpduck.strategies.ranges.product import LARGEST_NORM_BITS, RangeProduct, combine, norm_of
 from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray, IntegerArray
 
@@ -49,42 +50,6 @@ LEAST_WEIGHT = 1e-6
 Builds = Callable[[RangeWorkload], RangeStrategy]
 
 
-@dataclass(frozen=True, eq=False)
-class JointProduct:
-    """Product over all attributes of the sets in `workload`. Each strategy answers its queries, and last its total."""
-
-    workload: MarginalWorkload
-    product: ProductPlan
-
-    @property
-    def measurements(self) -> tuple[Measurement, ...]:
-        return self.product.measurements
-
-    @property
-    def name(self) -> str:
-        ranged = [strategy.name for strategy in self.product.strategies if strategy.name != "identity"]
-        return " x ".join([*dict.fromkeys(ranged or ["identity"]), "totals"])
-
-    @property
-    def note(self) -> str:
-        return "one product of strategies answers all grouping sets, so that they agree"
-
-    def places(self, marginal: Sequence[int]) -> tuple[slice | int, ...]:
-        """Returns the part of the product's answers for a set: the queries of its attributes, totals of the others."""
-        return tuple(
-            slice(0, -1) if strategy.workload.attribute in marginal else -1 for strategy in self.product.strategies
-        )
-
-    @cached_property
-    def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every answer: an array for each set, with an axis for each attribute of the set."""
-        return tuple(self._variances(marginal) for marginal in self.workload.marginals)
-
-    def _variances(self, marginal: Sequence[int]) -> FloatArray:
-        pairs = zip(self.product.attribute_variances, self.places(marginal), strict=True)
-        return self.product.scale * reduce(np.multiply.outer, [own[place] for own, place in pairs], np.ones(()))
-
-
 def plan_product(
     builds: Mapping[int, Builds],
     attributes: Mapping[int, RangeWorkload],
@@ -92,11 +57,12 @@ def plan_product(
     noise: NoiseKind,
     amount: Fraction,
     unit_bound: int,
-) -> JointProduct | None:
+) -> RangeProduct | None:
     """Returns a product, or None without attributes, with a large one, or with many answers that no set has together.
 
-    The total variance of a set is a product over attributes. So the strategies of the other attributes give weights to
-    the queries and to the total of an attribute. Its own strategy is the best by these weights.
+    Each strategy answers its queries, and last its total. A set has the queries of its attributes, and the totals of
+    the others. The total variance of a set is a product over attributes. So the strategies of the other attributes give
+    weights to the queries and to the total of an attribute. Its own strategy is the best by these weights.
     """
     used = tuple(sorted(attributes))
     if not used:
@@ -114,8 +80,10 @@ def plan_product(
             parameters = strategy.unit_parameters(norm)
             variances = strategy.variances(parameters**2 if norm == 1 else parameters)
             totals[attribute] = float(variances[:-1].sum()), float(variances[-1])
-    product = combine([strategies[attribute] for attribute in used], noise, amount, unit_bound)
-    return JointProduct(workload, product)
+    places = [
+        tuple(slice(0, -1) if attribute in marginal else -1 for attribute in used) for marginal in workload.marginals
+    ]
+    return combine([strategies[attribute] for attribute in used], noise, amount, unit_bound, places)
 
 
 def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
@@ -190,14 +158,6 @@ class Residuals:
     measurements: tuple[Measurement, ...]
     noise_variances: tuple[float, ...]
 
-    @property
-    def name(self) -> str:
-        return "residuals"
-
-    @property
-    def note(self) -> str:
-        return f"the residuals of {len(self.subsets)} subsets answer all grouping sets, so that they agree"
-
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
         """Returns the variance of every answer: an array for each set, with an axis for each attribute of the set."""
@@ -216,7 +176,7 @@ class Residuals:
                 set_variances += variance * reduce(np.multiply.outer, parts, np.ones(()))
         return set_variances
 
-    def answers(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+    def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
         """Returns the answers of every set, with an axis for each attribute of the set."""
         estimates = {
             subset: self._estimate_residuals(subset, np.asarray(rows, dtype=np.float64))

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import shake_128
-from itertools import combinations
-from math import comb
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
-from dpduck.algebra.lattice import WORD, Lattice, MarginalWorkload
-from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
+from dpduck.algebra.lattice import WORD, Lattice
+from dpduck.algebra.marginals import MarginalWorkload
+from dpduck.strategies.views.effort import WorkLimit, round_seconds
+from dpduck.strategies.views.incidence import lattice_incidence, sparse_incidence
+from dpduck.values.arrays import BoolArray, FloatArray
 
 DENSE = 6_000_000
 """Most entries of a dense incidence of views and components."""
@@ -173,155 +172,3 @@ def _above_nothing(measured: FloatArray) -> FloatArray:
     """Returns precisions, with unmeasured components at a tiny part of the largest precision."""
     raised: FloatArray = np.maximum(measured, NOTHING * measured.max())
     return raised
-
-
-# Incidence of views and components of a large workload: sparse rows, or two transforms over the lattice.
-
-
-def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:
-    """Returns the lattice numbers of sets of one order, or -1 for sets outside the lattice.
-
-    subsets: a row of increasing attribute indices for each set.
-
-    >>> from dpduck.algebra.lattice import close_downward
-    >>> find_sets(close_downward([(0, 1), (2,)], (2, 2, 2)), np.array([[0, 1], [1, 2]])).tolist()
-    [4, -1]
-    """
-    order = subsets.shape[1]
-    if order >= len(lattice.members):
-        return np.full(len(subsets), -1, dtype=np.intp)
-    radix = len(lattice.attributes)
-    kind = np.int64 if radix**order < 1 << WORD else object
-    places = np.array([radix**place for place in range(order)], dtype=kind)
-    codes, wanted = lattice.members[order].astype(kind) @ places, subsets.astype(kind) @ places
-    ranking = np.argsort(codes, kind="stable")
-    slots = np.minimum(np.searchsorted(codes[ranking], wanted), len(codes) - 1)
-    numbers = ranking[slots]
-    return np.asarray(np.where(codes[numbers] == wanted, numbers + lattice.offsets[order], -1), dtype=np.intp)
-
-
-def sparse_incidence(lattice: Lattice, components: IndexArray, views: BoolArray) -> scipy.sparse.csr_array:
-    """Returns a matrix with 1 if a view contains a kept component. It looks up subsets of each view level by level."""
-    orders = views.sum(axis=1)
-    rows, columns = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
-    for size in np.unique(orders).tolist():
-        chosen = np.flatnonzero(orders == size)
-        members = np.nonzero(views[chosen])[1].reshape(len(chosen), size)
-        for order in range(min(size, len(lattice.members) - 1) + 1):
-            count = comb(size, order)
-            picks = np.array(list(combinations(range(size), order)), dtype=np.intp).reshape(count, order)
-            numbers = find_sets(lattice, members[:, picks].reshape(len(chosen) * count, order))
-            rows.append(np.repeat(chosen, count)[numbers >= 0])
-            columns.append(numbers[numbers >= 0])
-    renumbered = np.full(len(lattice), -1, dtype=np.intp)
-    renumbered[components] = np.arange(len(components))
-    row, column = np.concatenate(rows), renumbered[np.concatenate(columns)]
-    row, column = row[column >= 0], column[column >= 0]
-    return scipy.sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(views), len(components)))
-
-
-@dataclass(frozen=True, eq=False)
-class LatticeIncidence:
-    """Incidence of views that are sets of the lattice, by number. It is never built."""
-
-    lattice: Lattice
-    kept: IndexArray
-    views: IndexArray
-    transposed: bool = False
-
-    @property
-    def T(self) -> LatticeIncidence:  # noqa: N802 - as on arrays
-        """Returns the transposed operator."""
-        return LatticeIncidence(self.lattice, self.kept, self.views, not self.transposed)
-
-    def __getitem__(self, rows: BoolArray) -> LatticeIncidence:
-        return LatticeIncidence(self.lattice, self.kept, self.views[rows], self.transposed)
-
-    def __matmul__(self, values: FloatArray) -> FloatArray:
-        ones = np.ones(len(self.lattice.attributes))
-        spread = np.zeros(len(self.lattice))
-        spread[self.views if self.transposed else self.kept] = values
-        if self.transposed:
-            return self.lattice.sum_over_supersets(spread, ones)[self.kept]
-        return self.lattice.sum_over_subsets(spread, ones)[self.views]
-
-
-def lattice_incidence(lattice: Lattice, components: IndexArray, views: BoolArray) -> LatticeIncidence | None:
-    """Returns the operator if every view is a set of the lattice, each once, else None."""
-    orders = views.sum(axis=1)
-    numbers = np.full(len(views), -1, dtype=np.intp)
-    for size in np.unique(orders).tolist():
-        chosen = np.flatnonzero(orders == size)
-        numbers[chosen] = find_sets(lattice, np.nonzero(views[chosen])[1].reshape(len(chosen), size))
-    if (numbers < 0).any() or len(np.unique(numbers)) < len(numbers):
-        return None
-    return LatticeIncidence(lattice, components, numbers)
-
-
-# The end of an anytime search.
-
-
-class WorkLimit:
-    """Limit that counts down from `seconds`. A step counts its time on an idle machine, not the time of a clock.
-
-    So the price after a search is the same, however busy the machine is.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.left = seconds
-
-    def work(self, seconds: float) -> None:
-        """Subtracts the time of a step."""
-        self.left = max(0.0, self.left - seconds)
-
-    @property
-    def is_over(self) -> bool:
-        """Tells whether no time is left."""
-        return self.left <= 0
-
-
-def round_seconds(incidence: Any) -> float:
-    """Estimates the time of one round of `improve` on an idle machine."""
-    if isinstance(incidence, np.ndarray):
-        return 2e-5 + 1e-9 * incidence.size
-    if isinstance(incidence, LatticeIncidence):
-        return 5e-5 + 5e-9 * len(incidence.lattice) * len(incidence.lattice.attributes)
-    return 5e-5 + 6e-9 * float(incidence.nnz)
-
-
-# Reproducible pseudo-random numbers for searches over public facts: a hash in counter mode, never used for noise.
-
-BLOCK = 1 << 14
-"""Number of draws from the hash at once."""
-
-
-class HashCounter:
-    """Uniform numbers in [0, 1) that depend on the key alone.
-
-    >>> first, again = HashCounter("a"), HashCounter("a")
-    >>> first.uniform() == again.uniform()
-    True
-    """
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._block = 0
-        self._numbers: list[float] = []
-
-    def uniform(self) -> float:
-        """Returns the next number."""
-        if not self._numbers:
-            self._numbers = self._next_block().tolist()
-        return self._numbers.pop()
-
-    def below(self, limit: int) -> int:
-        """Returns the next number as an integer from 0 to limit - 1."""
-        return int(self.uniform() * limit)
-
-    def _next_block(self) -> NDArray[np.float64]:
-        digest = shake_128(f"{self._key}/{self._block}".encode()).digest(8 * BLOCK)
-        self._block += 1
-        words = np.frombuffer(digest, dtype="<u8") >> np.uint64(11)
-        numbers: NDArray[np.float64] = words.astype(np.float64) / float(1 << 53)
-        return numbers

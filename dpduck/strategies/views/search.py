@@ -11,37 +11,26 @@ measurement. So the same request has the same plan and price, however busy the m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, comb, inf, log, log2
 
 import numpy as np
 
-from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
-from dpduck.kernel.noise.law import NoiseKind
-from dpduck.strategies.budgets import safe_parameters
-from dpduck.strategies.marginals.planners import MOST_MARGINALS, plan_clustering
-from dpduck.strategies.plan import Plan, PlanningProblem
-from dpduck.strategies.variance import workload_variances
-from dpduck.strategies.views.designs import (
+from dpduck.algebra.marginals import MarginalWorkload
+from dpduck.strategies.views.annealing import (
     LARGEST_VIEW,
-    DesignFamily,
-    DesignStart,
-    anneal_assignment,
     anneal_views,
     annealing_seconds,
     assign_points,
-    assigning_seconds,
     design_views,
-    families,
-    sets_of,
-    start_design,
     workload_starts,
 )
-from dpduck.strategies.views.objective import HashCounter, ViewObjective, WorkLimit
+from dpduck.strategies.views.assignment import DesignStart, anneal_assignment, assigning_seconds, start_design
+from dpduck.strategies.views.designs import DesignFamily, families
+from dpduck.strategies.views.effort import HashCounter, WorkLimit
+from dpduck.strategies.views.objective import ViewObjective
 from dpduck.values.arrays import BoolArray, FloatArray
-from dpduck.values.errors import Refusal
 
 ASSIGNING, ANNEALING = 0.35, 0.1
 """Parts of the planning seconds for assignments of designs and for annealing of views, on an idle machine."""
@@ -277,43 +266,3 @@ def search_views(
 ) -> FoundViews:
     """Returns the best views that a search finds for a workload in about `planning_seconds` at most."""
     return ViewSearch(objective, workload, WorkLimit(planning_seconds), largest_view).run()
-
-
-# Plans of strategy O: a few views from a search, usually larger than the asked marginals, under pure epsilon.
-
-
-REMEMBERED_MARGINALS = 64
-"""Most marginals of a workload with a cached search. The views depend on the workload and the seconds alone."""
-
-
-def _find_views(workload: MarginalWorkload, closed: Lattice, seconds: float) -> FoundViews:
-    if len(workload.marginals) > REMEMBERED_MARGINALS:
-        return search_views(ViewObjective.of(workload, closed), workload, seconds)
-    return _search_with_cache(workload, seconds)
-
-
-@lru_cache(maxsize=128)
-def _search_with_cache(workload: MarginalWorkload, seconds: float) -> FoundViews:
-    closed = close_downward(workload.marginals, workload.sizes)
-    return search_views(ViewObjective.of(workload, closed), workload, seconds)
-
-
-def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:
-    """Plans strategy O: views and budgets of least total variance after least squares, as far as a search finds them.
-
-    The views depend on the workload and the allowed seconds, not on the amount: the search takes the discrete noise at
-    its continuous limit 2/eta^2. Budgets are part of the search.
-    """
-    workload, noise, amount, closed = problem.workload, problem.noise, problem.amount, problem.lattice
-    if noise is not NoiseKind.LAPLACE:
-        raise Refusal("strategy = 'O' is for pure epsilon budgets", accepted="strategy = 'R' or 'auto'")
-    best = _find_views(workload, closed, problem.planning_seconds)
-    sets = sets_of(closed, best.views)
-    parameters = safe_parameters(noise, 1 / (best.budgets * float(amount)), [1] * len(sets), amount, problem.unit_bound)
-    measurements = problem.tables(sets, parameters)
-    note = f"measures {len(sets)} views: {best.origin}; searched for at most {problem.planning_seconds:g} s"
-    plan = problem.plan("O", measurements, workload_variances(closed, measurements, noise), note)
-    if len(workload.marginals) > MOST_MARGINALS or problem.consistency != "l2":
-        return plan
-    rival = plan_clustering(problem)
-    return replace(rival, strategy="O") if rival.total_variance < plan.total_variance else plan

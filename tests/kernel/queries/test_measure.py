@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries import marginals as module
 from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery, MatrixFactor
-from dpduck.strategies.plan import Measurement, Plan, marginal_query, noisy_queries
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.plan import Plan, marginal_query, noisy_queries
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge

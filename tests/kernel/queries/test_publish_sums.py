@@ -17,7 +17,6 @@ from dpduck.kernel.price import Ask, AskScan, price
 from dpduck.kernel.queries import keys as module
 from dpduck.kernel.queries.keys import Beside, KeyStream, PublishedKeys, Threshold, bounds_of
 from dpduck.language.select.request import Aggregate, Operand
-from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.keys.measures import KeyMeasures, measures_of_keys
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.values.errors import InternalError
@@ -42,7 +41,7 @@ def asked(
 ) -> tuple[Ask[PublishedKeys], KeyMeasures, KeyPlan]:  # fmt: skip
     """The ask for these aggregates, with its measures and its plan."""
     measured = measures_of_keys(aggregates, (), other)
-    counted = tuple(as_own(contribution_of(one)) for one in measured.measures)
+    counted = tuple(as_own(one.contribution) for one in measured.measures)
     rows = replace(job_of(groups, max_rows), aggregates=counted)
     job = selected(rows, job_of().texts, groups)
     plan = plan_keys(

@@ -86,9 +86,9 @@ def exact_tables(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> list
                 sets = found.request.question.grouping_sets
                 tables[number] = np.concatenate([present(counts, one).ravel() for one in sets])
                 continue
-            rows = range(first, first + measure.tables)
+            rows = range(first, first + measure.contribution.tables)
             tables[number] = np.concatenate([dense(counts, row) for row in rows])
-            first += measure.tables
+            first += measure.contribution.tables
     return [tables[number] for number in range(len(found.measures))]
 
 

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.engine.macros import MACROS
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload

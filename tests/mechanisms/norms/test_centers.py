@@ -13,7 +13,7 @@ from dpduck.engine.functions import OWNER
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.price import price
 from dpduck.language.select.request import OPEN_STEPS, Operand, SelectRequest
-from dpduck.mechanisms.cubes.measures import Measure
+from dpduck.mechanisms.cubes.measures import measure_values
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.centers import center_search
 from dpduck.mechanisms.norms.plan import CENTERS, NormProposal
@@ -119,7 +119,7 @@ def test_buckets_hold_every_number_of_an_open_column() -> None:
         clinic.con.execute(ROWS)
         clinic.dp(POLICY)
         found = proposal_of(clinic, "g, count(*)")
-        search = center_search(Measure("sum", "", operand), found.job, Fraction(1, 100), found.request.rows)
+        search = center_search(measure_values("sum", "", operand), found.job, Fraction(1, 100), found.request.rows)
         edges = search.buckets.edges
         assert float(edges[-1]) > 39 and edges[0] == -edges[-1]
         middle = search.buckets.count // 2

@@ -23,8 +23,6 @@ from dpduck.kernel.queries.operators import IdentityFactor, KroneckerQuery, Matr
 from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measure import scan_of
-from dpduck.mechanisms.cubes.measures import contribution_of
-from dpduck.mechanisms.cubes.plan import measurement_plan
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import CENTERS, SEARCH, NormProposal, at_norms, part_of
 from dpduck.mechanisms.norms.search import found_level
@@ -213,7 +211,7 @@ def test_no_other_answers_are_admitted(trips: Clinic) -> None:
     proposal = proposal_of(trips, "month, count(*) AS n FROM trips GROUP BY month")
     plan = at_norms(proposal.request, (64,))
     (measured,) = plan.measures
-    job = replace(proposal.job, aggregates=(contribution_of(measured.measure),))
+    job = replace(proposal.job, aggregates=(measured.measure.contribution,))
     scan, cells = scan_of(measured, job, 0), Table(KroneckerQuery((0,), (IdentityFactor(GROUPS),)))
     noise = Noise(NoiseKind.GAUSSIAN, Fraction(measured.bounds.squared) / (2 * (1 - SEARCH)))
     admitted(proposal, Ask(scan, cells, noise))
@@ -275,7 +273,7 @@ def test_a_norm_whose_noise_cannot_be_drawn_is_not_looked_for(trips: Clinic) -> 
             assert len(rows) == 3
         proposal = proposal_of(clinic, "g, sum(x) AS s FROM t GROUP BY g", rho=1e-9)
         (one,) = at_norms(proposal.request, (1 << proposal.searches[0].levels,)).measures
-        assert noisy_queries(measurement_plan(one.plan))
+        assert noisy_queries(one.plan)
 
 
 REFUSED = {

@@ -13,7 +13,6 @@ from dpduck.engine.functions import OWNER
 from dpduck.kernel.noise.integers import LARGEST_VARIANCE
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.select.usual_norms import MANY_CELLS, MANY_ROWS, MOST_VARIANCE, OF_ALL_ROWS
-from dpduck.mechanisms.cubes.plan import measurement_plan
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import LEFT_OUT, at_norms
 from dpduck.strategies.plan import noisy_queries
@@ -245,5 +244,5 @@ def test_each_cell_is_measured_whatever_the_norm_is(wide: Clinic, power: int) ->
     select = "c0, c1, c2, c3, count(*) FROM w GROUP BY MARGINALS (2, c0, c1, c2, c3)"
     options = "rho = 1, max_norm_contributed = 'private', total = TRUE, left_out = TRUE"
     (measured,) = at_norms(request_of(wide, select, options), (1 << power,)).measures
-    assert [query.shape for query, _ in noisy_queries(measurement_plan(measured.plan))] == [(10, 10, 10, 10)]
+    assert [query.shape for query, _ in noisy_queries(measured.plan)] == [(10, 10, 10, 10)]
     assert len(wide.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}, refresh = '{power}') {select}")) == 600

@@ -26,7 +26,7 @@ from dpduck.kernel.queries.operators import Factor, HadamardFactor
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.streams.statements import shape_of
 from dpduck.mechanisms.streams.store import open_state, read_last_version
-from dpduck.strategies.plan import code_count, hadamard_adjoint
+from dpduck.strategies.marginals.weights import code_count, hadamard_adjoint
 from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import Visits
 from tests.mechanisms.streams.test_stream_audit import FALSE_ALARM, wards_for

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, singles

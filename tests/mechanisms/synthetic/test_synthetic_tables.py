@@ -14,7 +14,7 @@ import pytest
 from benchmarks.papers._synthetic_data import mixture, run_annealed, run_cube, sets_of, variation
 from benchmarks.peers._wide_tables import Wide
 from benchmarks.peers.synthetic_wide import counts_of, distance, picked, price_of
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.engine import functions
 from dpduck.engine.engine import Engine
 from dpduck.kernel.noise.law import NoiseKind

@@ -1,0 +1,115 @@
+"""Kronecker products of strategies for ranges, one strategy for each attribute.
+
+Every combination of groups, one per attribute, is one measurement. Its unit parameter is the product of the
+attributes' unit parameters, so that privacy costs multiply to 1. Covariances multiply as well: Var(q_1 x .. x q_d) =
+prod Var(q_i).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, reduce
+from itertools import product
+
+import numpy as np
+
+from dpduck.kernel.noise.law import NoiseKind, noise_variance
+from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.strategies.budgets import safe_parameters
+from dpduck.strategies.measurements import Measurement
+from dpduck.strategies.ranges.least_squares import recover_buckets
+from dpduck.strategies.ranges.strategy import RangeStrategy
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+TIE = 1e-6
+"""Predicted errors this close are equal, and the simpler candidate wins."""
+
+LARGEST_NORM_BITS = 21
+"""Most bits of the column norms of a product. The norms multiply, and must leave room for 2^40 rows in 64 bits."""
+
+Place = tuple[slice | int, ...]
+"""Answers of a grouping set within the answers of a product: an index for each attribute."""
+
+
+@dataclass(frozen=True, eq=False)
+class RangeProduct:
+    """One strategy per attribute, and the measurements of their Kronecker product, which answer one set or several.
+
+    measurements: one for each combination of groups, the last attribute first. unit_variances: for each attribute, one
+    factor of the noise variance per group. scale: a further factor of their product. Variances are those of the
+    discrete noise for one attribute of one set, and upper bounds otherwise. places: of each grouping set.
+    """
+
+    strategies: tuple[RangeStrategy, ...]
+    measurements: tuple[Measurement, ...]
+    unit_variances: tuple[FloatArray, ...]
+    scale: float
+    places: tuple[Place, ...]
+
+    @cached_property
+    def attribute_variances(self) -> tuple[FloatArray, ...]:
+        """Returns each attribute's query variances at unit variances. An answer has their product times `scale`."""
+        pairs = zip(self.strategies, self.unit_variances, strict=True)
+        return tuple(strategy.variances(units) for strategy, units in pairs)
+
+    @cached_property
+    def variances(self) -> tuple[FloatArray, ...]:
+        """Predicts the variance of every answer: an array for each set, with an axis for each attribute of the set."""
+        return tuple(
+            self.scale * reduce(np.multiply.outer, [own[of] for own, of in pairs], np.ones(()))
+            for pairs in (zip(self.attribute_variances, place, strict=True) for place in self.places)
+        )
+
+    def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+        """Returns the answers of every set. Least squares for a Kronecker product is the product of least squares."""
+        groups = [range(len(strategy.factors)) for strategy in self.strategies]
+        pieces: Mapping[tuple[int, ...], FloatArray] = {
+            key: np.asarray(answers, dtype=np.float64) for key, answers in zip(product(*groups), noisy, strict=True)
+        }
+        for axis, (strategy, variances) in enumerate(zip(self.strategies, self.unit_variances, strict=True)):
+            recovered = {}
+            for rest in product(*groups[axis + 1 :]):
+                rows = [np.moveaxis(pieces[(group, *rest)], axis, 0) for group in groups[axis]]
+                answers = strategy.buckets.answers(recover_buckets(strategy, variances, rows))
+                recovered[rest] = np.moveaxis(answers, 0, axis)
+            pieces = recovered
+        return tuple(np.asarray(pieces[()][place]) for place in self.places)
+
+
+def norm_of(noise: NoiseKind) -> int:
+    """Returns the norm that the noise is calibrated to."""
+    return 1 if noise is NoiseKind.LAPLACE else 2
+
+
+def combine(
+    strategies: Sequence[RangeStrategy],
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    places: Sequence[Place] = (),
+) -> RangeProduct:
+    """Returns the Kronecker product of these strategies, with exact parameters that cost at most `amount`.
+
+    places: of each grouping set, if one product serves several. Otherwise all answers are of one set.
+    """
+    norm = norm_of(noise)
+    attributes = tuple(strategy.workload.attribute for strategy in strategies)
+    each = [strategy.unit_parameters(norm) for strategy in strategies]
+    units = reduce(np.multiply.outer, each, np.ones(())).ravel()
+    queries = [
+        KroneckerQuery(attributes, factors) for factors in product(*(strategy.factors for strategy in strategies))
+    ]
+    norms = [query.norms[norm - 1] for query in queries]
+    wanted = units / float(amount if norm == 1 else 2 * amount)
+    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
+    measurements = tuple(Measurement(query, parameter) for query, parameter in zip(queries, parameters, strict=True))
+    # Laplace: 2 b^2, Gaussian: sigma^2, by the largest rounding of a parameter
+    largest = max(float(parameter) / float(unit) for parameter, unit in zip(parameters, units, strict=True))
+    scale = 2 * largest**2 if norm == 1 else largest
+    variances = tuple(own**2 if norm == 1 else own for own in each)
+    if len(strategies) == 1 and not places:
+        scale, variances = 1.0, (np.array([noise_variance(noise, parameter) for parameter in parameters]),)
+    places = tuple(places) or ((slice(None),) * len(strategies),)
+    return RangeProduct(tuple(strategies), measurements, variances, scale, places)

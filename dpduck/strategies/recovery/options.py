@@ -1,0 +1,192 @@
+"""The options nonnegative and integer, which change answers after the noise.
+
+Both bias sums of many cells, and are never silent. A table's sum afterwards is max(its sum before, 0), rounded for
+`integer`.
+
+* nonnegative_table: the nearest non-negative table with that sum, each table alone. Margins of different tables no
+  longer agree.
+* nonnegative_consistent: non-negative tables that agree on all shared margins, near the least squares answer. Dykstra
+  projections onto "each table non-negative" and "all tables consistent" alternate. The least step towards the even
+  table then makes every cell non-negative. The result is exactly consistent (to rounding) and exactly non-negative.
+  Workloads with more than MOST_STEPS subsets and members are projected table by table.
+* integer_table: each cell becomes one of its two neighbouring integers: the upper one for the largest remainders. The
+  sum is the rounded sum. A non-negative table stays non-negative.
+* integer_margins: if one table has all attributes, it is rounded, and the others are its sums, so that all agree.
+  Else tables of equal sums keep equal sums. Other shared margins may differ by less than the number of summed cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpduck.algebra.lattice import MOST_STEPS, Lattice, close_downward, closure_steps
+from dpduck.algebra.marginals import MarginalWorkload
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.variance import centre, spread_evenly
+from dpduck.values.arrays import FloatArray
+
+MOST_ROUNDS = 200
+"""Most Dykstra projections. The last step makes the answer feasible wherever they stop."""
+
+CLOSE = 1e-9
+"""The projections stop if no cell is more negative than this part of the total."""
+
+
+def apply_options(
+    plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool
+) -> tuple[FloatArray, ...]:
+    """Applies options that bias sums of many cells. Answers of ranges are only rounded.
+
+    Tables stay consistent if they were, rounded tables if one table has all attributes. Totals are kept: a table's sum
+    stays the same (0 if it was negative), rounded under `integer`.
+    """
+    tables = tuple(answers)
+    if plan.parts:
+        return tuple(np.rint(table) for table in tables) if integer else tables
+    if nonnegative and plan.consistency == "none":
+        tables = tuple(nonnegative_table(table) for table in tables)
+    elif nonnegative:
+        tables = nonnegative_consistent(plan.workload, tables, plan.variances)
+    if not integer:
+        return tables
+    if plan.consistency == "none":
+        return tuple(integer_table(table) for table in tables)
+    return integer_margins(plan.workload, tables)
+
+
+def nonnegative_table(table: FloatArray) -> FloatArray:
+    """Returns the non-negative table nearest in squares with the sum max(sum, 0): the simplex projection.
+
+    >>> nonnegative_table(np.array([3.0, 1.0, -2.0]))
+    array([2., 0., 0.])
+    """
+    total = float(table.sum())
+    if total <= 0:
+        return np.zeros_like(table)
+    if table.size == 0 or float(table.min()) >= 0:
+        return table.copy()
+    falling = np.sort(table, axis=None)[::-1]
+    levels = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
+    level = levels[np.flatnonzero(falling > levels)[-1]]
+    projected: FloatArray = np.maximum(table - level, 0.0)
+    return projected
+
+
+def integer_table(table: FloatArray) -> FloatArray:
+    """Rounds every cell down or up, the largest remainders up, so that the sum is the rounded sum.
+
+    >>> integer_table(np.array([0.4, 0.4, 0.4, 0.8]))
+    array([1., 0., 0., 1.])
+    """
+    lower = np.floor(table)
+    missing = int(np.rint(table.sum()) - lower.sum())
+    remainders = (table - lower).ravel()
+    raised = np.argsort(-remainders, kind="stable")[: max(missing, 0)]
+    rounded = lower.ravel()
+    rounded[raised] += 1.0
+    return rounded.reshape(table.shape)
+
+
+def integer_cube(table: FloatArray) -> FloatArray:
+    """Rounds every cell down or up. Rounding begins with the total, and splits it axis by axis.
+
+    The sums over the last axes are within one, too. Other sums err less than after a rounding of single cells.
+
+    >>> integer_cube(np.array([[0.4, 0.4], [0.4, 0.8]]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    above: FloatArray = np.rint(table.sum()).reshape(())
+    for axis, size in enumerate(table.shape):
+        sums = table.sum(axis=tuple(range(axis + 1, table.ndim)))
+        split = sums.reshape(-1, size)
+        rounded = np.floor(split)
+        order = np.argsort(rounded - split, axis=1, kind="stable")
+        raised = np.arange(size) < (above.reshape(-1, 1) - rounded.sum(axis=1, keepdims=True))
+        np.put_along_axis(rounded, order, np.take_along_axis(rounded, order, axis=1) + raised, axis=1)
+        above = rounded.reshape(sums.shape)
+    return above
+
+
+def integer_margins(workload: MarginalWorkload, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
+    """Rounds consistent tables to whole numbers: sums of a table that has all attributes, else each table by itself."""
+    whole = set().union(*workload.marginals)
+    finest = next((number for number, members in enumerate(workload.marginals) if set(members) == whole), None)
+    if finest is None or len(tables) == 1:
+        return tuple(integer_table(table) for table in tables)
+    cells, attributes = integer_cube(tables[finest]), workload.marginals[finest]
+    summed_axes = [
+        tuple(axis for axis, attribute in enumerate(attributes) if attribute not in marginal)
+        for marginal in workload.marginals
+    ]
+    return tuple(np.asarray(cells.sum(axis=axes)) for axes in summed_axes)
+
+
+def nonnegative_consistent(
+    workload: MarginalWorkload, answers: Sequence[FloatArray], variances: Sequence[float]
+) -> tuple[FloatArray, ...]:
+    """Returns non-negative tables, consistent with each other, near the consistent `answers` in squares over variance.
+
+    answers: consistent tables, in the order of workload.marginals. Every table ends with the sum max(sum, 0).
+    """
+    if len(set(workload.marginals)) == 1 or closure_steps(workload.marginals) > MOST_STEPS:
+        return tuple(nonnegative_table(table) for table in answers)
+    total = float(answers[0].sum())
+    if total <= 0:
+        return tuple(np.zeros_like(table) for table in answers)
+    pull = _Projection(close_downward(workload.marginals, workload.sizes), workload, variances)
+    current = [table.copy() for table in answers]
+    corrections = [np.zeros_like(table) for table in answers]
+    for _ in range(MOST_ROUNDS):
+        if min(float(table.min()) for table in current) >= -CLOSE * total:
+            break
+        moved = [table + correction for table, correction in zip(current, corrections, strict=True)]
+        clipped = [nonnegative_table_of(table, total) for table in moved]
+        corrections = [before - after for before, after in zip(moved, clipped, strict=True)]
+        current = pull.consistent(clipped)
+    return _lift(current, total)
+
+
+def nonnegative_table_of(table: FloatArray, total: float) -> FloatArray:
+    """Returns the nearest non-negative table with a given positive sum."""
+    shift = (total - float(table.sum())) / table.size
+    return nonnegative_table(table + shift)
+
+
+def _lift(tables: Sequence[FloatArray], total: float) -> tuple[FloatArray, ...]:
+    """Takes the least step towards the even table of this total that leaves no cell negative. Margins still agree."""
+    share = 0.0
+    for table in tables:
+        even, least = total / table.size, float(table.min())
+        if least < 0:
+            share = max(share, least / (least - even))
+    lifted = [(1 - share) * table + share * total / table.size for table in tables]
+    return tuple(np.maximum(table, 0.0) for table in lifted)
+
+
+class _Projection:
+    """Least squares projection onto consistent tables, with weights 1/variance, in ANOVA components."""
+
+    def __init__(self, lattice: Lattice, workload: MarginalWorkload, variances: Sequence[float]) -> None:
+        sizes = np.asarray(lattice.sizes, dtype=np.float64)
+        self.lattice = lattice
+        cells = lattice.products(sizes)[lattice.family]
+        self.scales = 1 / (cells * np.asarray(variances, dtype=np.float64))  # 1/(n_A v_A)
+        self.precisions = lattice.sum_over_supersets(lattice.family_totals(self.scales), np.ones(len(sizes)))
+
+    def consistent(self, tables: Sequence[FloatArray]) -> list[FloatArray]:
+        """Returns the nearest consistent tables."""
+        lattice = self.lattice
+        sums = [np.zeros([lattice.sizes[lattice.attributes.index(i)] for i in members]) for members in lattice.sets]
+        for number, scale, table in zip(lattice.family.tolist(), self.scales.tolist(), tables, strict=True):
+            sums[number] += scale * table
+        for step in lattice.steps:
+            for whole, less, axis in zip(*(column.tolist() for column in step), strict=True):
+                sums[less] += sums[whole].sum(axis=axis)
+        for table, precision in zip(sums, self.precisions.tolist(), strict=True):
+            np.divide(table, precision, out=table)
+            centre(table)
+        spread_evenly(lattice, sums)
+        return [sums[number].copy() for number in lattice.family.tolist()]

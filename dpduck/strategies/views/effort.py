@@ -1,0 +1,79 @@
+"""Effort and chance of a search that has the same result on every machine, however busy the machine is.
+
+The end of a search follows from estimated times. Its pseudo-random numbers are a hash in counter mode. They serve
+searches over public facts, and are never used for noise.
+"""
+
+from __future__ import annotations
+
+from hashlib import shake_128
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.strategies.views.incidence import LatticeIncidence
+
+
+class WorkLimit:
+    """Limit that counts down from `seconds`. A step counts its time on an idle machine, not the time of a clock.
+
+    So the price after a search is the same, however busy the machine is.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.left = seconds
+
+    def work(self, seconds: float) -> None:
+        """Subtracts the time of a step."""
+        self.left = max(0.0, self.left - seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Tells whether no time is left."""
+        return self.left <= 0
+
+
+def round_seconds(incidence: Any) -> float:
+    """Estimates the time of one round of `improve` on an idle machine."""
+    if isinstance(incidence, np.ndarray):
+        return 2e-5 + 1e-9 * incidence.size
+    if isinstance(incidence, LatticeIncidence):
+        return 5e-5 + 5e-9 * len(incidence.lattice) * len(incidence.lattice.attributes)
+    return 5e-5 + 6e-9 * float(incidence.nnz)
+
+
+BLOCK = 1 << 14
+"""Number of draws from the hash at once."""
+
+
+class HashCounter:
+    """Uniform numbers in [0, 1) that depend on the key alone.
+
+    >>> first, again = HashCounter("a"), HashCounter("a")
+    >>> first.uniform() == again.uniform()
+    True
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._block = 0
+        self._numbers: list[float] = []
+
+    def uniform(self) -> float:
+        """Returns the next number."""
+        if not self._numbers:
+            self._numbers = self._next_block().tolist()
+        return self._numbers.pop()
+
+    def below(self, limit: int) -> int:
+        """Returns the next number as an integer from 0 to limit - 1."""
+        return int(self.uniform() * limit)
+
+    def _next_block(self) -> NDArray[np.float64]:
+        digest = shake_128(f"{self._key}/{self._block}".encode()).digest(8 * BLOCK)
+        self._block += 1
+        words = np.frombuffer(digest, dtype="<u8") >> np.uint64(11)
+        numbers: NDArray[np.float64] = words.astype(np.float64) / float(1 << 53)
+        return numbers
