@@ -27,7 +27,7 @@ import duckdb
 import dpduck
 from dpduck.engine.connection import verify_store
 from dpduck.kernel.ledger.secrets import SecretsFile
-from dpduck.publish.postgres import extension_file, load_extension
+from dpduck.publish.extensions import extension_file, load_extension
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import Service, open_service
 from dpduck.server.limits import Limits

@@ -26,7 +26,7 @@ from pathlib import Path
 import duckdb
 
 from benchmarks.speed import server_load
-from dpduck.publish.postgres import extension_file, load_extension
+from dpduck.publish.extensions import extension_file, load_extension
 from tests.support.processes import children
 
 ROOT = Path(__file__).resolve().parents[2]

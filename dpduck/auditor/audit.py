@@ -18,7 +18,8 @@ from dpduck.auditor.additivity import condition_statements, sums
 from dpduck.auditor.bounds import Bound, Claim, bounds
 from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, ODD, SPREAD, Neighbours, neighbours
 from dpduck.auditor.runs import AuditPlan, Seen, measure_runs, plan_statement, query_releases, table_of
-from dpduck.auditor.statements import Case, StatementSearch, own_statements
+from dpduck.auditor.search import StatementSearch
+from dpduck.auditor.statements import Case, own_statements
 from dpduck.auditor.statements import list_parts as what_can_be_asked
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.errors import DpduckError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import duckdb
 
-from dpduck.commands import one_line_errors
+from dpduck.commands.errors import one_line_errors
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, moment, print_box, print_findings, print_relation
 from dpduck.engine.connection import connect, open_for_lists
 from dpduck.engine.functions import OWNER

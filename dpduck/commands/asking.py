@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
+from dpduck.commands import DATABASE, FORMAT, STORE
+from dpduck.commands.errors import one_line_errors
 
 QUESTIONS = click.Group()
 """The commands of this file."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from dpduck.auditor.audit import ADDITIVITY, ERROR, AuditFinding, Settings, audit
-from dpduck.commands import one_line_errors
+from dpduck.commands.errors import one_line_errors
 from dpduck.engine.connection import connect
 
 WIDTH = 80

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from dpduck.commands import one_line_errors
+from dpduck.commands.errors import one_line_errors
 from dpduck.engine.connection import connect
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import frame_page, replace_page, require_pictures, require_place, table_html

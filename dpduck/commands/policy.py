@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from dpduck.commands import STORE, one_line_errors
+from dpduck.commands import STORE
+from dpduck.commands.errors import one_line_errors
 from dpduck.values.errors import Refusal
 
 NEW_DATABASE = click.argument("database", type=click.Path(dir_okay=False, path_type=Path))

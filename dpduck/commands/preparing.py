@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpduck.commands import one_line
+from dpduck.commands.errors import one_line
 from dpduck.engine.connection import load
 from dpduck.language.text.names import in_sql
 from dpduck.values.errors import DpduckError, Refusal

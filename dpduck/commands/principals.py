@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
+from dpduck.commands import DATABASE, FORMAT, STORE
+from dpduck.commands.errors import one_line_errors
+from dpduck.commands.names_of_tables import require_policies
 from dpduck.store.store_files import store_files
-from dpduck.values.errors import Refusal, StoreError
-from dpduck.values.quoting import fold
+from dpduck.values.errors import StoreError
 
 if TYPE_CHECKING:
     from dpduck.server.principals import PrincipalBook
@@ -99,33 +100,3 @@ def _book(database: Path, store: Path | None) -> PrincipalBook:
     if files.secrets is None or not files.secrets.exists():
         raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
     return PrincipalBook(SecretsFile.open(files.secrets, create=False))
-
-
-# Check that an owner's names are tables with a policy.
-
-
-def require_policies(store: Path | None, names: Sequence[str]) -> None:
-    """Refuses a name that no private table has. Any name passes if the store is open elsewhere and cannot be read."""
-    if not names:
-        return
-    tables = _private_tables(store)
-    for name in names:
-        wanted = fold(name).split(".")
-        if tables is not None and not any(parts[-len(wanted) :] == wanted for parts in tables):
-            shown = ", ".join(parts[-1] for parts in tables) or "none yet"
-            raise Refusal(
-                f"there is no policy on {name[:80]!r}", accepted=f"names with commas between them, of {shown}"
-            )
-
-
-def _private_tables(store: Path | None) -> list[list[str]] | None:
-    import duckdb  # noqa: PLC0415
-
-    try:
-        with duckdb.connect(str(store), read_only=True) as connection:
-            rows = connection.execute(
-                "SELECT lower(table_name) FROM dpduck.policies GROUP BY 1 HAVING arg_max(active, revision) ORDER BY 1"
-            ).fetchall()
-    except duckdb.Error:
-        return None
-    return [[part.strip('"') for part in str(name).split(".")] for (name,) in rows]

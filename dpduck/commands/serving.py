@@ -11,7 +11,8 @@ from types import FrameType
 
 import click
 
-from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.commands import DATABASE, STORE
+from dpduck.commands.errors import one_line_errors
 from dpduck.server import Tls
 from dpduck.server.idle_vault import Keeping, begin_idle_vault
 from dpduck.server.limits import FLOOR, SECONDS, SWITCH_SECONDS, Limits, Quota, parse_size

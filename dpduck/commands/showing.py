@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.commands import DATABASE, STORE
+from dpduck.commands.errors import one_line_errors
 from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files
 from dpduck.values.errors import Refusal
 
@@ -99,7 +100,7 @@ def report(
     """
     from dpduck.commands.printing import views_in_words  # noqa: PLC0415
     from dpduck.engine.connection import connect  # noqa: PLC0415
-    from dpduck.publish.postgres import open_store  # noqa: PLC0415
+    from dpduck.publish.published_views import open_store  # noqa: PLC0415
     from dpduck.publish.report import ReportFacts, write_report  # noqa: PLC0415
     from dpduck.server.owner import require_not_served  # noqa: PLC0415
 

@@ -42,7 +42,7 @@ from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownS
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser
-from dpduck.owner.policies import OwnerChanges
+from dpduck.owner.changes import OwnerChanges
 from dpduck.owner.policy_text import policy_sql
 from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog, Facts

@@ -10,9 +10,8 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from dpduck.engines.spark import Columns, Packed, SparkEngine, TablePlace
 from dpduck.kernel.contributions import key_integer
@@ -22,6 +21,7 @@ from dpduck.store.cursors import OpenCursor
 from dpduck.store.policies import PolicyStore, table_from_sql
 from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier
+from dpduck.values.records import as_array, read_record
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class PreparedThere:
         """Reads the list of prepared tables."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
-            self._known = [_pack_from_json(*json.loads(facts)) for (facts,) in rows]
+            self._known = [read_record(TablePack, facts) for (facts,) in rows]
 
     def at(self) -> dict[str, str]:
         """Returns the time when each table was prepared, by its name in SQL."""
@@ -192,7 +192,7 @@ class PreparedThere:
             cursor.execute("BEGIN")
             cursor.execute(f"UPDATE {self._table} SET facts = NULL")
             for record in prepared:
-                facts = json.dumps(astuple(record))
+                facts = json.dumps(record, default=as_array)
                 cursor.execute(f"UPDATE {self._table} SET facts = ? WHERE there = ?", [facts, record.packed.there])
             left = cursor.execute(f"SELECT DISTINCT engine FROM {self._table} WHERE facts IS NULL").fetchall()
             cursor.execute("COMMIT")
@@ -205,10 +205,3 @@ def unit_column(policy: Policy, columns: Columns) -> str | None:
     """Returns the column that holds the unit, as the table writes it. None if each row is a unit."""
     names = {fold(name): name for name, _ in columns}
     return None if policy.unit.column is None else names.get(fold(policy.unit.column))
-
-
-def _pack_from_json(engine: str, packed: Sequence[Any], facts: Sequence[Sequence[Any]], at: str) -> TablePack:
-    there, identity, mark, pieces, tables = packed
-    read = tuple((str(name), tuple((str(column), str(of)) for column, of in columns)) for name, columns in tables)
-    place = Packed(str(there), str(identity), str(mark), int(pieces), read)
-    return TablePack(engine, place, tuple((unit, int(epoch)) for unit, epoch in facts), at)

@@ -6,116 +6,17 @@ views over it. Readers see all of the old publication or all of the new one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import duckdb
 
 from dpduck.kernel.ledger.secrets import Steps
-from dpduck.store.attaching import not_opened
+from dpduck.publish.extensions import load_extension
+from dpduck.publish.postgres_types import PostgresColumn, postgres_column
+from dpduck.publish.published_views import METADATA, PublishedView
 from dpduck.values.errors import Refusal, StoreError
-from dpduck.values.quoting import fold, quote_identifier, quote_text
-from dpduck.values.sqltypes import sql_type
-
-# The published parts of a store: its private views with their comments and metadata, and nothing else.
-
-
-METADATA = "dpduck_releases"
-LEDGER_ENTRY = re.compile(r"; ledger entry \d+")
-
-
-@dataclass(frozen=True)
-class PublishedColumn:
-    """A column of a private view, with its full DuckDB type."""
-
-    name: str
-    type_name: str
-    comment: str
-
-
-@dataclass(frozen=True)
-class PublishedView:
-    """A private view for publication."""
-
-    name: str
-    comment: str
-    columns: tuple[PublishedColumn, ...]
-
-
-def open_store(store: Path) -> duckdb.DuckDBPyConnection:
-    """Opens a new connection with the file attached read-only as `store`."""
-    if not store.is_file():
-        raise StoreError(f"there is no store at {store}; accepted: the file <name>_private.duckdb")
-    connection = duckdb.connect(":memory:")
-    try:
-        connection.execute(f"ATTACH {quote_text(str(store))} AS store (READ_ONLY)")
-    except duckdb.Error as error:
-        connection.close()
-        if "already attached" in str(error):
-            raise StoreError("the store is open in this process; accepted: publishing when it is closed") from None
-        raise not_opened(error, store.stem, "the store") or StoreError(
-            "the store cannot be read: it is no DuckDB file; accepted: the file <name>_private.duckdb"
-        ) from None
-    return connection
-
-
-def read_views(
-    connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
-) -> tuple[PublishedView, ...]:
-    """Returns the private views of the attached store, by name. wanted: the names of views, empty for all views."""
-    try:
-        names = connection.execute(
-            "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
-        ).fetchall()
-    except duckdb.Error:
-        raise StoreError("the file is not a dpduck store; accepted: the file <name>_private.duckdb") from None
-    if not names:
-        raise Refusal("the store has no private view", accepted="CREATE PRIVATE VIEW .. first")
-    present = {fold(name): name for (name,) in names}
-    missing = [name for name in wanted if fold(name) not in present]
-    if missing:
-        raise Refusal(f"there is no private view {missing[0][:80]!r}", accepted=", ".join(present.values())[:400])
-    chosen = {fold(name) for name in wanted} or set(present)
-    return tuple(_view(connection, name, with_ledger) for folded, name in present.items() if folded in chosen)
-
-
-def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -> PublishedView:
-    place = "database_name = 'store' AND schema_name = 'main' AND table_name = ?"
-    row = connection.execute(f"SELECT comment FROM duckdb_tables() WHERE {place}", [name]).fetchone()
-    columns = connection.execute(
-        "SELECT column_name, data_type, coalesce(comment, '') FROM duckdb_columns() "
-        f"WHERE {place} ORDER BY column_index",
-        [name],
-    ).fetchall()
-    comment = "" if row is None or row[0] is None else str(row[0])
-    return PublishedView(
-        name,
-        comment if with_ledger else LEDGER_ENTRY.sub("", comment),
-        tuple(PublishedColumn(*map(str, column)) for column in columns),
-    )
-
-
-def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
-    """Writes a SELECT of one row per private view. with_ledger: whether it has the principal and the ledger entry."""
-    ledger = ", principal, ledger_id" if with_ledger else ""
-    listed = ", ".join(quote_text(fold(name)) for name in wanted)
-    named = f" AND lower(name) IN ({listed})" if listed else ""
-    prices = ", ".join(f"{_number(column)} AS {column}" for column in ("epsilon", "delta", "rho"))
-    return (
-        f"SELECT name, statement, strategy, {prices}, released_at, rows{ledger} "
-        f"FROM store.dpduck.releases WHERE kind = 'view'{named} ORDER BY name"
-    )
-
-
-def _number(column: str) -> str:
-    """Writes SQL that reads a rational from a text as a DOUBLE."""
-    divisor = f"coalesce(nullif(split_part({column}, '/', 2), ''), '1')"
-    return f"CAST(split_part({column}, '/', 1) AS DOUBLE) / CAST({divisor} AS DOUBLE)"
-
+from dpduck.values.quoting import quote_identifier, quote_text
 
 LONGEST_NAME = 63
 """Most bytes of a name. PostgreSQL cuts longer names off."""
@@ -278,94 +179,3 @@ def _require_names(names: Sequence[str]) -> None:
     for name in names:
         if len(name.encode()) > LONGEST_NAME:
             raise Refusal(f"the name {name!r} is too long for PostgreSQL", accepted=f"at most {LONGEST_NAME} bytes")
-
-
-# PostgreSQL's types for DuckDB's types. Every type has one, and nested values become jsonb.
-
-_SAME = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "smallint",
-    "UTINYINT": "smallint",
-    "SMALLINT": "smallint",
-    "USMALLINT": "integer",
-    "INTEGER": "integer",
-    "UINTEGER": "bigint",
-    "BIGINT": "bigint",
-    "FLOAT": "real",
-    "DOUBLE": "double precision",
-    "VARCHAR": "text",
-    "JSON": "jsonb",
-    "BLOB": "bytea",
-    "DATE": "date",
-    "TIME": "time without time zone",
-    "TIMESTAMP": "timestamp without time zone",
-    "TIMESTAMP WITH TIME ZONE": "timestamp with time zone",
-    "INTERVAL": "interval",
-    "UUID": "uuid",
-}
-_CAST = {
-    "UBIGINT": ("numeric(20,0)", "DECIMAL(20,0)"),
-    "HUGEINT": ("numeric(38,0)", "DECIMAL(38,0)"),  # the type of sums: without a cast it would arrive as a double
-    "TIMESTAMP_S": ("timestamp without time zone", "TIMESTAMP"),
-    "TIMESTAMP_MS": ("timestamp without time zone", "TIMESTAMP"),
-    "TIMESTAMP_NS": ("timestamp without time zone", "TIMESTAMP"),
-}
-
-
-@dataclass(frozen=True)
-class PostgresColumn:
-    """A column in PostgreSQL. cast: the type that DuckDB casts values to before it sends them. None for no cast."""
-
-    name: str
-    type_name: str
-    cast: str | None
-
-    @property
-    def stored(self) -> tuple[str, str]:
-        """Returns the name and the type of the column in PostgreSQL."""
-        return self.name, self.type_name
-
-    @property
-    def select_sql(self) -> str:
-        """Writes SQL of the value to send, from a row with the name `released`."""
-        value = f"released.{quote_identifier(self.name)}"
-        if self.cast is None:
-            return value
-        return f"CAST(to_json({value}) AS VARCHAR)" if self.cast == "JSON" else f"CAST({value} AS {self.cast})"
-
-
-def postgres_column(name: str, type_name: str) -> PostgresColumn:
-    """Returns the column for a DuckDB type. ENUM, and types that PostgreSQL lacks, become text.
-
-    >>> postgres_column("n", "UBIGINT").select_sql
-    'CAST(released."n" AS DECIMAL(20,0))'
-    """
-    if type_name in _SAME:
-        return PostgresColumn(name, _SAME[type_name], None)
-    if type_name in _CAST:
-        return PostgresColumn(name, *_CAST[type_name])
-    kind = sql_type(type_name)
-    if kind.has_parts:
-        return PostgresColumn(name, "jsonb", "JSON")
-    if kind.is_decimal:
-        return PostgresColumn(name, f"numeric({kind.digits},{kind.scale})", None)
-    return PostgresColumn(name, "text", "VARCHAR")
-
-
-# DuckDB extensions that are installed as Python packages: nothing is downloaded at run time.
-
-
-def extension_file(name: str, accepted: str) -> Path:
-    """Returns the extension's file in the package duckdb-extension-<name>. accepted: how to install it."""
-    spec = find_spec(f"duckdb_extension_{name}")
-    places = [] if spec is None else list(spec.submodule_search_locations or ())
-    for place in places:
-        file = Path(place) / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
-        if file.is_file():
-            return file
-    raise Refusal(f"DuckDB {duckdb.__version__} has no extension {name} here", accepted=accepted)
-
-
-def load_extension(connection: duckdb.DuckDBPyConnection, name: str, accepted: str) -> None:
-    """Loads the extension of the package duckdb-extension-<name>."""
-    connection.execute(f"LOAD {quote_text(str(extension_file(name, accepted)))}")

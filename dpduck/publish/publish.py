@@ -10,11 +10,8 @@ nothing of dpduck. It verifies the whole bundle. Principals' names are left out.
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import platform
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,16 +26,9 @@ from dpduck.engine.macros import install_analyst_macros
 from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, read_certificates
 from dpduck.publish import checker
-from dpduck.publish.postgres import (
-    METADATA,
-    PublishedView,
-    is_postgres,
-    metadata_sql,
-    open_store,
-    read_views,
-    shown_target,
-    to_postgres,
-)
+from dpduck.publish.directories import replace_directory
+from dpduck.publish.postgres import is_postgres, shown_target, to_postgres
+from dpduck.publish.published_views import METADATA, PublishedView, metadata_sql, open_store, read_views
 from dpduck.store.attaching import STORAGE_VERSION
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier, quote_text
@@ -174,36 +164,6 @@ def _require_file_names(views: Sequence[PublishedView]) -> None:
             raise Refusal(
                 f"the view {view.name!r} is no file name", accepted="letters, digits, _ and - in names of views"
             )
-
-
-# A directory takes another's place at once, so that no reader finds a part of it or nothing.
-
-_AT_FDCWD = -100
-_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2) and RENAME_SWAP of renamex_np(2) alike
-
-
-def replace_directory(finished: Path, target: Path) -> None:
-    """Moves `finished` to `target`. The old directory is then at `finished` or beside it, and the caller removes it.
-
-    If the system cannot swap two directories in one step, it renames both, one after the other.
-    """
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        finished.replace(target)  # an empty directory may be replaced by a rename
-    elif not swap_directories(finished, target):
-        aside = finished.with_name(f"{finished.name}_earlier")
-        target.rename(aside)
-        finished.rename(target)
-
-
-def swap_directories(first: Path, second: Path) -> bool:
-    """Swaps two directories in one step. Returns whether that was possible."""
-    library = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(first), os.fsencode(second)
-    if sys.platform == "darwin":
-        return hasattr(library, "renamex_np") and library.renamex_np(*names, _EXCHANGE) == 0
-    if not hasattr(library, "renameat2"):
-        return False
-    return bool(library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE) == 0)
 
 
 STORE = "store"

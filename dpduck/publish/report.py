@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from dpduck.publish.pictures import TOTAL, Rows, Shape, charts, shape_of, svg
-from dpduck.publish.postgres import PublishedView, metadata_sql, read_views
+from dpduck.publish.published_views import PublishedView, metadata_sql, read_views
 from dpduck.publish.words import ABOUT, HOW_TO_READ, Cost, costs, number_text, spent_sentences
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
@@ -55,7 +55,7 @@ def write_report(
 ) -> int:
     """Writes the page and returns the number of views on it.
 
-    connection: has the views attached as `store` (publish/postgres.py). with_ledger: whether the page names
+    connection: has the views attached as `store` (publish/published_views.py). with_ledger: whether the page names
     principals, with their statements. about: a sentence below the title.
     """
     require_pictures()

@@ -22,7 +22,7 @@ from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.kernel.rows.reader import SMALL_BUFFER
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
-from dpduck.publish.postgres import LEDGER_ENTRY
+from dpduck.publish.published_views import LEDGER_ENTRY
 from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid
 from dpduck.server.principals import AnswerCache, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct

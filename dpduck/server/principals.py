@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from dpduck.kernel.ledger.secrets import Secrets, SecretsFile
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
+from dpduck.values.records import as_object, read_record
 
 if TYPE_CHECKING:
     from dpduck.store.cursors import Caller
@@ -114,7 +115,7 @@ class PrincipalBook:
     def _change(self, change: Changed) -> None:
         while True:  # another process may write meanwhile
             before = self._kept.get(RECORD)
-            after = json.dumps([_plain(principal) for principal in change(_parse_principals(before))]).encode()
+            after = json.dumps(change(_parse_principals(before)), default=as_object).encode()
             if self._kept.replace(RECORD, before, after):
                 return
 
@@ -161,30 +162,10 @@ def _without(present: Sequence[Principal], name: str, *, missing: bool) -> tuple
     return tuple(principal for principal in present if principal.name.lower() != name.lower())
 
 
-def _plain(principal: Principal) -> dict[str, object]:
-    return {
-        "name": principal.name,
-        "share": None if principal.share is None else str(principal.share),
-        "tables": principal.tables,
-        "token_hash": principal.token_hash,
-        "until": None if principal.until is None else principal.until.isoformat(),
-    }
-
-
 def _parse_principals(record: bytes | None) -> tuple[Principal, ...]:
     try:
-        listed = [] if record is None else json.loads(record)
-        principals = [
-            Principal(
-                name=entry["name"],
-                share=None if entry["share"] is None else Fraction(entry["share"]),
-                tables=None if entry["tables"] is None else tuple(entry["tables"]),
-                token_hash=entry["token_hash"],
-                until=None if entry.get("until") is None else datetime.fromisoformat(entry["until"]),
-            )
-            for entry in listed
-        ]
-    except (ValueError, KeyError, TypeError):
+        principals = () if record is None else read_record(tuple[Principal, ...], record)
+    except StoreError:
         raise StoreError("the list of principals is damaged; accepted: the secrets file as last written") from None
     return tuple(sorted(principals, key=lambda principal: principal.name))
 

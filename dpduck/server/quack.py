@@ -19,7 +19,7 @@ from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
 from dpduck.engine.macros import raising_sql
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from dpduck.server import LOOPBACK, is_taken
 from dpduck.server.audit import Audit
 from dpduck.server.gate import UNEXPECTED, Gate

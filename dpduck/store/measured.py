@@ -29,6 +29,7 @@ from dpduck.store.cursors import OpenCursor
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import Domain
 from dpduck.values.quoting import quote_identifier, written_values
+from dpduck.values.records import as_object, read_record
 
 MOST_BYTES = 1 << 30
 """Largest size of the cached measurements in bytes."""
@@ -60,7 +61,8 @@ class MeasuredKey:
 class MeasuredTable:
     """Measure of the rows that adds up to tables under the same queries: see mechanisms.cubes.measures.Measure.
 
-    group: number of its group of queries. keys: positions of the keys by which its rows were counted, None for all.
+    group: number of its group of queries. keys: positions of the keys by which its rows were counted, None for all, as
+    in earlier stores.
     """
 
     form: str
@@ -247,18 +249,18 @@ def measurements_to_bytes(measured: Measured) -> bytes:
         return [next(name for name, kind in _PLAIN.items() if isinstance(operator, kind)), operator.size]
 
     queries = [
-        [[query.keys, [factor(operator) for operator in query.factors], str(query.parameter)] for query in group]
+        [[query.keys, [factor(operator) for operator in query.factors], query.parameter] for query in group]
         for group in measured.queries
     ]
     facts = {
         "rows": measured.rows,
         "filters": measured.filters,
         "bounded": measured.bounded,
-        "columns": [asdict(column) for column in measured.columns],
+        "columns": measured.columns,
         "keys": [[key.columns, key.labels, add_array(np.array(key.codes, np.int64))] for key in measured.keys],
-        "noise": measured.noise.name,
+        "noise": measured.noise,
         "tables": [
-            {name: value for name, value in asdict(table).items() if value is not None} for table in measured.tables
+            {name: value for name, value in as_object(table).items() if value is not None} for table in measured.tables
         ],
         "queries": queries,
     }
@@ -266,7 +268,7 @@ def measurements_to_bytes(measured: Measured) -> bytes:
     add_array(np.concatenate([*flat, np.zeros(0, np.int64)]))
     listed: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
     file = io.BytesIO()
-    np.savez_compressed(file, facts=np.frombuffer(json.dumps(facts, default=str).encode(), np.uint8), **listed)
+    np.savez_compressed(file, facts=np.frombuffer(json.dumps(facts, default=as_object).encode(), np.uint8), **listed)
     return file.getvalue()
 
 
@@ -315,18 +317,13 @@ def _load(noisy: bytes) -> tuple[Measured, IntegerArray]:
         facts["rows"],
         tuple(facts["filters"]),
         facts["bounded"],
-        tuple(MeasuredColumn(**column) for column in facts["columns"]),
+        read_record(tuple[MeasuredColumn, ...], facts["columns"]),
         tuple(
             MeasuredKey(tuple(columns), labels, tuple(array(codes).tolist()))
             for columns, labels, codes in facts["keys"]
         ),
         NoiseKind[facts["noise"]],
-        tuple(
-            MeasuredTable(
-                **{**table, **{name: Fraction(table[name]) for name in ("low", "high", "step")}, **_keys(table)}
-            )
-            for table in facts["tables"]
-        ),
+        read_record(tuple[MeasuredTable, ...], facts["tables"]),
         tuple(
             tuple(
                 MeasuredQuery(tuple(keys), tuple(factor(*fields) for fields in factors), Fraction(parameter))
@@ -337,12 +334,6 @@ def _load(noisy: bytes) -> tuple[Measured, IntegerArray]:
         (),
     )
     return described, array(len(arrays) - 1)
-
-
-def _keys(table: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
-    """Returns the keys of a table. Earlier stores have no such list, and mean all keys."""
-    keys = table.get("keys")
-    return {"keys": None if keys is None else tuple(keys)}
 
 
 def unchanging(cursor: duckdb.DuckDBPyConnection, rows: RequestRows, session: str) -> str:

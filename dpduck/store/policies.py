@@ -7,22 +7,19 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
-from typing import Any
+from dataclasses import dataclass, replace
 
 import duckdb
 
-from dpduck.language.rows.facts import Clamp, Policy
+from dpduck.language.rows.facts import Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Shadows
 from dpduck.store.cursors import OpenCursor, SandboxAnswers, transaction
 from dpduck.store.terms import PolicyTerms, earlier_terms
-from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
-from dpduck.values.periods import Period
-from dpduck.values.privacy import Budget, PrivacyUnit, Reference
+from dpduck.values.privacy import Budget
 from dpduck.values.quoting import fold, quote_identifier
+from dpduck.values.records import as_array, as_object, read_record
 
 _MOST_READ = 64
 """Largest number of cached policies, by definition. A domain may have many labels, which all readers share."""
@@ -247,88 +244,31 @@ def table_from_sql(text: str) -> TableName:
     return TableName(tuple(part.replace('""', '"') for part in _PART.findall(text)))
 
 
-# Policies as JSON text and back.
-
-
 def policy_to_text(policy: Policy) -> str:
     """Returns a policy as JSON, with amounts as exact rationals.
 
     A period is the fifth element of the unit, several columns are the sixth. Earlier versions, which do not know these
     elements, fail on them and charge nothing.
     """
-    period, lifetime, columns = policy.unit.period, policy.budget.lifetime, policy.unit.columns
-    return json.dumps(
-        {
-            **({} if lifetime is None else {"lifetime": _budget_fields(lifetime)}),
-            "table": list(policy.table.parts),
-            "unit": [
-                *(policy.unit.key, policy.unit.column, policy.unit.max_rows),
-                *([] if period is None else [None, [period.word, period.column]]),
-                *([None, None, list(columns)] if columns else []),
-            ],
-            "reference": _reference_fields(policy.unit.reference),
-            "budget": _budget_fields(policy.budget),
-            "domains": [[column, asdict(domain)] for column, domain in policy.domains],
-            "clamps": [[clamp.column, clamp.low, clamp.high, clamp.step] for clamp in policy.clamps],
-            "expect_rows": policy.expect_rows,
-            "max_epsilon": _rational(policy.max_epsilon),
-            "min_epsilon": _rational(policy.min_epsilon),
-            "revision": policy.revision,
-            "epoch": policy.epoch,
-        },
-        sort_keys=True,
-    )
+    unit, lifetime = policy.unit, policy.budget.lifetime
+    own = [*(unit.key, unit.column, unit.max_rows), *([] if unit.period is None else [None, unit.period])]
+    fields = {
+        **as_object(policy),
+        "table": policy.table.parts,
+        "unit": [*own, *([None, None, unit.columns] if unit.columns else [])],
+        "reference": unit.reference,
+        "budget": as_array(policy.budget)[:4],
+        "domains": [[column, as_object(domain)] for column, domain in policy.domains],
+        **({} if lifetime is None else {"lifetime": as_array(lifetime)[:4]}),
+    }
+    return json.dumps(fields, sort_keys=True, default=as_array)
 
 
 def policy_from_text(text: str) -> Policy:
     """Returns the policy that policy_to_text wrote."""
     fields = json.loads(text)
-    (key, column, most, *rest), lifetime = fields["unit"], fields.get("lifetime")
+    (key, column, most, *rest), reference = fields["unit"], fields.pop("reference", None)
     period, columns = ([*rest, None, None, None])[1:3]
-    return Policy(
-        table=TableName(tuple(fields["table"])),
-        unit=PrivacyUnit(
-            *(key, column, most, _reference(fields.get("reference"))),
-            period=Period(*period) if period else None,
-            columns=tuple(columns or ()),
-        ),
-        budget=replace(_budget(fields["budget"]), lifetime=None if lifetime is None else _budget(lifetime)),
-        domains=tuple((column, _domain(domain)) for column, domain in fields["domains"]),
-        clamps=tuple(Clamp(*clamp) for clamp in fields["clamps"]),
-        expect_rows=fields["expect_rows"],
-        max_epsilon=_amount(fields["max_epsilon"]),
-        revision=fields["revision"],
-        epoch=fields["epoch"],
-        min_epsilon=_amount(fields.get("min_epsilon")),
-    )
-
-
-def _budget_fields(budget: Budget) -> list[str | None]:
-    return [_rational(amount) for amount in (budget.epsilon, budget.delta, budget.delta_keys, budget.rho)]
-
-
-def _budget(fields: list[str | None]) -> Budget:
-    epsilon, delta, delta_keys, rho = map(_amount, fields)
-    return Budget(epsilon, delta or Fraction(0), delta_keys or Fraction(0), rho)
-
-
-def _reference_fields(reference: Reference | None) -> list[Any] | None:
-    return None if reference is None else [reference.column, list(reference.parent), reference.parent_column]
-
-
-def _reference(fields: list[Any] | None) -> Reference | None:
-    return None if fields is None else Reference(fields[0], tuple(fields[1]), fields[2])
-
-
-def _rational(amount: Fraction | None) -> str | None:
-    return None if amount is None else str(amount)
-
-
-def _amount(text: str | None) -> Fraction | None:
-    return None if text is None else Fraction(text)
-
-
-def _domain(fields: dict[str, Any]) -> Domain:
-    if "values" in fields:
-        return ValueDomain(**{**fields, "values": tuple(fields["values"])})
-    return RangeDomain(**{**fields, "edges": tuple(fields["edges"])})
+    fields |= {"table": [fields["table"]], "unit": [key, column, most, reference, period, columns or ()]}
+    fields["budget"] = [*fields["budget"], fields.pop("lifetime", None)]
+    return read_record(Policy, fields)

@@ -35,7 +35,8 @@ from dpduck.language.text.names import TableName
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import OpenCursor
 from dpduck.store.policies import PolicyStore, policy_to_text, table_from_sql
-from dpduck.store.twin_files import Columns, Records, TwinFiles, TwinRecord
+from dpduck.store.twin_files import TwinFiles
+from dpduck.store.twin_records import Columns, Records, TwinRecord
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier
@@ -329,8 +330,8 @@ class PreparedTables:
             raise
         revisions, epoch, kind = _revisions(relation), facts.policy.epoch, unit_type(relation.unit)
         return TwinRecord(
-            table.sql, nonce, moment, digest, epoch, revisions, facts.columns, _keys(relation), kind, size,
-            content, at, facts.layout.cuts, relation.keys,
+            table.sql, nonce, at, moment, digest, epoch, revisions, facts.columns, _keys(relation), kind, size,
+            content, facts.layout.cuts, relation.keys,
         )  # fmt: skip
 
     def _take(self, written: Sequence[TwinRecord]) -> None:

@@ -21,6 +21,7 @@ from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.column_notes import COMPUTED
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier, quote_text, written_values
+from dpduck.values.records import as_array
 
 SEED = "_seed"
 """Ending of the name of a projection's second table."""
@@ -362,19 +363,11 @@ def _exact(value: object) -> object:
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
     """Returns the error laws as JSON."""
-    return json.dumps(
-        [
-            [
-                [law.noise.name, None if law.parameter is None else str(law.parameter), law.variance, law.step]
-                for law in of_aggregate
-            ]
-            for of_aggregate in laws
-        ]
-    )
+    return json.dumps(laws, default=as_array)
 
 
 def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Reads the error laws that laws_to_text wrote."""
+    """Reads the error laws that laws_to_text wrote, for each stored answer: in one step, not by their type hints."""
     return tuple(
         tuple(
             ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)

@@ -1,29 +1,23 @@
-"""Prepared tables at rest: their files, and their records in the store.
+"""Prepared tables at rest: the files of their rows.
 
 A twin is a file beside the store that only its owner can read (0600). It is attached read-only to a DuckDB instance for
 twins, which no SQL of a client, owner or analyst, ever reaches. Its header identifies the table, epoch and layout,
 with a MAC under a key of the ledger. A file with another header is refused.
-
-The store has a record of each twin. It is written before the twin is begun, and again when the twin is whole. If a
-process ends in between, its leftovers are deleted when the store is opened next.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import duckdb
 
-from dpduck.kernel.places.clamps import ClampedColumn
 from dpduck.kernel.places.twin_writer import sent_sql
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
@@ -31,8 +25,7 @@ from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Still, look_up_fact
-from dpduck.store.cursors import OpenCursor, transaction
-from dpduck.store.layout import READY
+from dpduck.store.twin_records import TwinRecord
 from dpduck.values.errors import InternalError, Refusal, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
@@ -52,8 +45,6 @@ _LEAST_SHARE, _LEAST = 4, 256 << 20
 _UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5}
 _COPIES = "dpduck_public"
 Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
-Columns = tuple[tuple[str, str], ...]
-WRITING, LEFT = "writing", "left"
 
 
 class TwinFiles:
@@ -320,89 +311,4 @@ def _refusal(twin: TwinRecord, why: str) -> StoreError:
     return StoreError(
         f"the file of the prepared table {twin.table} {why}; "
         f"accepted: ALTER PRIVACY POLICY ON {twin.table} PREPARE, which reads the table anew"
-    )
-
-
-# Records
-
-
-@dataclass(frozen=True)
-class TwinRecord:
-    """Record of a prepared table. layout: digest of everything that its twin depends on. moment: token of the
-    transaction that read the rows, equal for twins of one moment.
-
-    revisions: of its policy, then of the policies along its references. columns: names and types of these tables'
-    columns. keys: columns that are each a key. unit_type: DuckDB's type of the unit. size, digest: of the file. cuts:
-    columns that the twin also holds clamped. keys_together: keys of one or more columns, which earlier versions did not
-    record.
-    """
-
-    table: str
-    nonce: str
-    moment: str
-    layout: str
-    epoch: int
-    revisions: tuple[tuple[str, int], ...]
-    columns: tuple[tuple[str, Columns], ...]
-    keys: tuple[str, ...]
-    unit_type: str
-    size: int
-    digest: str
-    at: str
-    cuts: tuple[ClampedColumn, ...] = ()
-    keys_together: tuple[tuple[str, ...], ...] = ()
-
-
-class Records:
-    """Records of one store's prepared tables."""
-
-    def __init__(self, open_cursor: OpenCursor, store: str) -> None:
-        self._open_cursor = open_cursor
-        self._table = f"{quote_identifier(store)}.dpduck.prepared"
-
-    def opened(self) -> tuple[dict[str, TwinRecord], list[str]]:
-        """Returns the prepared tables by name, and the nonces of twins that were not finished or not deleted."""
-        with self._open_cursor() as cursor:
-            rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
-        ready = {
-            table: _parse_record(table, nonce, facts, at) for table, nonce, state, facts, at in rows if state == READY
-        }
-        return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
-
-    def begin(self, table: str, nonce: str) -> None:
-        """Records that a twin is being written."""
-        with self._open_cursor() as cursor:
-            cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
-
-    def put(self, written: Sequence[TwinRecord]) -> None:
-        """Records that twins are whole and in use, all at once, and that their tables' earlier twins are not."""
-        with transaction(self._open_cursor) as cursor:
-            for twin in written:
-                facts = [twin.moment, twin.layout, twin.epoch, twin.revisions, twin.columns, twin.keys]
-                facts += [twin.unit_type, twin.size, twin.digest, [astuple(cut) for cut in twin.cuts]]
-                facts += [twin.keys_together]
-                row = [twin.table, twin.nonce, READY, json.dumps(facts), twin.at]
-                cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [twin.nonce])
-                cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, twin.table])
-                cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
-
-    def leave(self, nonce: str) -> None:
-        """Records that a twin has to be deleted."""
-        with self._open_cursor() as cursor:
-            cursor.execute(f"UPDATE {self._table} SET state = ? WHERE nonce = ?", [LEFT, nonce])
-
-    def delete(self, nonce: str) -> None:
-        """Deletes the record of a twin that is gone."""
-        with self._open_cursor() as cursor:
-            cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])
-
-
-def _parse_record(table: str, nonce: str, facts: str, at: object) -> TwinRecord:
-    moment, layout, epoch, revisions, columns, keys, unit_type, size, digest, *more = json.loads(facts)
-    read = tuple((str(name), int(revision)) for name, revision in revisions)
-    listed = tuple((str(name), tuple((str(column), str(of)) for column, of in types)) for name, types in columns)
-    cuts = tuple(ClampedColumn(*map(str, cut)) for cut in (more[0] if more else ()))
-    together = tuple(tuple(map(str, key)) for key in (more[1] if len(more) > 1 else ()))
-    return TwinRecord(
-        table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts, together
     )

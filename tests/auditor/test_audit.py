@@ -16,8 +16,9 @@ import dpduck
 from dpduck.auditor.audit import ALONE, Settings, audit
 from dpduck.auditor.bounds import Claim, bounds
 from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, SPREAD, Neighbours, neighbours, roomy
-from dpduck.auditor.statements import StatementSearch, own_statements
+from dpduck.auditor.search import StatementSearch
 from dpduck.auditor.statements import list_parts as what_can_be_asked
+from dpduck.auditor.statements import own_statements
 from dpduck.commands.command_line import main
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import operating_system_entropy

@@ -18,7 +18,7 @@ import pytest
 
 import dpduck
 from dpduck.kernel.noise.entropy import operating_system_entropy
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from tests.engines.conftest import Lake
 from tests.engines.corpus import OF_PEOPLE, POLICY, STATEMENTS, rows
 from tests.support.additivity import Counted, compare, in_dp, plain_again

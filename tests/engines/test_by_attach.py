@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from tests.support.clinics import Clinic
 
 POLICY = "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT patient MAX ROWS 2, BUDGET (epsilon = 100), DOMAIN sex IN (0, 1))"

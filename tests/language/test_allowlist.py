@@ -15,7 +15,7 @@ from dpduck.kernel.worker.functions import FUNCTIONS
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.functions import MAX_GROWTH, check_row_local, check_size
 from dpduck.language.text.dialect import PrivateDuckDB
-from dpduck.store.sandbox import check_tree
+from dpduck.store.parse_tree import check_tree
 from dpduck.values.errors import Refusal
 
 ARGUMENTS = ("", "a", "a, b", "a, b, c", "a, b, c, d", "'x', a", "a, 'x'", "a, 'x', 'y'", "'month', a, b")

@@ -18,7 +18,8 @@ import pytest
 
 from dpduck.engine.macros import list_macro_names
 from dpduck.kernel.ledger.secrets import SecretsFile
-from dpduck.publish.publish import publish, swap_directories
+from dpduck.publish.directories import swap_directories
+from dpduck.publish.publish import publish
 from dpduck.server.principals import PrincipalBook
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import Refusal, StoreError
@@ -31,7 +32,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from dpduck.publish.publish import publish
-from dpduck.publish.publish import swap_directories
+from dpduck.publish.directories import swap_directories
 publish(Path(sys.argv[1]), sys.argv[2], steps=lambda _: os.kill(os.getpid(), signal.SIGKILL))
 """
 

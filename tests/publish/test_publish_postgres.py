@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from dpduck.publish.publish import publish
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 from tests.store.made_stores import copied, made_store

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import duckdb
 
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from tests.server.shell import EXTENSIONS
 from tests.server.statement_lists import statements
 

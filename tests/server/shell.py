@@ -19,7 +19,7 @@ from types import MappingProxyType
 import duckdb
 import pytest
 
-from dpduck.publish.postgres import extension_file
+from dpduck.publish.extensions import extension_file
 from dpduck.values.errors import Refusal
 from tests.support.ports import free_port
 

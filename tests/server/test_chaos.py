@@ -29,7 +29,7 @@ import dpduck
 from dpduck.commands.command_line import main
 from dpduck.engine.connection import verify_store
 from dpduck.kernel.ledger.secrets import SecretsFile
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from dpduck.server.principals import PrincipalBook
 from dpduck.values.errors import StoreError
 from tests.server.chaos import BACK, MONTHS, Chaos

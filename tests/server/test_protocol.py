@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from tests.server.served import CANARY, add_principals, count, make_clinic
 from tests.server.shell import EXTENSIONS, attach, needs_quack, serving, shell
 

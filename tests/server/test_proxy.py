@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from tests.server.served import add_principals, certificate, count, make_clinic
 from tests.server.shell import EXTENSIONS, eventually, needs_quack, serving
 from tests.support.ports import free_port

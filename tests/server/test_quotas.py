@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits, Quota, TimeGrid, parse_size
 from dpduck.server.local_vault import LocalVault

@@ -13,7 +13,7 @@ import pytest
 
 import dpduck
 from dpduck.language.text.names import TableName
-from dpduck.publish.postgres import load_extension
+from dpduck.publish.extensions import load_extension
 from dpduck.store import stored
 from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import ZERO, Budget, Charge
+from dpduck.values.records import read_record
 
 GENESIS = "0" * 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -170,14 +171,7 @@ def _budget_fields(budget: Budget) -> dict[str, object]:
 
 def budget_of(text: str) -> Budget:
     """Reads the budget that budget_text wrote."""
-    return _budget(json.loads(text))
-
-
-def _budget(fields: dict[str, Any]) -> Budget:
-    epsilon, rho = (None if amount is None else Fraction(amount) for amount in (fields["epsilon"], fields["rho"]))
-    delta, delta_keys = (Fraction(fields[name] or ZERO) for name in ("delta", "delta_keys"))
-    lifetime = None if "lifetime" not in fields else _budget(fields["lifetime"])
-    return Budget(epsilon=epsilon, delta=delta, delta_keys=delta_keys, rho=rho, lifetime=lifetime)
+    return read_record(Budget, text)
 
 
 def entry_of(row: LedgerRow) -> LedgerEntry:

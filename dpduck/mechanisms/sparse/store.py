@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.store.cursors import OpenCursor, transaction
 from dpduck.values.errors import InternalError
 from dpduck.values.quoting import quote_identifier
+from dpduck.values.records import as_object, read_record
 
 LOW = (1 << 64) - 1
 
@@ -71,20 +72,14 @@ class SparseStore:
         """Lists all entries, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.sparse_names ORDER BY lower(name)").fetchall()
-        entries = []
-        for name, kind, digest, statement, principal, table, keys, sparsity, queries, beta, release in rows:
-            parts = tuple(KeyPart(**part) for part in json.loads(keys))
-            entries.append(
-                SparseRecord(name, kind, digest, statement, principal, table, parts, sparsity, queries, beta, release)
-            )
-        return entries
+        return [read_record(SparseRecord, row) for row in rows]
 
     def put_name(self, sparse: SparseRequest, text: str, principal: str, release: str) -> None:
         """Gives a name to a release."""
         options = sparse.options
         row = [
             sparse.name, sparse.kind, sparse.digest(), text, principal, str(sparse.table),
-            json.dumps([asdict(key) for key in sparse.keys]), options.sparsity, options.queries, float(options.beta),
+            json.dumps(sparse.keys, default=as_object), options.sparsity, options.queries, float(options.beta),
             release,
         ]  # fmt: skip
         with self._open_cursor() as cursor:

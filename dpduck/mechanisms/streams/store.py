@@ -25,6 +25,7 @@ from dpduck.store.twin_files import TwinFiles
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier, quote_text, written_values
+from dpduck.values.records import as_array, read_record
 
 REFRESHED = "stream refresh"
 ADOPTED = "adopted an older copy"
@@ -65,12 +66,7 @@ class StreamStore:
         """Lists all streams, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.streams ORDER BY lower(name)").fetchall()
-        streams = []
-        for name, digest, statement, table, nonce, entry, facts, published in rows:
-            plan, labels, ends, answers, column, window = json.loads(facts)
-            of = (name, digest, statement, table, nonce, entry)
-            streams.append(StreamRecord(*of, plan, tuple(labels), tuple(ends), answers, column, window, published))
-        return streams
+        return [read_record(StreamRecord, [*own, *json.loads(facts), published]) for *own, facts, published in rows]
 
     def named(self, name: str) -> StreamRecord | None:
         """Returns the stream of a name."""
@@ -82,9 +78,8 @@ class StreamStore:
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             cursor.execute(f"CREATE TABLE {self._releases.table_sql(named.name)} AS {empty_sql}")
             self._releases.insert(cursor, replace(release, ledger_id=entry), 0)
-            facts = json.dumps([named.plan, named.labels, named.ends, named.answers, named.column, named.window])
-            row = [named.name, named.digest, named.statement, named.table, named.nonce, entry, facts, 0]
-            marks, values = written_values(row)
+            *facts, published = as_array(replace(named, entry=entry))
+            marks, values = written_values([*facts[:6], json.dumps(facts[6:]), published])
             cursor.execute(f"INSERT INTO {self._schema}.streams VALUES ({marks})", values)
             plan_row = f"({int(entry)}, {quote_text(plan_text)}, {quote_text(versions_text())})"
             cursor.execute(f"INSERT INTO {self._schema}.plans (ledger_id, plan, made_by) VALUES {plan_row}")
@@ -124,20 +119,9 @@ def new_nonce() -> str:
 def release_of(named: StreamRecord, charge: Charge, principal: str, scope: str) -> StoredRelease:
     """Describes a stream's table, for listings and comments. Its ledger entry is not known yet."""
     return StoredRelease(
-        name=named.name,
-        digest=named.digest,
-        statement=named.statement,
-        strategy=STREAM,
-        epsilon=charge.epsilon,
-        delta=charge.delta,
-        rho=charge.rho,
-        rows=0,
-        principal=principal,
-        ledger_id=0,
-        laws=(),
-        kind="view",
-        scope=scope,
-    )
+        *(named.name, named.digest, named.statement, STREAM), *(charge.epsilon, charge.delta, charge.rho),
+        rows=0, principal=principal, ledger_id=0, laws=(), kind="view", scope=scope,
+    )  # fmt: skip
 
 
 def read_last_version(ledger: Ledger, named: StreamRecord) -> LedgerVersion:

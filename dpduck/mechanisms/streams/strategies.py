@@ -41,6 +41,7 @@ from dpduck.strategies.time_questions import TimeQuestion, variances
 from dpduck.strategies.variance import least_squares_variances
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, StoreError
+from dpduck.values.records import as_array, read_record
 
 COLUMNS = (*EXPLAINED, ("stderr_by_period", "DOUBLE[]"), ("privacy_unit", "VARCHAR"))
 CELLS = "I"
@@ -110,31 +111,16 @@ class StreamPlan:
     def to_facts(self) -> str:
         """Writes the plan for the store. A plain count needs no parts, only its noise."""
         axis = self.axis
-        facts = [axis.name, axis.periods, axis.branching, self.kind.name, str(self.noise.parameter), self.matrix_digest]
-        if not self.told:
-            return json.dumps(facts)
-        parts = [
-            [part.form, part.strategy, [[keys, letters, str(parameter)] for keys, letters, parameter in part.asked]]
-            for part in self.parts
-        ]
-        return json.dumps([*facts, parts, [[answer.name, answer.variance, answer.step] for answer in self.told]])
+        facts = [axis.name, axis.periods, axis.branching, self.kind, self.noise.parameter, self.matrix_digest]
+        return json.dumps([*facts, self.parts, self.told] if self.told else facts, default=as_array)
 
 
 def plan_from_facts(text: str) -> StreamPlan:
     """Reads the plan of a stream that to_facts wrote."""
     name, periods, branching, kind, parameter, digest, *more = json.loads(text)
-    axis = time_axis(name, periods, branching)
-    plan = StreamPlan(axis, NoiseKind[kind], (Part("", CELLS, ((None, "", Fraction(parameter)),)),))
-    if more:
-        parts = tuple(
-            Part(
-                form,
-                strategy,
-                tuple((None if keys is None else tuple(keys), of, Fraction(at)) for keys, of, at in asked),
-            )
-            for form, strategy, asked in more[0]
-        )
-        plan = replace(plan, parts=parts, told=tuple(AnswerNoise(*answer) for answer in more[1]))
+    stored = more or [[["", CELLS, [[None, "", parameter]]]], []]
+    parts, told = read_record(tuple[tuple[Part, ...], tuple[AnswerNoise, ...]], stored)
+    plan = StreamPlan(time_axis(name, periods, branching), NoiseKind[kind], parts, told)
     if plan.matrix_digest != digest:
         raise _another("matrix of the stream's strategy")
     return plan

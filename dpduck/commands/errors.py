@@ -1,0 +1,48 @@
+"""Errors of a command: one line on standard error, exit status 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from dpduck.values.errors import DpduckError
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns an error into one line on standard error and exit status 1."""
+    try:
+        yield
+    except DpduckError as error:
+        raise click.ClickException(one_line(error)) from None
+    except Exception as error:
+        said = _of_duckdb(error)
+        if said is None:
+            raise
+        raise click.ClickException(said) from None
+
+
+def _of_duckdb(error: Exception) -> str | None:
+    """Returns the line for a DuckDB error, None for any other error. Only an error needs these imports."""
+    import duckdb  # noqa: PLC0415
+
+    from dpduck.store.attaching import not_opened  # noqa: PLC0415
+
+    if isinstance(error, duckdb.IOException):
+        return one_line(not_opened(error, _database_here()) or error)
+    return one_line(error) if isinstance(error, duckdb.Error) else None
+
+
+def _database_here() -> str:
+    """Returns the name of the database that the command is about."""
+    context = click.get_current_context(silent=True)
+    named = None if context is None else context.params.get("database")
+    return named.stem if isinstance(named, Path) else "that"
+
+
+def one_line(error: Exception) -> str:
+    """Returns an error's message, without DuckDB's words around it."""
+    return str(error).strip().split("\n", 1)[0].removeprefix("Invalid Input Error: ")
