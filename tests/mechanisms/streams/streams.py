@@ -104,8 +104,8 @@ class Visits:
         """A table of exact integers of all periods and other keys that the stream's file holds."""
         streams, stream = self.streams, self.request()
         table = np.zeros(stream.request.question.sizes, np.int64)
-        last, shape = read_last_version(streams.ledger, self.named), shape_of(stream, self.plan, self.named)
-        with open_state(streams.files, self.named, shape, streams.ledger.bounding_key, last) as (cursor, state):
+        last, shape = read_last_version(streams.parts.ledger, self.named), shape_of(stream, self.plan, self.named)
+        with open_state(streams.files, self.named, shape, streams.parts.ledger.bounding_key, last) as (cursor, state):
             rows = cursor.execute(f"SELECT * EXCLUDE (version) FROM {state._place}.main.counts").fetchall()
         for row in rows:
             table[row[: table.ndim]] += row[table.ndim + number]
