@@ -228,7 +228,8 @@ class Catalog:
     @_memoise
     def computes(self, table: TableName) -> bool:
         """Tells whether reading a column computes something: an expression, which could raise, or a slow COLLATION."""
-        text = self.definition(table)
+        listed = self._look_up_table(table)
+        text = "" if listed is None else listed[1] or ""
         rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
         return "GENERATED ALWAYS AS" in text.upper() or not rules <= _FAST_COLLATIONS
 
@@ -239,8 +240,8 @@ class Catalog:
 
     @_memoise
     def has_collations(self, table: TableName) -> bool:
-        text = self.definition(table)
-        return not text or " COLLATE " in text.upper()
+        listed = self._look_up_table(table)
+        return listed is None or listed[1] is None or " COLLATE " in listed[1].upper()
 
     def numbers_rows(self, table: TableName) -> bool:
         return self._databases.kinds.get(fold(table.parts[0]), "duckdb") in ("duckdb", "ducklake")

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from dpduck.language.statements.kinds import PROJECTION, TABLE, VIEW, DropPrivate
 from dpduck.language.text.words import meant_or
 from dpduck.store.cursors import Caller, NamedLocks
-from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.errors import InternalError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold
 
 OWNER_NAME = "owner"
@@ -48,13 +48,13 @@ class PrivateNames(Generic[N]):
     Args:
         find: Returns the object of a name.
         kind_of: Returns the kind of an object, one of KINDS.
-        remove: Removes an object. Its release stays, so that asking again is free.
+        remove: Removes an object. Its charge stays.
         listing: SQL function that lists the names.
         suggested: Returns names that every caller may know.
         prefix: Text before a name in the message of a drop.
         lock_of: Returns the lock of a name. Objects with one lock change one at a time.
         waits: Called if another thread holds the lock.
-        dropped: Text, caller and message of the last drop.
+        dropped: Text, caller and message of the last drop under each lock.
     """
 
     find: Callable[[str], N | None]
@@ -66,14 +66,28 @@ class PrivateNames(Generic[N]):
     lock_of: Callable[[str], str] = fold
     waits: Callable[[], None] = lambda: None
     locks: NamedLocks = field(default_factory=NamedLocks)
-    dropped: list[tuple[str, str, str]] = field(default_factory=list)
+    dropped: dict[str, tuple[str, str, str]] = field(default_factory=dict)
 
     @contextmanager
     def naming(self, name: str) -> Iterator[None]:
-        """Holds the lock of a name, from the check that the name is free until the object exists."""
+        """Holds the lock of a name, from the check that the name is free until the object exists.
+
+        An object may wait long for its release. So the lock of one name alone is held, where that is enough.
+        """
         with self.locks.held(self.lock_of(name), self.waits):
-            self.dropped.clear()
+            self.dropped.pop(self.lock_of(name), None)
             yield
+
+    def create(self, name: str, text: str, caller: Caller, digest: str, make: Callable[[], None]) -> N:
+        """Returns the object that a statement makes. If the statement made it already, `make` is not called."""
+        with self.naming(name):
+            existing = self.made_by(name, text, caller, digest)
+            if existing is None:
+                make()
+                existing = self.find(name)
+            if existing is None:
+                raise InternalError("a name that was given is not there")
+            return existing
 
     def made_by(self, name: str, text: str, caller: Caller, digest: str) -> N | None:
         """Returns the object if this very statement made it, None if the name is free. Refuses any other name."""
@@ -107,17 +121,18 @@ class PrivateNames(Generic[N]):
 
     def drop(self, statement: DropPrivate, text: str, caller: Caller) -> str:
         """Drops an object. Returns the message of the drop."""
-        with self.locks.held(self.lock_of(statement.name), self.waits):
+        lock = self.lock_of(statement.name)
+        with self.locks.held(lock, self.waits):
             if self.find(statement.name) is None:
-                for *repeated, message in self.dropped:
-                    if repeated == [text, caller.name]:
-                        return message
+                *repeated, done = self.dropped.get(lock, ("", "", ""))
+                if repeated == [text, caller.name]:
+                    return done
                 if statement.if_exists:
                     return f"there was no such {statement.kind}"
             existing = self.own(statement.kind, statement.name, caller, ", or IF EXISTS")
             self.remove(existing)
             done = f"{self.prefix}{existing.name} is dropped; its budget stays spent"
-            self.dropped[:] = [(text, caller.name, done)]
+            self.dropped[lock] = (text, caller.name, done)
             return done
 
 

@@ -180,19 +180,12 @@ class SparseQueries:
         return True
 
     def _create_named(self, sparse: SparseRequest, text: str, caller: Caller) -> str:
-        # locks one name alone: a release may wait for its point of time, and other names need not wait
-        with self.names.naming(sparse.name):
-            named = self.names.made_by(sparse.name, text, caller, sparse.digest())
-            if named is None:
-                release = self._release(sparse, caller, text)
-                self._store.put_name(sparse, text, caller.name, release.name)
-                named = self._store.named(sparse.name)
-            if named is None:
-                raise InternalError("a name that was given is not there")
-            return self._ready(named)
+        """Returns the status of a name, with a warning if public facts already show that it is of no use."""
 
-    def _ready(self, named: SparseRecord) -> str:
-        """Renders the status of a name, with a warning if the public facts already show that it is of no use."""
+        def make() -> None:
+            self._store.put_name(sparse, text, caller.name, self._release(sparse, caller, text).name)
+
+        named = self.names.create(sparse.name, text, caller, sparse.digest(), make)
         warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
         return "; ".join(filter(None, (f"{named.name} is ready", warning)))
 

@@ -96,10 +96,14 @@ class Streams:
         """Runs a statement. Refuses callers other than the owner."""
         if not caller.owner:
             raise PermissionRefusal("streams are the data owner's", accepted="FROM dp_streams(), and their tables")
-        with self.names.naming(statement.name):
-            if isinstance(statement, CreateStream):
-                return listings.status(self._create(statement, text, caller))
-            return listings.status(self._refresh(statement, caller))
+        if isinstance(statement, CreateStream):
+            stream = self._analyse_statement(statement, self.store.named(statement.name))
+            make = partial(self._create, stream, text, caller)
+            named = self.names.create(statement.name, text, caller, stream.digest(), make)
+        else:
+            with self.names.naming(statement.name):
+                named = self._refresh(statement, caller)
+        return listings.status(self._word(named))
 
     def explain(self, statement: CreateStream, caller: Caller) -> str:
         """Returns SQL that compares the strategies of a stream. It spends nothing and opens no private row."""
@@ -141,13 +145,9 @@ class Streams:
                 statement, analyse, lambda stream: named is not None and stream.digest() == named.digest, box=box
             )
 
-    def _create(self, statement: CreateStream, text: str, caller: Caller) -> str:
-        stream = self._analyse_statement(statement, self.store.named(statement.name))
-        existing = self.names.made_by(statement.name, text, caller, stream.digest())
-        if existing is not None:
-            return self._word(existing)
-        if self.parts.releases.taken(statement.name) or self.parts.releases.means_something(statement.name):
-            raise Refusal(f"the name {statement.name!r} is taken", accepted="another name")
+    def _create(self, stream: StreamRequest, text: str, caller: Caller) -> None:
+        if self.parts.releases.taken(stream.name) or self.parts.releases.means_something(stream.name):
+            raise Refusal(f"the name {stream.name!r} is taken", accepted="another name")
         self._require_live(stream.request.rows)
         plan = plans(stream)[0]
         asks, request = asks_of(stream, plan), stream.request
@@ -155,7 +155,7 @@ class Streams:
         law = f"{plan.noise.kind.value}, stream of {stream.periods} periods, {plan.name}"
         bill = Bill(rows.unit_key, str(rows.table), price, caller.name, text, law)
         named = StreamRecord(
-            statement.name, stream.digest(), text, str(rows.table), new_nonce(), 0, plan.to_facts(),
+            stream.name, stream.digest(), text, str(rows.table), new_nonce(), 0, plan.to_facts(),
             tuple(str(label) for label in stream.labels), tuple(end.isoformat(" ") for end in stream.ends),
             stream.question.text, stream.column, stream.window, 0,
         )  # fmt: skip
@@ -176,12 +176,8 @@ class Streams:
         self.parts.ledger.end(entry)
         if caller.charged is not None:
             caller.charged(entry)
-        stored = self.store.named(statement.name)
-        if stored is None:
-            raise InternalError("a stream that was made is not there")
-        return self._word(stored)
 
-    def _refresh(self, statement: RefreshPrivate, caller: Caller) -> str:
+    def _refresh(self, statement: RefreshPrivate, caller: Caller) -> StreamRecord:
         named = self.names.own(STREAM, statement.name, caller)
         stream = self._again(named)
         until = require_day(statement.until) if statement.until else datetime.max
@@ -199,7 +195,7 @@ class Streams:
                 versions = list(state.versions)
         if versions:
             self._publish(stream, plan, named, versions, caller)
-        return self._word(self.names.own(STREAM, statement.name, caller))
+        return self.names.own(STREAM, statement.name, caller)
 
     def _count(
         self, stream: StreamRequest, plan: StreamPlan, named: StreamRecord, due: int, state: StreamState,
