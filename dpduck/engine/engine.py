@@ -31,8 +31,7 @@ from dpduck.language.statements.kinds import (
     TABLE,
     VIEW,
     AskStatement,
-    CreateSparse,
-    CreateStream,
+    CreatePrivate,
     DropPrivate,
     RefreshPrivate,
     Statement,
@@ -124,7 +123,7 @@ class Engine:
         self._views = PrivateViews(self._releases, store, self._policies.all_tables)
         self._parts = EngineParts(
             connections.cursor, self._policies, self._releases, self._views, ledger, operating_system_entropy(), steps,
-            self._workers, self._place_of, self._answered,
+            self._workers, self._place_of, self._answered, self._release,
         )  # fmt: skip
         self.foresight = Foresight(self._policies, ledger, steps, progress)
         self._from_known = KnownStatements(
@@ -176,7 +175,7 @@ class Engine:
         from dpduck.mechanisms.sparse.statements import SparseQueries  # noqa: PLC0415
         from dpduck.mechanisms.sparse.store import SparseStore  # noqa: PLC0415
 
-        return SparseQueries(self._parts, SparseStore(self._open_cursor, self._store), self._release_sparse)
+        return SparseQueries(self._parts, SparseStore(self._open_cursor, self._store))
 
     def _new_streams(self, files: TwinFiles) -> Streams:
         from dpduck.mechanisms.streams.statements import Streams  # noqa: PLC0415
@@ -216,15 +215,15 @@ class Engine:
         if isinstance(statement, AskStatement):
             return self._ask(statement, text, caller, analysed)
         if isinstance(statement, CreateSynthetic):
-            return self._synthetic(statement, text, caller)
+            return listings.status(self._tables().create(statement, text, caller))
         if isinstance(statement, SampleRelease):
             return listings.status(self._tables().sample(statement, text, caller))
-        if isinstance(statement, CreateSparse):
-            return self.sparse.create(statement, text, caller)
         if isinstance(statement, DropPrivate):
             return listings.status(self._names(statement.kind).drop(statement, text, caller))
-        if isinstance(statement, CreateStream) or (isinstance(statement, RefreshPrivate) and statement.kind == STREAM):
-            return self.streams.run(statement, text, caller)
+        if isinstance(statement, CreatePrivate | RefreshPrivate) and statement.kind == STREAM:
+            return listings.status(self.streams.run(statement, text, caller))
+        if isinstance(statement, CreatePrivate):
+            return listings.status(self.sparse.create(statement, text, caller))
         if isinstance(statement, RefreshPrivate):
             return listings.status(self._from_known.refresh(statement.name, caller))
         require_owner(caller)
@@ -239,7 +238,7 @@ class Engine:
     def explain(self, text: str, caller: Caller) -> str:
         """Returns SQL with the comparison of strategies. It spends nothing and opens no private row."""
         statement, chosen = parse_statement(text), None
-        if isinstance(statement, CreateStream):
+        if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
             return self.streams.explain(statement, caller)
         if isinstance(statement, SampleRelease):
             return self._tables().explained(statement, caller)
@@ -271,10 +270,10 @@ class Engine:
     ) -> tuple[SyntheticRequest | SparseRequest | SelectRequest, SelectRequest]:
         """Reads the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
-            synthetic = self._synthetic_request(statement, caller)
+            synthetic = self._tables().analyse(statement, caller)
             return synthetic, synthetic.base
-        if isinstance(statement, CreateSparse):
-            sparse = self.sparse.analyse_statement(statement, caller)
+        if isinstance(statement, CreatePrivate) and statement.kind != STREAM:
+            sparse = self.sparse.analyse(statement, caller)
             return sparse, sparse.request
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
@@ -442,27 +441,6 @@ class Engine:
         ready = self._views.put(statement, text, caller, scoped, select_sql, columns)
         return listings.status(ready + nothing_shown(analysis.request, release))
 
-    def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
-        from dpduck.mechanisms.synthetic.request import analyse_synthetic  # noqa: PLC0415
-
-        return self._parts.analyse(
-            statement,
-            analyse_synthetic,
-            lambda request: self._releases.by_digest(request.digest()) is not None,
-            caller,
-        )
-
-    def _synthetic(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
-        request = self._synthetic_request(statement, caller)
-        caller.require_tables(request.base.asked_tables)
-        if self._tables().is_ready(statement, text, caller, request):
-            return listings.status(self._views.ready(statement.name))
-        release = self._release(request, request.base, request.digest(), caller, text)
-        from dpduck.mechanisms.synthetic.recover import free_again  # noqa: PLC0415
-
-        with free_again(release, self._ledger):
-            return listings.status(self._tables().put(statement, text, caller, request, release))
-
     def _release(
         self,
         question: object,
@@ -493,9 +471,6 @@ class Engine:
         for bound_analysis in bound:  # it bound before the charge, over the same columns
             self._note_bound(release, bound_analysis)
         return release
-
-    def _release_sparse(self, sparse: SparseRequest, caller: Caller, text: str) -> StoredRelease:
-        return self._release(sparse, sparse.request, sparse.digest(), caller, text)
 
     def _require_outer(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> None:
         """Requires that SQL around a release binds in the empty sandbox, before it runs beside private tables.

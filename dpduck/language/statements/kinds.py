@@ -18,19 +18,10 @@ KINDS = (VIEW, TABLE, STREAM, PROJECTION, HISTOGRAM, SESSION)
 
 
 @dataclass(frozen=True)
-class CreateStream:
-    """CREATE PRIVATE STREAM name OPTIONS (..) AS SELECT .. GROUP BY .."""
+class CreatePrivate:
+    """CREATE PRIVATE STREAM name OPTIONS (..) AS SELECT .. GROUP BY ..
 
-    name: str
-    query: exp.Query
-    text: str
-    options: tuple[exp.Expr, ...]
-
-
-@dataclass(frozen=True)
-class CreateSparse:
-    """CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
-
+    Or CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
     query: a SELECT of the key's columns, also for the form ON table (columns).
     """
 
@@ -211,12 +202,5 @@ class PreparePolicy:
 
 OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | PreparePolicy | DropPolicy
 Statement = (
-    OwnerStatement
-    | AskStatement
-    | CreateSynthetic
-    | SampleRelease
-    | CreateStream
-    | CreateSparse
-    | RefreshPrivate
-    | DropPrivate
+    OwnerStatement | AskStatement | CreateSynthetic | SampleRelease | CreatePrivate | RefreshPrivate | DropPrivate
 )

@@ -15,8 +15,7 @@ from dpduck.language.statements.kinds import (
     STREAM,
     VIEW,
     AskStatement,
-    CreateSparse,
-    CreateStream,
+    CreatePrivate,
     DeclarePublicTable,
     DropPrivate,
     RefreshPrivate,
@@ -187,7 +186,7 @@ def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
     return AskStatement(query, text, offset, name, replace, options)
 
 
-def _named(reader: TokenReader, kind: str) -> CreateStream | CreateSparse:
+def _named(reader: TokenReader, kind: str) -> CreatePrivate:
     """Reads a stream, projection, histogram or session. ON table (columns) WHERE .. stands for a SELECT of keys."""
     name, is_stream = reader.name(f"a name for the {kind}"), kind == STREAM
     options = _view_options(reader) if reader.at_words("OPTIONS") else ()
@@ -205,9 +204,7 @@ def _named(reader: TokenReader, kind: str) -> CreateStream | CreateSparse:
         query = _parse_query(reader.text, [*words("SELECT"), *columns, *words("FROM"), *table, *rest])
     else:
         raise reader.refuse_token("AS SELECT .." + ("" if is_stream else " or ON table (columns)"))
-    if is_stream:
-        return CreateStream(name, query, reader.text, options)
-    return CreateSparse(kind, name, query, reader.text, options)
+    return CreatePrivate(kind, name, query, reader.text, options)
 
 
 def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:

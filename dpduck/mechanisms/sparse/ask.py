@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from dpduck.mechanisms.sparse.questions import KeyQuestions
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, plan_from_facts, secret_name
 from dpduck.mechanisms.sparse.store import SessionAnswer, SparseRecord, SparseStore
+from dpduck.store.cursors import NamedLocks
 from dpduck.values.errors import Refusal, StoreError
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
@@ -50,8 +50,7 @@ class OpenSessions:
 
     def __init__(self, parts: EngineParts, store: SparseStore) -> None:
         self._parts, self._store = parts, store
-        self._books = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks = NamedLocks()
         self._open: dict[str, OpenSession] = {}
 
     def ask(self, named: SparseRecord, asked: KeyQuestions, analysed: Analysed) -> list[SessionAnswer]:
@@ -62,9 +61,7 @@ class OpenSessions:
                 f"a question of {longest} keys in a session of sparsity {named.sparsity}",
                 accepted=f"at most {named.sparsity} keys",
             )
-        with self._books:
-            lock = self._locks.setdefault(named.digest, threading.Lock())
-        with lock:
+        with self._locks.held(named.digest):
             session = self._open_session(named)
             names = asked.names()
             new = {name: place for place, name in enumerate(names) if name not in session.answers}

@@ -15,7 +15,7 @@ from dpduck.language.statements.kinds import (
     PROJECTION,
     SESSION,
     AskStatement,
-    CreateSparse,
+    CreatePrivate,
 )
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.parts import EngineParts
@@ -32,12 +32,9 @@ from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller
 from dpduck.store.named import OWNER_NAME, PrivateNames
-from dpduck.store.releases import SEED, StoredRelease
+from dpduck.store.releases import SEED
 from dpduck.store.terms import brought_up
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
-
-Release = Callable[[SparseRequest, Caller, str], StoredRelease]
-"""Creates the release of a request, or finds an existing release."""
 
 LISTED = (
     ("name", "VARCHAR"), ("kind", "VARCHAR"), ("table_name", "VARCHAR"), ("principal", "VARCHAR"),
@@ -49,9 +46,8 @@ LISTED = (
 class SparseQueries:
     """Sparse queries of an engine."""
 
-    def __init__(self, parts: EngineParts, store: SparseStore, release: Release) -> None:
-        """Takes the parts of an engine, its store of sparse queries, and the function that releases a request."""
-        self._parts, self._store, self._release = parts, store, release
+    def __init__(self, parts: EngineParts, store: SparseStore) -> None:
+        self._parts, self._store = parts, store
         self._sessions = OpenSessions(parts, store)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
@@ -60,15 +56,15 @@ class SparseQueries:
             waits=lambda: parts.steps(WAITING),
         )  # fmt: skip
 
-    def create(self, statement: CreateSparse, text: str, caller: Caller) -> str:
+    def create(self, statement: CreatePrivate, text: str, caller: Caller) -> str:
         """Creates the projection, histogram or session of a statement under its name."""
-        sparse = self.analyse_statement(statement, caller)
+        sparse = self.analyse(statement, caller)
         caller.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
-            return listings.status(self._create_projection(sparse, statement, text, caller))
-        return listings.status(self._create_named(sparse, text, caller))
+            return self._create_projection(sparse, statement, text, caller)
+        return self._create_named(sparse, text, caller)
 
-    def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, caller: Caller) -> str:
+    def _create_projection(self, sparse: SparseRequest, statement: CreatePrivate, text: str, caller: Caller) -> str:
         main = AskStatement(statement.query, text, 0, statement.name, False, ())
         seed = replace(main, view=statement.name + SEED)
         digest = sparse.digest()
@@ -76,28 +72,16 @@ class SparseQueries:
         ready = [self._parts.views.is_ready(view, text, caller, digest) for view in (main, seed)]
         if all(ready):
             return self._parts.views.ready(statement.name)
-        release = self._release(sparse, caller, text)
+        release = self._parts.release(sparse, sparse.request, digest, caller, text)
         table = self._parts.releases.table_sql(release.name)
         both = [(main, value_select(table)), (seed, seed_select(table, projection_plan(sparse)))]
         return self._parts.views.put_together(both, text, caller, release)
 
-    def analyse_statement(
-        self, statement: CreateSparse, caller: Caller | None = None, digest: str = ""
-    ) -> SparseRequest:
-        """Returns the request of a statement, from one snapshot of public facts.
-
-        digest: the digest of the release that the statement made. If it is empty, any release under the statement's
-        own digest counts.
-        """
-
-        def is_answered(sparse: SparseRequest) -> bool:
-            own_digest = sparse.digest()
-            return own_digest == digest if digest else self._parts.releases.by_digest(own_digest) is not None
-
-        def analyse(fresh: CreateSparse, catalog: Catalog) -> SparseRequest:
-            return with_collations(analyse_sparse(fresh, catalog), catalog)
-
-        return self._parts.analyse(statement, analyse, is_answered, caller)
+    def analyse(self, statement: CreatePrivate, caller: Caller | None = None, digest: str = "") -> SparseRequest:
+        """Returns the request of a statement. digest: see EngineParts.analyse."""
+        return self._parts.analyse(
+            statement, lambda fresh, catalog: with_collations(analyse_sparse(fresh, catalog), catalog), digest, caller
+        )
 
     def ask(self, argument: str, caller: Caller) -> str:
         """Returns SQL with the answers of a histogram or session. Equal questions have equal answers for ever."""
@@ -182,18 +166,21 @@ class SparseQueries:
     def _create_named(self, sparse: SparseRequest, text: str, caller: Caller) -> str:
         """Returns the status of a name, with a warning if public facts already show that it is of no use."""
 
-        def make() -> None:
-            self._store.put_name(sparse, text, caller.name, self._release(sparse, caller, text).name)
+        digest = sparse.digest()
 
-        named = self.names.create(sparse.name, text, caller, sparse.digest(), make)
+        def make() -> None:
+            release = self._parts.release(sparse, sparse.request, digest, caller, text)
+            self._store.put_name(sparse, text, caller.name, release.name)
+
+        named = self.names.create(sparse.name, text, caller, digest, make)
         warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
         return "; ".join(filter(None, (f"{named.name} is ready", warning)))
 
     def _reanalyse(self, named: SparseRecord) -> SparseRequest:
         statement = parse_statement(named.statement)
-        if not isinstance(statement, CreateSparse):
+        if not isinstance(statement, CreatePrivate):
             raise InternalError("a session was made by another statement")
-        return self.analyse_statement(statement, digest=named.digest)
+        return self.analyse(statement, digest=named.digest)
 
     def _look_up(self, named: SparseRecord) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
         sparse = self._reanalyse(named)

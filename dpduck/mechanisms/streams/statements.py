@@ -16,7 +16,7 @@ from dpduck.kernel.queries.streams import refresh_stream, require_stream
 from dpduck.kernel.units import unit_type
 from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.private_keys import ONE_PER_GROUP
-from dpduck.language.statements.kinds import STREAM, CreateStream, RefreshPrivate
+from dpduck.language.statements.kinds import STREAM, CreatePrivate, RefreshPrivate
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
@@ -39,7 +39,6 @@ from dpduck.mechanisms.streams.store import (
     version_text,
 )
 from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, cube_of, explain_stream, plan_from_facts, plans
-from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller
 from dpduck.store.named import PrivateNames
@@ -92,22 +91,22 @@ class Streams:
             store.named, lambda stream: STREAM, self._remove, "dp_streams()", waits=lambda: parts.steps(WAITING)
         )
 
-    def run(self, statement: CreateStream | RefreshPrivate, text: str, caller: Caller) -> str:
+    def run(self, statement: CreatePrivate | RefreshPrivate, text: str, caller: Caller) -> str:
         """Runs a statement. Refuses callers other than the owner."""
         if not caller.owner:
             raise PermissionRefusal("streams are the data owner's", accepted="FROM dp_streams(), and their tables")
-        if isinstance(statement, CreateStream):
-            stream = self._analyse_statement(statement, self.store.named(statement.name))
+        if isinstance(statement, CreatePrivate):
+            stream = self.analyse(statement, self.store.named(statement.name))
             make = partial(self._create, stream, text, caller)
             named = self.names.create(statement.name, text, caller, stream.digest(), make)
         else:
             with self.names.naming(statement.name):
                 named = self._refresh(statement, caller)
-        return listings.status(self._word(named))
+        return self._word(named)
 
-    def explain(self, statement: CreateStream, caller: Caller) -> str:
+    def explain(self, statement: CreatePrivate, caller: Caller) -> str:
         """Returns SQL that compares the strategies of a stream. It spends nothing and opens no private row."""
-        stream = self._analyse_statement(statement)
+        stream = self.analyse(statement)
         caller.require_tables(stream.request.asked_tables)
         ranked, request = plans(stream), stream.request
         budget = self.parts.ledger.budget(request.rows.unit_key)
@@ -132,18 +131,16 @@ class Streams:
         """Returns SQL that compares two private views, or two periods of a stream, with the error of the difference."""
         return difference(self.store, self.parts.releases, self.parts.ledger, argument)
 
-    def _analyse_statement(self, statement: CreateStream, named: StreamRecord | None = None) -> StreamRequest:
+    def analyse(self, statement: CreatePrivate, named: StreamRecord | None = None) -> StreamRequest:
         """Returns the request of a statement. named: the stream that the statement created before, under any terms."""
 
-        def analyse(fresh: CreateStream, catalog: Catalog) -> StreamRequest:
+        def analyse_now(fresh: CreatePrivate, catalog: Catalog) -> StreamRequest:
             stream = analyse_stream(fresh, catalog)
             rows = brought_up(stream.request.rows, self.parts.policies.now().policies)
             return replace(stream, request=replace(stream.request, rows=rows))
 
         with Sandbox(self.parts.answered) as box:
-            return self.parts.analyse(
-                statement, analyse, lambda stream: named is not None and stream.digest() == named.digest, box=box
-            )
+            return self.parts.analyse(statement, analyse_now, named.digest if named else "", box=box)
 
     def _create(self, stream: StreamRequest, text: str, caller: Caller) -> None:
         if self.parts.releases.taken(stream.name) or self.parts.releases.means_something(stream.name):
@@ -238,9 +235,9 @@ class Streams:
     def _again(self, named: StreamRecord) -> StreamRequest:
         """Returns the request of a stream. Refuses one that has changed since the stream was created."""
         statement = parse_statement(named.statement)
-        if not isinstance(statement, CreateStream):
+        if not isinstance(statement, CreatePrivate):
             raise InternalError("a stream of no statement")
-        stream = self._analyse_statement(statement, named)
+        stream = self.analyse(statement, named)
         if stream.digest() != named.digest:
             raise Refusal(
                 f"what {named.name!r} rests on changed: the unit, MAX ROWS, a DOMAIN that it groups by, a CLAMP that "

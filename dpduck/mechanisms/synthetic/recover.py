@@ -27,7 +27,7 @@ from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fi
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
-from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observation_seconds
 from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.store.releases import StoredRelease
@@ -77,15 +77,25 @@ class SyntheticTables:
         """Takes parts of an engine. margins_of: reads released margins of a private table's columns. expect: gets
         the seconds that the rest will take.
         """
-        self._releases, self._views, self._entropy, self._steps = (
-            parts.releases,
-            parts.views,
-            parts.entropy,
-            parts.steps,
-        )
+        self._parts, self._releases, self._views = parts, parts.releases, parts.views
+        self._entropy, self._steps = parts.entropy, parts.steps
         self._known, self._expect = margins_of, expect
 
-    def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
+    def analyse(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
+        """Returns the request of a statement."""
+        return self._parts.analyse(statement, analyse_synthetic, caller=caller)
+
+    def create(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
+        """Creates the tables of a statement: rows of a distribution that is stored, or released and charged now."""
+        request = self.analyse(statement, caller)
+        caller.require_tables(request.base.asked_tables)
+        if self._is_ready(statement, text, caller, request):
+            return self._views.ready(statement.name)
+        release = self._parts.release(request, request.base, request.digest(), caller, text)
+        with _free_again(release, self._parts.ledger):
+            return self._put(statement, text, caller, request, release)
+
+    def _is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
         """Tells whether this very statement made its tables already. Refuses a name that is not free for them.
 
         It runs before the charge. So it also refuses a table of weights that cannot be made, and rows for which
@@ -126,7 +136,7 @@ class SyntheticTables:
         """Returns the released parents that the statement names, None if it names none."""
         return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request)
 
-    def put(
+    def _put(
         self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest, release: StoredRelease
     ) -> str:
         """Stores rows of a released distribution, and the table of weights if the statement wants it."""
@@ -244,7 +254,7 @@ class SyntheticTables:
 
 
 @contextmanager
-def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
+def _free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
     """Turns Ctrl-C, while a table is drawn from a stored release, into Interrupted: its price stays paid."""
     try:
         yield

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import dpduck
 from dpduck.engine.functions import engine_of
 from dpduck.kernel.queries.streams import StreamAsk
-from dpduck.language.statements.kinds import CreateStream
+from dpduck.language.statements.kinds import CreatePrivate
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.mechanisms.streams.statements import shape_of
@@ -96,8 +96,8 @@ class Visits:
     def request(self) -> StreamRequest:
         """What the stream asks."""
         statement = parse_statement(self.named.statement)
-        assert isinstance(statement, CreateStream)
-        found: StreamRequest = self.streams._analyse_statement(statement)
+        assert isinstance(statement, CreatePrivate)
+        found: StreamRequest = self.streams.analyse(statement)
         return found
 
     def exact(self, number: int = 0) -> NDArray[np.int64]:
