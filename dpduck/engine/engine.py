@@ -23,13 +23,15 @@ from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import (
+    PROJECTION,
+    STREAM,
+    TABLE,
+    VIEW,
     AskStatement,
-    CreateSparse,
-    DropPrivateView,
-    DropSparse,
-    RefreshPrivateView,
+    CreatePrivate,
+    DropPrivate,
+    RefreshPrivate,
     Statement,
-    StreamStatement,
 )
 from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
@@ -40,6 +42,7 @@ from dpduck.mechanisms.known.cells import cells_sql
 from dpduck.mechanisms.known.reuse import explain_sql, nothing_sql, reuse_digest
 from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.mechanisms.mechanism import Tools
+from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser
 from dpduck.owner.changes import OwnerChanges
@@ -48,6 +51,7 @@ from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog, Facts
 from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers, require_owner
 from dpduck.store.measured import MeasuredStore
+from dpduck.store.named import PrivateNames
 from dpduck.store.prepared import PreparedTables
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
@@ -117,6 +121,10 @@ class Engine:
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store, self._policies.all_tables)
+        self._parts = EngineParts(
+            connections.cursor, self._policies, self._releases, self._views, ledger, operating_system_entropy(), steps,
+            self._workers, self._place_of, self._answered, self._release,
+        )  # fmt: skip
         self.foresight = Foresight(self._policies, ledger, steps, progress)
         self._from_known = KnownStatements(
             connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
@@ -161,26 +169,19 @@ class Engine:
         from dpduck.mechanisms.synthetic.recover import SyntheticTables  # noqa: PLC0415
 
         margins, expect = self._from_known.margins, self.foresight.expect
-        return SyntheticTables(self._releases, self._views, operating_system_entropy(), margins, self._steps, expect)
+        return SyntheticTables(self._parts, margins, expect)
 
     def _new_sparse(self) -> SparseQueries:
         from dpduck.mechanisms.sparse.statements import SparseQueries  # noqa: PLC0415
         from dpduck.mechanisms.sparse.store import SparseStore  # noqa: PLC0415
 
-        return SparseQueries(
-            self._open_cursor, self._policies, self._releases, self._release_sparse, self._views, self._ledger,
-            SparseStore(self._open_cursor, self._store), self._steps, self._workers, self._place_of,
-        )  # fmt: skip
+        return SparseQueries(self._parts, SparseStore(self._open_cursor, self._store))
 
     def _new_streams(self, files: TwinFiles) -> Streams:
         from dpduck.mechanisms.streams.statements import Streams  # noqa: PLC0415
         from dpduck.mechanisms.streams.store import StreamStore  # noqa: PLC0415
 
-        return Streams(
-            self._open_cursor, self._policies, self._releases,
-            StreamStore(self._open_cursor, self._store, self._releases), self._ledger, files, self._steps,
-            self._workers, self._place_of, self._answered,
-        )  # fmt: skip
+        return Streams(self._parts, StreamStore(self._open_cursor, self._store, self._releases), files)
 
     def whole(self) -> Engine:
         """Returns this engine, which is built already. Started.whole builds it first."""
@@ -214,24 +215,30 @@ class Engine:
         if isinstance(statement, AskStatement):
             return self._ask(statement, text, caller, analysed)
         if isinstance(statement, CreateSynthetic):
-            return self._synthetic(statement, text, caller)
+            return listings.status(self._tables().create(statement, text, caller))
         if isinstance(statement, SampleRelease):
             return listings.status(self._tables().sample(statement, text, caller))
-        if isinstance(statement, DropPrivateView):
-            return listings.status(self._views.drop(statement, text, caller))
-        if isinstance(statement, RefreshPrivateView):
+        if isinstance(statement, DropPrivate):
+            return listings.status(self._names(statement.kind).drop(statement, text, caller))
+        if isinstance(statement, CreatePrivate | RefreshPrivate) and statement.kind == STREAM:
+            return listings.status(self.streams.run(statement, text, caller))
+        if isinstance(statement, CreatePrivate):
+            return listings.status(self.sparse.create(statement, text, caller))
+        if isinstance(statement, RefreshPrivate):
             return listings.status(self._from_known.refresh(statement.name, caller))
-        if isinstance(statement, CreateSparse | DropSparse):
-            return self.sparse.run(statement, text, caller)
-        if isinstance(statement, StreamStatement):
-            return self.streams.run(statement, text, caller)
         require_owner(caller)
         return listings.status(self._changes.carry_out(statement, text, caller))
+
+    def _names(self, kind: str) -> PrivateNames[Any]:
+        """Returns the names of a kind of private objects."""
+        if kind in (VIEW, TABLE, PROJECTION):
+            return self._views.names
+        return self.streams.names if kind == STREAM else self.sparse.names
 
     def explain(self, text: str, caller: Caller) -> str:
         """Returns SQL with the comparison of strategies. It spends nothing and opens no private row."""
         statement, chosen = parse_statement(text), None
-        if isinstance(statement, StreamStatement):
+        if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
             return self.streams.explain(statement, caller)
         if isinstance(statement, SampleRelease):
             return self._tables().explained(statement, caller)
@@ -259,14 +266,14 @@ class Engine:
         return question, request
 
     def _question(
-        self, statement: Statement | CreateSynthetic | SampleRelease | StreamStatement, text: str, caller: Caller
+        self, statement: Statement, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | SelectRequest, SelectRequest]:
         """Reads the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
-            synthetic = self._synthetic_request(statement, caller)
+            synthetic = self._tables().analyse(statement, caller)
             return synthetic, synthetic.base
-        if isinstance(statement, CreateSparse):
-            sparse = self.sparse.analyse_statement(statement, caller)
+        if isinstance(statement, CreatePrivate) and statement.kind != STREAM:
+            sparse = self.sparse.analyse(statement, caller)
             return sparse, sparse.request
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
@@ -434,32 +441,6 @@ class Engine:
         ready = self._views.put(statement, text, caller, scoped, select_sql, columns)
         return listings.status(ready + nothing_shown(analysis.request, release))
 
-    def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
-        from dpduck.mechanisms.synthetic.request import analyse_synthetic  # noqa: PLC0415
-
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-
-            def analyse_synthetic_under(terms: PolicyTerms | None) -> SyntheticRequest:
-                fresh = statement if terms is None else replace(statement, query=statement.query.copy())
-                return analyse_synthetic(fresh, Catalog(cursor, self._policies, None, caller, terms=terms))
-
-            def is_answered(request: SyntheticRequest) -> bool:
-                return self._releases.by_digest(request.digest()) is not None
-
-            return as_answered(analyse_synthetic_under, is_answered, self._policies.earlier)
-
-    def _synthetic(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
-        request = self._synthetic_request(statement, caller)
-        caller.require_tables(request.base.asked_tables)
-        if self._tables().is_ready(statement, text, caller, request):
-            return listings.status(self._views.ready(statement.name))
-        release = self._release(request, request.base, request.digest(), caller, text)
-        from dpduck.mechanisms.synthetic.recover import free_again  # noqa: PLC0415
-
-        with free_again(release, self._ledger):
-            return listings.status(self._tables().put(statement, text, caller, request, release))
-
     def _release(
         self,
         question: object,
@@ -490,9 +471,6 @@ class Engine:
         for bound_analysis in bound:  # it bound before the charge, over the same columns
             self._note_bound(release, bound_analysis)
         return release
-
-    def _release_sparse(self, sparse: SparseRequest, caller: Caller, text: str) -> StoredRelease:
-        return self._release(sparse, sparse.request, sparse.digest(), caller, text)
 
     def _require_outer(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> None:
         """Requires that SQL around a release binds in the empty sandbox, before it runs beside private tables.

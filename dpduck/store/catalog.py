@@ -233,6 +233,11 @@ class Catalog:
         rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
         return "GENERATED ALWAYS AS" in text.upper() or not rules <= _FAST_COLLATIONS
 
+    def definition(self, table: TableName) -> str:
+        """Returns the CREATE TABLE of a table. It is "" for a view, and for a table that is not there."""
+        listed = self._look_up_table(table)
+        return "" if listed is None else listed[1] or ""
+
     @_memoise
     def has_collations(self, table: TableName) -> bool:
         listed = self._look_up_table(table)

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import duckdb
 
-from dpduck.language.statements.kinds import AskStatement, DropPrivateView
+from dpduck.language.statements.kinds import PROJECTION, VIEW, AskStatement
 from dpduck.language.text.names import TableName
-from dpduck.language.text.words import meant_or
 from dpduck.store.cursors import Caller
+from dpduck.store.named import PrivateNames, is_made_by, require_name
 from dpduck.store.releases import STREAM, ReleaseStore, StoredRelease
-from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
-
-_VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 class PrivateViews:
-    """Changes of views, one at a time. DuckDB binds a statement more than once, so each change may be asked twice."""
+    """Changes of views, one at a time."""
 
     def __init__(self, releases: ReleaseStore, store: str, declared: Callable[[], Iterable[TableName]]) -> None:
         """`declared` returns tables with a policy and public tables. No principal may give their names to a view."""
         self._releases, self._declared = releases, declared
         self._store = store
-        self._lock = threading.Lock()
-        self._last_drop: tuple[str, str, str] | None = None
+        self.names = PrivateNames[StoredRelease](
+            releases.view, lambda view: view.strategy if view.strategy in (PROJECTION, STREAM) else VIEW,
+            lambda view: releases.drop_view(view.name), "dp_releases()", releases.views, prefix=f"{store}.",
+            lock_of=lambda name: "",
+        )  # fmt: skip
 
-    @contextmanager
-    def naming(self) -> Iterator[None]:
+    def naming(self) -> AbstractContextManager[None]:
         """Holds the naming lock, from the check that a name is free until the table exists.
 
         One lock serves all kinds of tables, since each kind may want the same name, or replace a table of another kind.
         """
-        with self._lock:
-            self._last_drop = None
-            yield
+        return self.names.naming("")
 
     def ready(self, name: str) -> str:
         """Returns the message that a view can be read."""
@@ -60,7 +56,7 @@ class PrivateViews:
 
     def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
         """Tells whether this very statement made the table already, for any kind of table with a name of its own."""
-        require_view_name(name)
+        require_name(name)
         if not caller.owner and fold(name) in {fold(table.table) for table in self._declared()}:
             # plain SQL would read the view in the table's place, whoever asks
             raise Refusal(f"the name {name!r} is that of a declared table", accepted="another name")
@@ -73,14 +69,14 @@ class PrivateViews:
             existing = self._releases.view(name)  # the view may have been made between the two checks
             if existing is None:
                 raise Refusal(f"the name {name!r} is taken", accepted="another name")
-        if (existing.digest, existing.statement, existing.principal) == (digest, text, caller.name):
+        if is_made_by(existing, text, caller, digest):
             if self._releases.taken(name):
                 return True
             self._releases.drop_view(name)  # the owner dropped its table by DuckDB's own DROP TABLE
             return False
         if not replaces:
             raise Refusal(f"the private view {name!r} exists", accepted="CREATE OR REPLACE PRIVATE .., or another name")
-        _require_own(existing, caller, "another name")
+        self.names.require_own(VIEW, existing, caller, "another name")
         return False
 
     def put(
@@ -116,14 +112,7 @@ class PrivateViews:
 
     def own(self, name: str, caller: Caller) -> StoredRelease:
         """Returns the view of this name. Refuses a caller who may not change it."""
-        existing = self._releases.view(name)
-        if existing is None:
-            raise Refusal(
-                f"there is no private view {name!r}",
-                accepted=meant_or(name, self._releases.views(), "a name of dp_releases()"),
-            )
-        _require_own(existing, caller, "one of your own")
-        return existing
+        return self.names.own(VIEW, name, caller)
 
     def renew(self, view: StoredRelease, caller: Caller, select_sql: str) -> str:
         """Puts newer rows under a view's name."""
@@ -132,38 +121,3 @@ class PrivateViews:
             most = None if caller.room is None else caller.room(None)
             self._releases.put_views([(view, select_sql)], True, most, caller.most_characters)
         return self.ready(view.name)
-
-    def drop(self, statement: DropPrivateView, text: str, caller: Caller) -> str:
-        """Drops a view. Its release stays, so that asking again is free."""
-        with self._lock:
-            existing = self._releases.view(statement.name)
-            if existing is None:
-                if self._last_drop is not None and self._last_drop[:2] == (text, caller.name):
-                    return self._last_drop[2]
-                if statement.if_exists:
-                    return "there was no such view"
-                raise Refusal(
-                    f"there is no private view {statement.name!r}",
-                    accepted=meant_or(statement.name, self._releases.views(), "a name of dp_releases(), or IF EXISTS"),
-                )
-            _require_own(existing, caller, "one of your own")
-            self._releases.drop_view(statement.name)
-            done = f"{self._store}.{existing.name} is dropped; its budget stays spent"
-            self._last_drop = (text, caller.name, done)
-            return done
-
-
-def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
-    if view.strategy == STREAM:
-        raise Refusal(f"{view.name!r} is a private stream", accepted="DROP PRIVATE STREAM, or another name")
-    if not caller.owner and view.principal != caller.name:
-        raise PermissionRefusal(f"the private view {view.name!r} is another's", accepted=accepted)
-
-
-def require_view_name(name: str) -> None:
-    """Refuses names that no private view may have. Accepted names are valid file names, too, and not dpduck's own."""
-    accepted = "up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_"
-    if not _VIEW_NAME.fullmatch(name):
-        raise Refusal(f"{name[:40]!r} cannot be the name of a view", accepted=accepted)
-    if name.lower().startswith(("release_", "dpduck_")):
-        raise Refusal(f"the name {name[:40]!r} is not free for a view", accepted=accepted)

@@ -1,94 +1,27 @@
-"""Statements that dp() takes, as frozen values. Nothing here has been checked against a database yet.
-
-Statements of streams (CREATE, REFRESH and DROP PRIVATE STREAM) are read here, from text.
-"""
+"""Statements that dp() takes, as frozen values. Nothing here has been checked against a database yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
 
-from dpduck.language.text.dialect import TokenReader
+from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import TableName
 from dpduck.values.errors import Position
 
-WHAT = "the name of a private stream"
-
-
-@dataclass(frozen=True)
-class CreateStream:
-    """CREATE PRIVATE STREAM name OPTIONS (..) AS SELECT .. GROUP BY .."""
-
-    name: str
-    query: exp.Query
-    text: str
-    options: tuple[exp.Expr, ...]
-
-
-@dataclass(frozen=True)
-class RefreshStream:
-    """REFRESH PRIVATE STREAM name [UNTIL 'day']. until: a day as text, or "". All periods before that day are whole."""
-
-    name: str
-    until: str
-
-
-@dataclass(frozen=True)
-class DropStream:
-    """DROP PRIVATE STREAM [IF EXISTS] name."""
-
-    name: str
-    if_exists: bool
-
-
-StreamStatement = CreateStream | RefreshStream | DropStream
-
-
-def read_stream(
-    reader: TokenReader,
-    parse_query: Callable[[str, list[Token]], exp.Query],
-    read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
-) -> StreamStatement | None:
-    """Reads a statement of streams. Returns None for any other statement."""
-    if reader.take_words("DROP", "PRIVATE", "STREAM"):
-        if_exists = reader.take_words("IF", "EXISTS")
-        name = reader.name(WHAT)
-        reader.expect_end()
-        return DropStream(name, if_exists)
-    if reader.take_words("REFRESH", "PRIVATE", "STREAM"):
-        name, until = reader.name(WHAT), ""
-        if reader.take_words("UNTIL"):
-            reader.take_words("DATE")
-            until = reader.string("a day, such as '2025-01-01'")
-        reader.expect_end()
-        return RefreshStream(name, until)
-    if reader.take_words("CREATE", "OR", "REPLACE", "PRIVATE", "STREAM"):
-        raise reader.refuse("a stream is not replaced", "DROP PRIVATE STREAM first, or another name")
-    if not reader.take_words("CREATE", "PRIVATE", "STREAM"):
-        return None
-    name = reader.name("a name for the stream")
-    options = read_options(reader) if reader.at_words("OPTIONS") else ()
-    if not options:
-        raise reader.refuse_token("OPTIONS (epsilon = .., periods = ..)")
-    if not reader.take(TokenType.ALIAS):
-        raise reader.refuse_token("AS SELECT ..")
-    return CreateStream(name, parse_query(reader.text, reader.tokens[reader.index :]), reader.text, options)
-
-
-# Statements of sparse queries, as frozen values. Nothing here has been checked against a database yet.
-
+VIEW, TABLE, STREAM = "view", "table", "stream"
 PROJECTION, HISTOGRAM, SESSION = "projection", "histogram", "session"
-KINDS = (PROJECTION, HISTOGRAM, SESSION)
+KINDS = (VIEW, TABLE, STREAM, PROJECTION, HISTOGRAM, SESSION)
+"""Kinds of private objects with names, as statements spell them in capitals."""
 
 
 @dataclass(frozen=True)
-class CreateSparse:
-    """CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
+class CreatePrivate:
+    """CREATE PRIVATE STREAM name OPTIONS (..) AS SELECT .. GROUP BY ..
 
+    Or CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
     query: a SELECT of the key's columns, also for the form ON table (columns).
     """
 
@@ -100,8 +33,20 @@ class CreateSparse:
 
 
 @dataclass(frozen=True)
-class DropSparse:
-    """DROP PRIVATE PROJECTION | HISTOGRAM | SESSION [IF EXISTS] name."""
+class RefreshPrivate:
+    """REFRESH PRIVATE VIEW name, or REFRESH PRIVATE STREAM name [UNTIL 'day'].
+
+    until: a day as text, or "". All periods before that day are whole.
+    """
+
+    kind: str
+    name: str
+    until: str = ""
+
+
+@dataclass(frozen=True)
+class DropPrivate:
+    """DROP PRIVATE VIEW | TABLE | STREAM | PROJECTION | HISTOGRAM | SESSION [IF EXISTS] name."""
 
     kind: str
     name: str
@@ -231,21 +176,6 @@ class DropPolicy:
 
 
 @dataclass(frozen=True)
-class DropPrivateView:
-    """DROP PRIVATE VIEW [IF EXISTS] name."""
-
-    name: str
-    if_exists: bool
-
-
-@dataclass(frozen=True)
-class RefreshPrivateView:
-    """REFRESH PRIVATE VIEW name."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class AskStatement:
     """An annotated SELECT. view: the name of its release, None for a plain question.
 
@@ -271,4 +201,6 @@ class PreparePolicy:
 
 
 OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | PreparePolicy | DropPolicy
-Statement = OwnerStatement | DropPrivateView | RefreshPrivateView | CreateSparse | DropSparse | AskStatement
+Statement = (
+    OwnerStatement | AskStatement | CreateSynthetic | SampleRelease | CreatePrivate | RefreshPrivate | DropPrivate
+)

@@ -12,18 +12,17 @@ from sqlglot.tokens import Token, TokenType
 from dpduck.language.rows.expressions import check_atoms
 from dpduck.language.statements.kinds import (
     KINDS,
+    STREAM,
+    VIEW,
     AskStatement,
-    CreateSparse,
+    CreatePrivate,
     DeclarePublicTable,
-    DropPrivateView,
-    DropSparse,
-    RefreshPrivateView,
+    DropPrivate,
+    RefreshPrivate,
     Statement,
-    StreamStatement,
-    read_stream,
 )
 from dpduck.language.statements.policy import read_alter_policy, read_create_policy, read_drop_policy
-from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease, read_private_table
+from dpduck.language.statements.synthetic import read_private_table
 from dpduck.language.text.dialect import (
     MISSPELT,
     DifferentialPrivacy,
@@ -51,7 +50,7 @@ STATEMENTS = (
 )
 
 
-def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | StreamStatement:
+def parse_statement(text: str) -> Statement:
     """Parses the statement of a text."""
     tokens = tokenize_statement(text)
     reader = TokenReader(text, tokens)
@@ -64,18 +63,8 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | 
         return read_alter_policy(reader)
     if reader.take_words("DROP", "PRIVACY", "POLICY"):
         return read_drop_policy(reader)
-    if (view := _existing_view(reader)) is not None:
-        return view
-    if (stream := read_stream(reader, _parse_inner, _view_options)) is not None:
-        return stream
-    for kind in KINDS:
-        if reader.take_words("DROP", "PRIVATE", kind.upper()):
-            if_exists = reader.take_words("IF", "EXISTS")
-            name = reader.name(f"the name of a private {kind}")
-            reader.expect_end()
-            return DropSparse(kind, name, if_exists)
-        if reader.take_words("CREATE", "PRIVATE", kind.upper()):
-            return _sparse(reader, kind)
+    if (existing := _existing(reader)) is not None:
+        return existing
     if reader.take_words("CREATE"):
         replace = reader.take_words("OR", "REPLACE")
         if reader.take_words("PRIVACY", "POLICY"):
@@ -85,8 +74,12 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | 
         if reader.take_words("PRIVATE", "TABLE"):
             return read_private_table(reader, replace, _parse_query, _view_options)
         for kind in KINDS:
-            if replace and reader.take_words("PRIVATE", kind.upper()):
-                raise reader.refuse(f"a {kind} is not replaced", f"DROP PRIVATE {kind.upper()} first, or another name")
+            if reader.take_words("PRIVATE", kind.upper()):
+                if replace:
+                    raise reader.refuse(
+                        f"a {kind} is not replaced", f"DROP PRIVATE {kind.upper()} first, or another name"
+                    )
+                return _named(reader, kind)
         raise reader.refuse_token("CREATE PRIVACY POLICY, or CREATE PRIVATE and what: VIEW, TABLE, PROJECTION ..")
     if reader.at(TokenType.L_PAREN) or any(reader.at_words(word) for word in ("SELECT", "WITH", "FROM")):
         query = _parse_query(text, tokens)
@@ -151,17 +144,22 @@ def _public_table(reader: TokenReader, withdraw: bool) -> DeclarePublicTable:
     return DeclarePublicTable(table, withdraw, position)
 
 
-def _existing_view(reader: TokenReader) -> DropPrivateView | RefreshPrivateView | None:
-    """Reads DROP or REFRESH of a private view. Returns None for another statement."""
-    if reader.take_words("DROP", "PRIVATE", "VIEW") or reader.take_words("DROP", "PRIVATE", "TABLE"):
-        if_exists = reader.take_words("IF", "EXISTS")
-        name = reader.name("the name of a private view")
-        reader.expect_end()
-        return DropPrivateView(name, if_exists)
-    if reader.take_words("REFRESH", "PRIVATE", "VIEW"):
-        name = reader.name("the name of a private view")
-        reader.expect_end()
-        return RefreshPrivateView(name)
+def _existing(reader: TokenReader) -> DropPrivate | RefreshPrivate | None:
+    """Reads DROP or REFRESH of a private object. Returns None for another statement."""
+    for kind in KINDS:
+        name_of = f"the name of a private {kind}"
+        if reader.take_words("DROP", "PRIVATE", kind.upper()):
+            if_exists = reader.take_words("IF", "EXISTS")
+            name = reader.name(name_of)
+            reader.expect_end()
+            return DropPrivate(kind, name, if_exists)
+        if kind in (VIEW, STREAM) and reader.take_words("REFRESH", "PRIVATE", kind.upper()):
+            name, until = reader.name(name_of), ""
+            if kind == STREAM and reader.take_words("UNTIL"):
+                reader.take_words("DATE")
+                until = reader.string("a day, such as '2025-01-01'")
+            reader.expect_end()
+            return RefreshPrivate(kind, name, until)
     return None
 
 
@@ -188,15 +186,15 @@ def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
     return AskStatement(query, text, offset, name, replace, options)
 
 
-def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
-    """Reads a projection, histogram or session. ON table (columns) WHERE .. stands for a SELECT."""
-    name = reader.name(f"a name for the {kind}")
+def _named(reader: TokenReader, kind: str) -> CreatePrivate:
+    """Reads a stream, projection, histogram or session. ON table (columns) WHERE .. stands for a SELECT of keys."""
+    name, is_stream = reader.name(f"a name for the {kind}"), kind == STREAM
     options = _view_options(reader) if reader.at_words("OPTIONS") else ()
     if not options:
-        raise reader.refuse_token("OPTIONS (epsilon = .., ..)")
+        raise reader.refuse_token(f"OPTIONS (epsilon = .., {'periods = ' if is_stream else ''}..)")
     if reader.take(TokenType.ALIAS):
         query = _parse_inner(reader.text, reader.tokens[reader.index :])
-    elif reader.take_words("ON"):
+    elif not is_stream and reader.take_words("ON"):
         table = _until(reader, TokenType.L_PAREN, "(")
         columns = _until(reader, TokenType.R_PAREN, ")")
         words = PrivateDuckDB().tokenize
@@ -205,8 +203,8 @@ def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
             raise reader.refuse_token("WHERE .. or the end of the statement")
         query = _parse_query(reader.text, [*words("SELECT"), *columns, *words("FROM"), *table, *rest])
     else:
-        raise reader.refuse_token("AS SELECT .. or ON table (columns)")
-    return CreateSparse(kind, name, query, reader.text, options)
+        raise reader.refuse_token("AS SELECT .." + ("" if is_stream else " or ON table (columns)"))
+    return CreatePrivate(kind, name, query, reader.text, options)
 
 
 def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,18 +9,15 @@ import duckdb
 import numpy as np
 
 from dpduck.kernel.door import open_gate
-from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.queries.key_counts import KeyDigests
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
-from dpduck.kernel.worker.workers import Workers
-from dpduck.mechanisms.release import PlaceOf, Steps
+from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.sparse.projection import key_scan
 from dpduck.mechanisms.sparse.questions import KeyQuestions
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, plan_from_facts, secret_name
 from dpduck.mechanisms.sparse.store import SessionAnswer, SparseRecord, SparseStore
-from dpduck.store.cursors import OpenCursor
+from dpduck.store.cursors import NamedLocks
 from dpduck.values.errors import Refusal, StoreError
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
@@ -52,24 +48,9 @@ class _Turn:
 class OpenSessions:
     """All open sessions of an engine. A lock serialises the callers of one session."""
 
-    def __init__(
-        self,
-        open_cursor: OpenCursor,
-        ledger: Ledger,
-        store: SparseStore,
-        entropy: Entropy,
-        steps: Steps,
-        workers: Workers,
-        place_of: PlaceOf,
-    ) -> None:
-        self._workers, self._place_of = workers, place_of
-        self._open_cursor = open_cursor
-        self._ledger = ledger
-        self._store = store
-        self._entropy = entropy
-        self._steps = steps
-        self._books = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+    def __init__(self, parts: EngineParts, store: SparseStore) -> None:
+        self._parts, self._store = parts, store
+        self._locks = NamedLocks()
         self._open: dict[str, OpenSession] = {}
 
     def ask(self, named: SparseRecord, asked: KeyQuestions, analysed: Analysed) -> list[SessionAnswer]:
@@ -80,9 +61,7 @@ class OpenSessions:
                 f"a question of {longest} keys in a session of sparsity {named.sparsity}",
                 accepted=f"at most {named.sparsity} keys",
             )
-        with self._books:
-            lock = self._locks.setdefault(named.digest, threading.Lock())
-        with lock:
+        with self._locks.held(named.digest):
             session = self._open_session(named)
             names = asked.names()
             new = {name: place for place, name in enumerate(names) if name not in session.answers}
@@ -103,7 +82,7 @@ class OpenSessions:
         session = self._open.get(named.digest)
         if session is None:
             believed = self._store.read_state(named.digest)
-            if believed.commits < int(self._ledger.secrets.get(_fence(named.digest)) or 0):
+            if believed.commits < int(self._parts.ledger.secrets.get(_fence(named.digest)) or 0):
                 raise StoreError(
                     "this store is older than a session in it; nothing is answered; accepted: the store as it was last"
                 )
@@ -121,15 +100,15 @@ class OpenSessions:
             session.gate = self._gate(named, session.plan, *analysed())
         turn = _Turn()
         self._walk(session, asked, new, turn)
-        self._steps("answers computed")
+        self._parts.steps("answers computed")
         self._store.commit(
             named.digest, session.updates, session.hypothesis.scale, session.commits + 1, turn.weights, turn.answers
         )
-        self._steps("answers committed")
+        self._parts.steps("answers committed")
         session.commits += 1
         # an older copy of the store would repeat a round, with thresholds that already had an outcome
-        self._ledger.secrets.put(_fence(named.digest), str(session.commits).encode())
-        self._steps("answers fenced")
+        self._parts.ledger.secrets.put(_fence(named.digest), str(session.commits).encode())
+        self._parts.steps("answers fenced")
         session.answers.update(turn.answers)
 
     def _burn(self, named: SparseRecord, session: OpenSession) -> None:
@@ -145,7 +124,7 @@ class OpenSessions:
             self._store.commit(named.digest, session.updates, believed.scale, commits, {}, {})
         finally:
             # if even that fails, the session is closed for good: its store is now older than the fence
-            self._ledger.secrets.put(_fence(named.digest), str(commits).encode())
+            self._parts.ledger.secrets.put(_fence(named.digest), str(commits).encode())
 
     def _walk(self, session: OpenSession, asked: KeyQuestions, new: dict[str, int], turn: _Turn) -> None:
         starts = np.concatenate([[0], np.cumsum(asked.lengths)])
@@ -181,8 +160,8 @@ class OpenSessions:
         """
         return open_gate(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),
-            self._ledger, self._open_cursor, recheck, self._entropy, self._workers,
-            self._place_of(sparse.request.rows),
+            self._parts.ledger, self._parts.open_cursor, recheck, self._parts.entropy, self._parts.workers,
+            self._parts.place_of(sparse.request.rows),
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.scope import resolve
 from dpduck.language.select.analyse import row_count_request
 from dpduck.language.select.request import SelectRequest
-from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreateSparse
+from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreatePrivate
 from dpduck.language.text.names import TableName
 from dpduck.language.text.options import PRICE_OPTIONS, Option, read_given
 from dpduck.language.text.positions import refusal
@@ -89,7 +89,7 @@ class SparseRequest:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def analyse_sparse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
+def analyse_sparse(statement: CreatePrivate, facts: PublicFacts) -> SparseRequest:
     """Returns the request of a statement. Every refusal comes from here, before anything is charged."""
     try:
         return _analyse(statement, facts)
@@ -97,7 +97,7 @@ def analyse_sparse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
 
-def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
+def _analyse(statement: CreatePrivate, facts: PublicFacts) -> SparseRequest:
     select = statement.query
     plain = {"expressions", "from_", "joins", "where", "with_"}
     if not isinstance(select, exp.Select):
@@ -130,7 +130,7 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
     return KeyPart(sql_of(column), column.name, type_name)
 
 
-def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
+def _split(statement: CreatePrivate) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
     """Returns the options of sparse queries, and the unread price options, which all statements share."""
     own = sorted((option for option in OPTIONS if option.name in OWN[statement.kind]), key=_place_in(statement.kind))
     given = read_given(statement.options, (*PRICE_OPTIONS, *own), f" for a {statement.kind}")

@@ -16,7 +16,7 @@ from dpduck.kernel.units import UnitTuple, held_in, unit_type
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.select.request import Aggregate, Key, Question, SelectRequest
-from dpduck.language.statements.kinds import AskStatement, CreateStream
+from dpduck.language.statements.kinds import AskStatement, CreatePrivate
 from dpduck.language.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
 from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Option, StatementOptions, read_given
 from dpduck.language.text.positions import refusal
@@ -95,7 +95,7 @@ class StreamRequest:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest:
+def analyse_stream(statement: CreatePrivate, facts: PublicFacts) -> StreamRequest:
     """Returns the request of a statement. Every refusal comes from here, before anything is charged."""
     names = {option.name for option in OWN}
     given = read_given(statement.options, (*PRICES, *OWN), " for a stream")

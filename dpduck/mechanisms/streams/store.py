@@ -20,6 +20,7 @@ from dpduck.kernel.queries.stream_state import LedgerVersion, StreamShape, Strea
 from dpduck.kernel.rows import reader
 from dpduck.mechanisms.certificate import versions_text
 from dpduck.store.cursors import OpenCursor, transaction
+from dpduck.store.named import OWNER_NAME
 from dpduck.store.releases import STREAM, ReleaseStore, StoredRelease
 from dpduck.store.twin_files import TwinFiles
 from dpduck.values.errors import StoreError
@@ -53,6 +54,11 @@ class StreamRecord:
     column: str
     window: int
     published: int
+
+    @property
+    def principal(self) -> str:
+        """Returns the data owner's name. All streams are the owner's."""
+        return OWNER_NAME
 
 
 class StreamStore:

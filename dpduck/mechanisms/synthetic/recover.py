@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,27 +14,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.kernel.noise.entropy import words64
 from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.known.margins import KnownMargins
+from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.prices import describe_entry
-from dpduck.mechanisms.release import Steps
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, fit_tables, sample_codes
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
-from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observation_seconds
 from dpduck.store.cursors import Caller, is_ctrl_c
-from dpduck.store.releases import ReleaseStore, StoredRelease
+from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import sandbox
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
-from dpduck.store.views import PrivateViews
 from dpduck.values.errors import InternalError, Interrupted, Refusal
 from dpduck.values.quoting import quote_identifier
 
@@ -63,20 +62,32 @@ class SyntheticTables:
 
     def __init__(
         self,
-        releases: ReleaseStore,
-        views: PrivateViews,
-        entropy: Entropy,
+        parts: EngineParts,
         margins_of: Callable[[SampleRelease, Caller], KnownMargins],
-        steps: Steps,
         expect: Callable[[float], None],
     ) -> None:
         """Takes parts of an engine. margins_of: reads released margins of a private table's columns. expect: gets
         the seconds that the rest will take.
         """
-        self._releases, self._views, self._entropy, self._known = releases, views, entropy, margins_of
-        self._steps, self._expect = steps, expect
+        self._parts, self._releases, self._views = parts, parts.releases, parts.views
+        self._entropy, self._steps = parts.entropy, parts.steps
+        self._known, self._expect = margins_of, expect
 
-    def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
+    def analyse(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
+        """Returns the request of a statement."""
+        return self._parts.analyse(statement, analyse_synthetic, caller=caller)
+
+    def create(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
+        """Creates the tables of a statement: rows of a distribution that is stored, or released and charged now."""
+        request = self.analyse(statement, caller)
+        caller.require_tables(request.base.asked_tables)
+        if self._is_ready(statement, text, caller, request):
+            return self._views.ready(statement.name)
+        release = self._parts.release(request, request.base, request.digest(), caller, text)
+        with _free_again(release, self._parts.ledger):
+            return self._put(statement, text, caller, request, release)
+
+    def _is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
         """Tells whether this very statement made its tables already. Refuses a name that is not free for them.
 
         It runs before the charge. So it also refuses a table of weights that cannot be made, and rows for which
@@ -117,7 +128,7 @@ class SyntheticTables:
         """Returns the released parents that the statement names, None if it names none."""
         return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request)
 
-    def put(
+    def _put(
         self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest, release: StoredRelease
     ) -> str:
         """Stores rows of a released distribution, and the table of weights if the statement wants it."""
@@ -137,15 +148,7 @@ class SyntheticTables:
         tables = {statement.name: _number_rows(drawn, request.options.key, wanted)}
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
-        digest = _table_digest(request, parents)
-        with self._views.naming():
-            for name, drawn in tables.items():
-                if not self._views.is_made(name, statement.replace, text, caller, digest):
-                    named = replace(
-                        release, name=name, digest=digest, statement=text, principal=caller.name, kind="view"
-                    )
-                    self._store_table(named, drawn, statement.replace)
-        return self._views.ready(statement.name)
+        return self._store(statement, text, caller, replace(release, digest=_table_digest(request, parents)), tables)
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
         """Stores rows drawn from a distribution that is fitted to a released cube, or to all known margins."""
@@ -158,11 +161,7 @@ class SyntheticTables:
         self._expect(fitting.seconds(statement.rows))
         self._steps("fitting")
         rows = self._rows(columns, Model(*fit_tables(fitting.sizes, fitting.observations)), statement.rows)
-        with self._views.naming():
-            if not self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
-                named = replace(base, name=statement.name, statement=text, principal=caller.name, kind="view")
-                self._store_table(named, rows, statement.replace)
-        return self._views.ready(statement.name)
+        return self._store(statement, text, caller, base, {statement.name: rows})
 
     def explained(self, statement: SampleRelease, caller: Caller) -> str:
         """Returns SQL with the seconds of a sample. The sample costs nothing, and neither does this."""
@@ -195,9 +194,19 @@ class SyntheticTables:
 
         return base, cube
 
-    def _store_table(self, view: StoredRelease, columns: Columns, replaces: bool) -> None:
-        table = pa.table({name: values for name, _, values in columns})
-        self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in columns], table, replaces)
+    def _store(
+        self, statement: CreateSynthetic | SampleRelease, text: str, caller: Caller, release: StoredRelease,
+        tables: Mapping[str, Columns],
+    ) -> str:  # fmt: skip
+        """Stores tables under their names, except those that this very statement made meanwhile."""
+        with self._views.naming():
+            for name, columns in tables.items():
+                if not self._views.is_made(name, statement.replace, text, caller, release.digest):
+                    view = replace(release, name=name, statement=text, principal=caller.name, kind="view")
+                    types = [(column, type_name) for column, type_name, _ in columns]
+                    table = pa.table({column: values for column, _, values in columns})
+                    self._releases.put_rows(view, types, table, statement.replace)
+        return self._views.ready(statement.name)
 
     def _rows(self, columns: Columns, model: Model, rows: int, request: SyntheticRequest | None = None) -> Columns:
         self._steps("drawing rows")
@@ -237,7 +246,7 @@ class SyntheticTables:
 
 
 @contextmanager
-def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
+def _free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
     """Turns Ctrl-C, while a table is drawn from a stored release, into Interrupted: its price stays paid."""
     try:
         yield

@@ -99,8 +99,8 @@ def test_a_drop_of_nothing_drops_nothing(visits: Clinic) -> None:
     assert "'p_seed' is a projection; accepted: FROM dp_project('p_seed', 'q')" in refused_ask(
         visits, "p_seed", "['K1']"
     )
-    assert "there is no private view" in visits.refused("DROP PRIVATE PROJECTION p")
-    assert visits.dp("DROP PRIVATE PROJECTION IF EXISTS p") == [("there was no such view",)]
+    assert "there is no private projection" in visits.refused("DROP PRIVATE PROJECTION p")
+    assert visits.dp("DROP PRIVATE PROJECTION IF EXISTS p") == [("there was no such projection",)]
     assert visits.value("SELECT count(*) FROM private.p_seed") > 0
 
 

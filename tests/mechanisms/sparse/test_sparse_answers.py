@@ -11,7 +11,7 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.histograms import EveryKey, LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
-from dpduck.mechanisms.sparse.statements import histogram_margin
+from dpduck.mechanisms.sparse.answers import histogram_margin
 from tests.kernel.doors import drawn as drawn_of
 
 ENTROPY = operating_system_entropy()

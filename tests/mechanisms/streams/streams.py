@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import dpduck
 from dpduck.engine.functions import engine_of
 from dpduck.kernel.queries.streams import StreamAsk
-from dpduck.language.statements.kinds import CreateStream
+from dpduck.language.statements.kinds import CreatePrivate
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.mechanisms.streams.statements import shape_of
@@ -96,16 +96,16 @@ class Visits:
     def request(self) -> StreamRequest:
         """What the stream asks."""
         statement = parse_statement(self.named.statement)
-        assert isinstance(statement, CreateStream)
-        found: StreamRequest = self.streams._analyse_statement(statement)
+        assert isinstance(statement, CreatePrivate)
+        found: StreamRequest = self.streams.analyse(statement)
         return found
 
     def exact(self, number: int = 0) -> NDArray[np.int64]:
         """A table of exact integers of all periods and other keys that the stream's file holds."""
         streams, stream = self.streams, self.request()
         table = np.zeros(stream.request.question.sizes, np.int64)
-        last, shape = read_last_version(streams.ledger, self.named), shape_of(stream, self.plan, self.named)
-        with open_state(streams.files, self.named, shape, streams.ledger.bounding_key, last) as (cursor, state):
+        last, shape = read_last_version(streams.parts.ledger, self.named), shape_of(stream, self.plan, self.named)
+        with open_state(streams.files, self.named, shape, streams.parts.ledger.bounding_key, last) as (cursor, state):
             rows = cursor.execute(f"SELECT * EXCLUDE (version) FROM {state._place}.main.counts").fetchall()
         for row in rows:
             table[row[: table.ndim]] += row[table.ndim + number]

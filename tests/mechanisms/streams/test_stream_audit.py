@@ -60,7 +60,7 @@ class Wards(Visits):
         self.refresh(4)
         named = self.named
         shape = StreamShape(f"{named.nonce} {named.digest} {named.entry} {named.name}", "INTEGER", 2, 1)
-        ledger = self.streams.ledger
+        ledger = self.streams.parts.ledger
         with open_state(self.streams.files, named, shape, ledger.bounding_key, read_last_version(ledger, named)) as (
             _,
             state,

@@ -81,8 +81,8 @@ class Audited(Visits):
             self.put_persons(["2024-01-09", "2024-04-09"])
         self.refresh(4)
         stream, plan, asks = self.request(), self.plan, self.asks()
-        last, shape = read_last_version(self.streams.ledger, self.named), shape_of(stream, plan, self.named)
-        key = self.streams.ledger.bounding_key
+        last, shape = read_last_version(self.streams.parts.ledger, self.named), shape_of(stream, plan, self.named)
+        key = self.streams.parts.ledger.bounding_key
         with open_state(self.streams.files, self.named, shape, key, last) as (_, state):
             measured = np.concatenate([version.answers for version in state.versions])
         measured, start = measured.reshape(plan.axis.factor.rows, -1), 0

@@ -127,7 +127,9 @@ class Histories:
         with self.visits.con.cursor() as cursor:
             reader.begin(cursor)
             slots = (first, closed - 1)
-            counts = streams._take_rows(cursor, place, state, job, 0, slots, self.visits.streams.ledger, self.workers)
+            counts = streams._take_rows(
+                cursor, place, state, job, 0, slots, self.visits.streams.parts.ledger, self.workers
+            )
         state.add(closed, counts, np.empty(0, np.int64))
         table = np.zeros((len(counts._exact_counts), *counts._sizes), np.int64)
         for number, of in enumerate(counts._exact_counts):

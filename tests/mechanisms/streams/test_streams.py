@@ -326,8 +326,8 @@ def test_names_of_streams(visits: Visits) -> None:
     for word in ("", "OR REPLACE "):
         view = f"CREATE {word}PRIVATE VIEW by_month OPTIONS (epsilon = 1) AS {select}"
         assert "by_month" in visits.refusal(view)
-    assert "exists" in visits.refusal(STREAM.format(options=options("epsilon = 2"), source="visits"))
-    assert "there is no stream" in visits.refusal("REFRESH PRIVATE STREAM other")
+    assert "is taken" in visits.refusal(STREAM.format(options=options("epsilon = 2"), source="visits"))
+    assert "there is no private stream" in visits.refusal("REFRESH PRIVATE STREAM other")
     (row,) = visits.con.execute(
         "SELECT name, strategy, periods, published, next_period, refreshed_by FROM dp_streams()"
     ).fetchall()

@@ -122,7 +122,7 @@ def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyP
         original = getattr(ReleaseStore, method)
 
         def put(*arguments: object) -> None:
-            busy.append((method, views._lock.locked()))
+            busy.append((method, bool(views.names.locks._locks)))
             original(*arguments)
 
         monkeypatch.setattr(ReleaseStore, method, put)
@@ -134,7 +134,7 @@ def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyP
     made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', weights = TRUE", head="CREATE OR REPLACE"))
     made.dp("CREATE OR REPLACE PRIVATE TABLE sampled AS SAMPLE 10 FROM private.cube")
     assert busy == [("put_views", True), ("put_rows", True), ("put_rows", True), ("put_rows", True)]
-    assert not views._lock.locked()
+    assert not views.names.locks._locks
 
 
 def test_a_name_that_another_took_meanwhile(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ REFUSED = [
         "CREATE PRIVATE TABLE release_9 OPTIONS (epsilon = 1) AS SELECT sex FROM visits WORKLOAD MARGINALS (1)",
         "not free",
     ),
-    ("DROP PRIVATE TABLE s", "no private view"),
+    ("DROP PRIVATE TABLE s", "no private table"),
 ]
 
 
