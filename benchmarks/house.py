@@ -45,12 +45,14 @@ WHAT_IS, OF_IT, WHOSE, SEMICOLONS = (
 )
 PARTICIPLES, VAGUE_NAMES = "functions named by a participle", "variables called one or found"
 SHARED_CLASSES, BANNERS = "class names in two files", "files with a second subject behind a banner"
+PROTOCOLS = "files that start processes or lay out frames"
 
 AIMS = {
     READING_ALL: 7300, READING_LIVE: 4800, TIER_1_LINES: 2300, TIER_1_OTHERS: 0, LANGUAGE_IMPORTS: 0, TEXT_CALLS: 0,
     TEXT_TESTS: 12, TYPE_SETS: 1, TYPE_SET_FILES: 1, UNIT_CLASSES: 0, UNIT_WINDOWS: 4, VARIANTS: 20, JOB_TESTS: 0,
     FUNCTIONS: 420, MODULES: 70, SWITCHES: 420, PRODUCT: 71_153,
     WHAT_IS: 5, OF_IT: 5, WHOSE: 5, SEMICOLONS: 30, PARTICIPLES: 100, VAGUE_NAMES: 200, SHARED_CLASSES: 0, BANNERS: 15,
+    PROTOCOLS: 2,
 }  # fmt: skip
 """The most that each count may be."""
 
@@ -160,6 +162,8 @@ WINDOW = re.compile(
 VARIANT = re.compile(
     r"\b(?:prepared|elsewhere|lookup|source|periods|unit_sql|types|known|cut|twins) is (?:not )?None",
 )
+PROTOCOL = re.compile(r"\b(?:subprocess\.Popen|struct\.pack|struct\.Struct)\(")
+"""Calls that start a process, or lay out the head of a frame. A worker's end (worker.py) may import no other file."""
 JOB_TEST = re.compile(r"isinstance\([^)]*\b(?:CountingJob|KeyedJob|KeyJob)")
 
 
@@ -208,6 +212,7 @@ def ties(files: Sequence[Source]) -> dict[str, int]:
         UNIT_WINDOWS: occurrences(inner, WINDOW),
         VARIANTS: occurrences(inner, VARIANT),
         JOB_TESTS: occurrences(files, JOB_TEST),
+        PROTOCOLS: len(lines_with(files, PROTOCOL)),
     }
 
 

@@ -1,7 +1,7 @@
 """Rows with a worker's answers beside them: the division that program.py makes, carried out.
 
-With reader, worker and workers this file is sent unchanged to an engine's tasks (places/orders.py). Besides these and
-values/errors it imports nothing of dpduck.
+With reader, worker and workers this file is sent unchanged to an engine's tasks (places/orders.py). Besides these they
+import errors and child_process of values/, and nothing else of dpduck.
 """
 
 from __future__ import annotations

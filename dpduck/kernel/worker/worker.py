@@ -1,11 +1,11 @@
 """Worker: computes an analyst's expressions over batches of rows, in a process that holds nothing else.
 
 This file is run by its path and imports nothing of dpduck, so that an engine's worker can be sent it unchanged. The
-process has no environment, no file but its two pipes, and no way to open another file or a socket. Its DuckDB reaches
+process has no environment, no file but its one socket, and no way to open another file or a socket. Its DuckDB reaches
 nothing outside itself. Whatever an expression does here, raise, crash, allocate or never return, is one answer to the
 process that asked: this batch failed. That process halves the batch (see workers).
 
-Frames on both pipes: one byte for the kind, eight bytes of length, the bytes. P: a program as JSON. B: a batch as an
+Frames on standard input come in pairs, one for the kind and one for the body. P: a program as JSON. B: a batch as an
 Arrow stream. R: its result. F: it failed, in DuckDB's words if the program says that its rows are made up. r and f: the
 same, and nothing more is to be asked of this process. S: the process is ready.
 
@@ -21,6 +21,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import struct
 import sys
 import time
@@ -46,7 +47,9 @@ PLANNING = 5
 """Seconds of the processor that planning may take in a rehearsal. They are set aside from the seconds of rows."""
 
 COUNTED = "/proc/self/statm"
-HEAD = struct.Struct("<cQ")
+HEAD = struct.Struct("!IcI")
+"""Frame of a kind, which is one byte long, and the length of the frame that follows (values/child_process)."""
+
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 """Errors that leave DuckDB as it was. Any other exception ends the process."""
 
@@ -126,22 +129,16 @@ def write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
         writer.write_table(table, max_chunksize=CHUNK)
 
 
-def read_exactly(view: memoryview) -> None:
-    """Fills memory from standard input. Ends the process if nothing is left."""
-    filled = 0
-    while filled < len(view):
-        read = os.readv(0, [view[filled:]])
-        if not read:
-            os._exit(0)
-        filled += read
+def read_exactly(pipe: socket.socket, view: memoryview) -> None:
+    """Fills memory from the socket. Ends the process if nothing is left."""
+    if pipe.recv_into(view, flags=socket.MSG_WAITALL) < len(view):
+        os._exit(0)
 
 
-def write_frame(kind: bytes, body: bytes | memoryview) -> None:
-    """Writes one frame to standard output."""
-    for part in (HEAD.pack(kind, len(body)), body):
-        view = memoryview(part)
-        while view:
-            view = view[os.write(1, view) :]
+def write_frames(pipe: socket.socket, kind: bytes, body: bytes | memoryview) -> None:
+    """Writes a pair of frames to the socket."""
+    pipe.sendall(HEAD.pack(1, kind, len(body)))
+    pipe.sendall(body)
 
 
 class Memory:
@@ -216,7 +213,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # signals that a parent ignores or blocks are inherited
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
-    connection = open_database(threads, memory)
+    connection, pipe = open_database(threads, memory), socket.socket(fileno=0)
     warm = pa.table({"x": pa.array(["1"], pa.large_string())})
     asked, answered, head = Room(), Room(), memoryview(bytearray(HEAD.size))
     answered.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
@@ -225,13 +222,13 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     if room.left < least:
         return
     seal()
-    write_frame(b"S", b"")
+    write_frames(pipe, b"S", b"")
     sql, parameters, tells, seconds, empty = "", {}, False, 0.0, -1.0
     while True:
-        read_exactly(head)
-        kind, length = HEAD.unpack(head)
+        read_exactly(pipe, head)
+        _, kind, length = HEAD.unpack(head)
         body = asked.of(length)
-        read_exactly(body)
+        read_exactly(pipe, body)
         if kind == b"P":
             program = json.loads(bytes(body))
             sql, parameters, tells = program["sql"], program["parameters"], program["tells"]
@@ -254,7 +251,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
         except ORDINARY as error:
             status, answer = b"F", memoryview(str(error).encode() if tells else b"")
         signal.setitimer(signal.ITIMER_PROF, 0)
-        write_frame(status.lower() if room.outgrown() else status, answer)
+        write_frames(pipe, status.lower() if room.outgrown() else status, answer)
         room.allow(2)
 
 
