@@ -46,6 +46,7 @@ WHAT_IS, OF_IT, WHOSE, SEMICOLONS = (
 PARTICIPLES, VAGUE_NAMES = "functions named by a participle", "variables called one or found"
 SHARED_CLASSES, BANNERS = "class names in two files", "files with a second subject behind a banner"
 KNOWN_STATIONS = "stations of known answers"
+PROTOCOLS = "files that start processes or lay out frames"
 
 AIMS = {
     READING_ALL: 7300, READING_LIVE: 4800, TIER_1_LINES: 2300, TIER_1_OTHERS: 0, LANGUAGE_IMPORTS: 0, TEXT_CALLS: 0,
@@ -53,6 +54,7 @@ AIMS = {
     FUNCTIONS: 420, MODULES: 70, SWITCHES: 420, PRODUCT: 71_153,
     WHAT_IS: 5, OF_IT: 5, WHOSE: 5, SEMICOLONS: 30, PARTICIPLES: 100, VAGUE_NAMES: 200, SHARED_CLASSES: 0, BANNERS: 15,
     KNOWN_STATIONS: 2,
+    PROTOCOLS: 2,
 }  # fmt: skip
 """The most that each count may be."""
 
@@ -162,6 +164,8 @@ WINDOW = re.compile(
 VARIANT = re.compile(
     r"\b(?:prepared|elsewhere|lookup|source|periods|unit_sql|types|known|cut|twins) is (?:not )?None",
 )
+PROTOCOL = re.compile(r"\b(?:subprocess\.Popen|struct\.pack|struct\.Struct)\(")
+"""Calls that start a process, or lay out the head of a frame. A worker's end (worker.py) may import no other file."""
 JOB_TEST = re.compile(r"isinstance\([^)]*\b(?:CountingJob|KeyedJob|KeyJob)")
 
 
@@ -210,6 +214,7 @@ def ties(files: Sequence[Source]) -> dict[str, int]:
         UNIT_WINDOWS: occurrences(inner, WINDOW),
         VARIANTS: occurrences(inner, VARIANT),
         JOB_TESTS: occurrences(files, JOB_TEST),
+        PROTOCOLS: len(lines_with(files, PROTOCOL)),
     }
 
 

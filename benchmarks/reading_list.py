@@ -37,7 +37,7 @@ TIER_2 = {
     ),
     "what a worker evaluates": (
         "kernel/worker/program kernel/worker/answered kernel/worker/workers kernel/worker/worker "
-        "kernel/worker/functions values/functions"
+        "kernel/worker/functions values/functions values/child_process"
     ),
 }
 """No row decides whether a statement fails."""

@@ -42,6 +42,7 @@ RATCHETS = {
     house.UNIT_WINDOWS: Ratchet(5),
     house.VARIANTS: Ratchet(12, slack=2),
     house.JOB_TESTS: Ratchet(0),
+    house.PROTOCOLS: Ratchet(2),
     house.TIER_1_OTHERS: Ratchet(0),
     house.KNOWN_STATIONS: Ratchet(2),
     # Of paths the slack is large: caches that other tests have filled make them shorter.
@@ -99,6 +100,7 @@ PATTERN = re.compile("TINY|SMALL")
 class Job:
     unit_sql: str | None
     kind: int = 0
+    head = struct.Struct("<cQ")
 def f(job, known):
     if job.unit_sql is not None and known is None and isinstance(job.rows, CountingJob):
         return parts.columns_of(text.removeprefix("CASE")), f"row_number() OVER (PARTITION BY {UNIT})"
@@ -114,6 +116,7 @@ TIES = {
     house.UNIT_WINDOWS: 1,
     house.VARIANTS: 2,
     house.JOB_TESTS: 1,
+    house.PROTOCOLS: 1,
 }
 
 

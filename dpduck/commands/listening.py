@@ -16,11 +16,12 @@ from dpduck.server import Tls
 from dpduck.server.audit import AuditFile
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.gate import Service, open_service
-from dpduck.server.idle_vault import IdleVault, Keeping
+from dpduck.server.idle_vault import Keeping
 from dpduck.server.limits import Limits, limit_memory
 from dpduck.server.quack import QuackListener
 from dpduck.server.web.listener import WebListener, page_address
 from dpduck.store.store_files import store_files
+from dpduck.values.child_process import ChildProcess
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 BESIDE = 6 * 2**30
@@ -54,7 +55,7 @@ def listen(
     limits: Limits,
     keeping: Keeping,
     audit: Path | None,
-    idle: IdleVault,
+    idle: ChildProcess,
     ended: threading.Event,
     again: threading.Event,
 ) -> None:

@@ -108,7 +108,7 @@ def serve(
             listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin, web_title)
             listen(database, store, listening, limits, keeping, audit, idle, ended, again)
         finally:
-            idle.end()
+            idle.kill()
 
 
 def _on_signals(ended: threading.Event, again: threading.Event) -> None:

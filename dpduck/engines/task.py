@@ -19,7 +19,7 @@ from dpduck.kernel.places.orders import Order
 
 PACKAGE = Path(__file__).resolve().parent.parent
 SENT = (
-    *("values.errors", "values.quoting", "kernel.worker.worker", "kernel.worker.workers"),
+    *("values.errors", "values.quoting", "values.child_process", "kernel.worker.worker", "kernel.worker.workers"),
     *("kernel.rows.reader", "kernel.worker.answered", "kernel.places.orders", "engines.pieces"),
 )
 """Files to send, in an order where each imports only from earlier ones."""

@@ -18,7 +18,7 @@ import duckdb
 
 from dpduck.language.text.words import meant_or
 from dpduck.server.audit import Audit, kind_of
-from dpduck.server.idle_vault import IdleVault, Keeping
+from dpduck.server.idle_vault import Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Debts, GivenUp, Limits, never
 from dpduck.server.principals import Principal, PrincipalBook, WatchedSecrets
@@ -28,6 +28,7 @@ from dpduck.server.vault import Vault
 from dpduck.server.vault_client import VaultProcess
 from dpduck.store.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.store.store_files import store_files
+from dpduck.values.child_process import ChildProcess
 from dpduck.values.errors import NOTHING_PRIVATE, BusyRefusal, DpduckError, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_text
 
@@ -373,7 +374,7 @@ def open_service(
     prepare: Prepare | None = None,
     vault: Vault | None = None,
     keeping: Keeping | None = None,
-    idle: IdleVault | None = None,
+    idle: ChildProcess | None = None,
 ) -> Service:
     """Opens a vault, in a process of its own unless `vault` is given, and a public database with its private views.
 

@@ -7,15 +7,17 @@ running vault, and takes its place when that vault dies.
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import sys
 from dataclasses import dataclass, field
 
 from dpduck.server.limits import FLOOR, SECONDS, Quota, stand_back
+from dpduck.values.child_process import ChildProcess
 
 KINDNESS = 5
 """Steps of nice by which a vault yields the processor to readers."""
+
+PATIENCE = 60.0
+"""Seconds after which a vault that reads no message, or stops within one, is given up."""
 
 
 @dataclass(frozen=True)
@@ -33,42 +35,12 @@ class Keeping:
     engines: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class IdleVault:
-    """Idle process, with this side of its pipe."""
+def begin_idle_vault(kindness: int | None = None) -> ChildProcess:
+    """Starts an idle process without waiting for its imports. It ends when its socket is closed.
 
-    process: subprocess.Popen[bytes]
-    socket: socket.socket
-
-    @property
-    def alive(self) -> bool:
-        """Tells whether the process still runs."""
-        return self.process.poll() is None
-
-    def end(self) -> None:
-        """Ends the process, which has nothing to finish."""
-        self.process.kill()
-        self.process.wait()
-        self.socket.close()
-
-
-def begin_idle_vault(kindness: int | None = None) -> IdleVault:
-    """Starts an idle process without waiting for its imports. It ends when its pipe is closed.
-
-    kindness: its steps of nice from the start, if nobody waits for it. The process has its own process group: Ctrl-C
-    reaches the server alone, which decides.
+    kindness: its steps of nice from the start, if nobody waits for it.
     """
-    ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno())]
-    try:
-        process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), process_group=0
-        )
-    except OSError:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
+    vault = ChildProcess([sys.executable, "-m", "dpduck.server.vault_process"], None, PATIENCE)
     if kindness is not None:
-        stand_back(kindness, process.pid)
-    return IdleVault(process, ours)
+        stand_back(kindness, vault.process.pid)
+    return vault

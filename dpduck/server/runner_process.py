@@ -1,9 +1,9 @@
 """Runner: a process that runs statements of principals over copies of released tables, one at a time.
 
-python runner_process.py FD. It imports nothing of dpduck, and holds no token, no file and no private row. It may be
-killed at any time: this enforces a statement's limits of time and memory, whatever DuckDB does meanwhile. This file
-also has the format of messages between processes: JSON, and an Arrow stream for rows. Of the texts that a runner
-reads, it runs only statements that passed the gate.
+python runner_process.py, with a socket as its standard input. It imports nothing of dpduck, and holds no token, no file
+and no private row. It may be killed at any time: this enforces a statement's limits of time and memory, whatever DuckDB
+does meanwhile. This file also has the format of messages between processes: JSON, and an Arrow stream for rows. Of the
+texts that a runner reads, it runs only statements that passed the gate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import re
 import select
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,10 +42,10 @@ def pack(message: Message, table: pa.Table | None = None) -> bytes:
     return b"".join((len(head).to_bytes(4, "big"), head, b"" if table is None else _stream(table)))
 
 
-def unpack(data: bytes) -> tuple[Message, pa.Table | None]:
+def unpack(data: bytes | memoryview) -> tuple[Message, pa.Table | None]:
     """Reads a message from its bytes."""
     end = 4 + int.from_bytes(data[:4], "big")
-    message: Message = json.loads(data[4:end])
+    message: Message = json.loads(bytes(data[4:end]))
     if end == len(data):
         return message, None
     with pa.ipc.open_stream(pa.py_buffer(memoryview(data)[end:])) as reader:
@@ -174,11 +173,11 @@ def end_with(descriptor: int) -> None:
     os._exit(0)
 
 
-def main(descriptor: int) -> None:
-    """Carries out messages from the pipe until its other end hangs up."""
+def main() -> None:
+    """Carries out messages from the socket until its other end hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
-    pipe = Connection(descriptor)
+    threading.Thread(target=end_with, args=(0,), daemon=True).start()
+    pipe = Connection(0)
     try:
         message, _ = unpack(pipe.recv_bytes())
         runner = Instance(message["setup"], message["memory"], message["threads"])
@@ -196,4 +195,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -13,8 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -23,6 +19,7 @@ from dpduck.server import runner_process
 from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, limit_memory, never, stand_back
 from dpduck.server.runner_process import Message, pack, unpack
 from dpduck.server.vault import ReleasedRows
+from dpduck.values.child_process import ChildProcess
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import NAMES, sql_type
 
@@ -221,21 +218,14 @@ class Runners:
         return Refusal(f"DuckDB does not accept this: {message['said']}", accepted="DuckDB's SQL")
 
 
-class _Runner:
+class _Runner(ChildProcess):
     """Process of a runner, with the tables that it holds."""
 
     def __init__(self, setup: Sequence[str], limits: Limits, kindness: int) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-I", runner_process.__file__, str(theirs.fileno())]
         environment = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-        self.process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path("/"), pass_fds=(theirs.fileno(),),
-            env=environment,
-        )  # fmt: skip
-        theirs.close()
-        self._pipe = Connection(ours.detach())
+        super().__init__([sys.executable, "-I", runner_process.__file__], environment, _SETUP_SECONDS)
         self._held: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        self.alive, self.used, self.behind = True, False, kindness == BEHIND
+        self.used, self.behind = False, kindness == BEHIND
         stand_back(kindness, self.process.pid)
         threads = max(1, (os.cpu_count() or 1) // 2)
         memory = f"{limits.runner_bytes // 2**20}MiB"
@@ -258,11 +248,11 @@ class _Runner:
                 break
             gone.append(table)
         if gone:
-            self._send({"do": "drop", "names": list(dict.fromkeys(gone))})
+            self.send(pack({"do": "drop", "names": list(dict.fromkeys(gone))}))
             for table in set(gone):
                 del self._held[table]
         for source, rows in missing:
-            self._send({"do": "put", "name": source.table, "columns": rows.columns}, rows.table)
+            self.send(pack({"do": "put", "name": source.table, "columns": rows.columns}, rows.table))
             self._held[source.table] = (source.mark, rows.table.nbytes)
         for table in wanted:
             self._held.move_to_end(table)
@@ -274,9 +264,9 @@ class _Runner:
 
         prompt: seconds until the process stands back. given_up: whether the caller has gone, asked from time to time.
         """
-        self._send(message)
+        self.send(pack(message))
         start = time.monotonic()
-        while not self._pipe.poll(min(_LOOK_AGAIN, max(0.0, start + seconds - time.monotonic()))):
+        while not self.pipe.poll(min(_LOOK_AGAIN, max(0.0, start + seconds - time.monotonic()))):
             passed = time.monotonic() - start
             if passed >= prompt:
                 self.stand_back()
@@ -284,22 +274,10 @@ class _Runner:
                 raise TimeoutError
             if given_up():
                 raise Refusal("the client gave the statement up", accepted="the same statement again")
-        try:
-            return unpack(self._pipe.recv_bytes())
-        except EOFError:
-            raise ConnectionResetError from None
+        return unpack(self.receive(0))
 
     def stand_back(self) -> None:
         """Lets all others have the processor first, from now on."""
         if not self.behind:
             self.behind = True
             stand_back(BEHIND, self.process.pid)
-
-    def kill(self) -> None:
-        """Ends the process. A wait for an answer ends at once."""
-        self.alive = False
-        self.process.kill()
-        self.process.wait()
-
-    def _send(self, message: Message, table: pa.Table | None = None) -> None:
-        self._pipe.send_bytes(pack(message, table))

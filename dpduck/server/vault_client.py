@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-import struct
 import subprocess
 import threading
 import time
@@ -16,20 +15,19 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from dataclasses import asdict
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from dpduck.server.idle_vault import KINDNESS, IdleVault, Keeping, begin_idle_vault
+from dpduck.server.idle_vault import KINDNESS, PATIENCE, Keeping, begin_idle_vault
 from dpduck.server.runner_process import Message, pack, unpack
 from dpduck.server.vault import ReleasedRows, Reply, reply_from, rows_from
 from dpduck.store.cursors import Ceiling
+from dpduck.values.child_process import ChildProcess
 from dpduck.values.errors import Refusal, StoreError
 
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
-_PATIENCE = 60.0
 _LAST_RELEASES = 45.0
 WATCH = 15.0, 60.0
 """Seconds between two checks of the process, and seconds of failed checks after which it is ended."""
@@ -53,7 +51,7 @@ class VaultProcess:
         store: Path | None = None,
         keeping: Keeping | None = None,
         watch: tuple[float, float] = WATCH,
-        idle: IdleVault | None = None,
+        idle: ChildProcess | None = None,
     ) -> None:
         """idle: a process that has already started. If given, another one always waits to replace a dead vault."""
         self._kindness = os.nice(0) + KINDNESS
@@ -105,25 +103,20 @@ class VaultProcess:
         """Ends the process after its running releases. Kills it if they take too long."""
         self._closing.set()
         self._end_idle()
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that reads
+        with suppress(OSError), socket.socket(fileno=os.dup(self._vault.pipe.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that reads
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LAST_RELEASES)
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._socket.close()
+            self._vault.process.wait(_LAST_RELEASES)
+        self._vault.kill()
 
-    def _call(self, operation: str, *given: Any, patience: float = _PATIENCE) -> Answer:
+    def _call(self, operation: str, *given: Any, patience: float = PATIENCE) -> Answer:
         number, future = next(self._numbers), Future[Answer]()
         data = pack({"id": number, "do": operation, "with": given})
         with self._lock:
             if self._closing.is_set():
                 raise StoreError(ENDED)
-            if self._ended.is_set() or self._process.poll() is not None:
-                self._process.kill()  # after a hang-up it may still be ending
-                self._process.wait()
-                self._socket.close()
+            if self._ended.is_set() or not self._vault.alive:
+                self._vault.kill()  # after a hang-up it may still be ending
                 try:
                     self._begin()
                 except OSError:  # the system has no room for a process
@@ -132,7 +125,7 @@ class VaultProcess:
             waiting = self._waiting
             waiting[number] = future
             try:
-                self._pipe.send_bytes(data)
+                self._vault.send(data)
             except OSError:
                 self._ended.set()
                 del waiting[number]
@@ -155,35 +148,31 @@ class VaultProcess:
 
         A check uses the parts that every question needs (LocalVault.well). The next question starts the process anew.
         """
-        well, process = time.monotonic(), self._process
+        well, vault = time.monotonic(), self._vault
         while not self._closing.wait(every):
             if self._is_ready:
                 self._keep_idle()
-            if self._process is not process or not self._is_ready or self._process.poll() is not None:
-                well, process = time.monotonic(), self._process
+            if self._vault is not vault or not self._is_ready or not vault.alive:
+                well, vault = time.monotonic(), self._vault
                 continue
             with suppress(StoreError, MemoryError):
                 self._call("well", patience=every)
                 well = time.monotonic()
             if time.monotonic() - well > most:
-                process.kill()
+                vault.process.kill()
 
     def _begin(self) -> None:
         """Sends the opening message to the idle process, or to a new one. Does not wait until it is ready."""
         idle, self._idle = self._idle, None
         if idle is not None and not idle.alive:
-            idle.end()
+            idle.kill()
             idle = None
-        idle = idle or begin_idle_vault()
-        self._process, self._socket = idle.process, idle.socket
-        # With this timeout, an asker, who holds the lock, notices a process that no longer reads.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_PATIENCE), 0))
-        self._pipe = Connection(os.dup(self._socket.fileno()))
+        self._vault = idle or begin_idle_vault()
         # Each process has its own: the thread that sees the old one end must not end questions to the new one.
         self._waiting, self._ended = {}, threading.Event()
         self._is_ready = False
         with suppress(OSError):  # it has just ended: a wait for it fails
-            self._pipe.send_bytes(self._opening)
+            self._vault.send(self._opening)
 
     def _keep_idle(self) -> None:
         """Starts an idle process, if there is none."""
@@ -199,37 +188,35 @@ class VaultProcess:
     def _end_idle(self) -> None:
         idle, self._idle = self._idle, None
         if idle is not None:
-            idle.end()
+            idle.kill()
 
     def _require_ready(self) -> None:
         """Waits for the first message of the process, once."""
         if self._is_ready:
             return
         try:
-            message, _ = unpack(self._pipe.recv_bytes())
-        except (EOFError, OSError):
-            self._process.wait()
+            message, _ = unpack(self._vault.receive(None))
+        except OSError:
+            self._vault.process.wait()
             raise StoreError(
                 "the vault's process could not start; accepted: a database that this user can read"
             ) from None
         if "failed" in message:
-            self._process.wait()
-            self._pipe.close()
+            self._vault.process.wait()
             raise StoreError(str(message["failed"]))
         self._is_ready = True
         if self._keeps_idle:
             later = threading.Timer(IDLE_AFTER, self._keep_idle)
             later.daemon = True
             later.start()
-        threading.Thread(target=self._listen, args=(self._pipe, self._waiting, self._ended), daemon=True).start()
+        threading.Thread(target=self._listen, args=(self._vault, self._waiting, self._ended), daemon=True).start()
 
-    def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:
+    def _listen(self, vault: ChildProcess, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:
         """Gives every answer to the thread that waits for it. When the process ends, all waiting threads fail."""
         while True:
             try:
-                message, table = unpack(pipe.recv_bytes())
-            except (EOFError, OSError):
-                pipe.close()
+                message, table = unpack(vault.receive(None))
+            except OSError:
                 break
             with self._lock:
                 future = waiting.pop(int(message["id"]), None)

@@ -1,4 +1,4 @@
-"""Vault in a process of its own: python -m dpduck.server.vault_process FD. The first message names the database.
+"""Vault in a process of its own, with a socket as its standard input. The first message names the database.
 
 A slow release, or a release that ends its process, then stops no reader of released tables. The process that clients
 talk to holds no private row. The vault ends when the other end of its pipe is closed, for whatever reason. It finishes
@@ -41,14 +41,14 @@ _OPENING, _SILENT, _LOOK_AGAIN = 20.0, 1.0, 0.1
 _LAST_RELEASES = 40.0
 
 
-def main(arguments: list[str]) -> int:
-    """Serves one pipe until it is closed."""
-    (descriptor,) = arguments
+def main() -> int:
+    """Serves the socket until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the other end decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o077)  # DuckDB's files beside the store show its content
-    pipe = Connection(int(descriptor))
+    pipe = Connection(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no process that this one starts may hold the socket
     try:
         setup, _ = unpack(pipe.recv_bytes())
     except (EOFError, OSError):  # the server has ended, and needs no vault, or no second one
@@ -205,4 +205,4 @@ def _open_vault(database: Path, store: Path | None, keeping: dict[str, Any]) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -77,7 +77,7 @@ def test_a_server_whose_gate_lets_everything_pass(
             out, err = shell(script.splitlines()[0] + "\n" + statement)
             assert out == "" and err != "" and CANARY not in err
         assert isinstance(service.vault, VaultProcess)
-        ours, theirs = open_files(os.getpid()), open_files(service.vault._process.pid)
+        ours, theirs = open_files(os.getpid()), open_files(service.vault._vault.process.pid)
         assert str(database) in theirs and str(database.with_name("clinic_private.duckdb")) in theirs
         assert not {path for path in ours if path.startswith(str(tmp_path))}
         listener.close()

@@ -21,7 +21,7 @@ import pytest
 import dpduck
 from dpduck.engine.connection import verify_store
 from dpduck.kernel.ledger.copies import POSITION
-from dpduck.server import vault_client
+from dpduck.server import idle_vault, vault_client
 from dpduck.server.gate import open_service
 from dpduck.server.idle_vault import Keeping, begin_idle_vault
 from dpduck.server.limits import Limits
@@ -78,7 +78,7 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, own_state: Path) -> N
 
         for number in range(1, 5):
             text = count("age", f"0.0{number}")
-            with killed_after(0.03 * number, vault._process.pid) if number % 2 else nullcontext():
+            with killed_after(0.03 * number, vault._vault.process.pid) if number % 2 else nullcontext():
                 try:
                     answers[text] = ask(text)
                 except DpduckError as error:
@@ -104,7 +104,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path
     try:
         vault = service.vault
         assert isinstance(vault, VaultProcess)
-        first, before = vault._process.pid, counter(tmp_path)
+        first, before = vault._vault.process.pid, counter(tmp_path)
         rows: dict[str, int] = {}
 
         def ask(name: str, text: str) -> None:
@@ -121,7 +121,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path
         os.kill(first, signal.SIGKILL)
         for thread in threads:
             thread.join()
-        assert rows == {"bob": 10, "alice": 2} and vault._process.pid != first
+        assert rows == {"bob": 10, "alice": 2} and vault._vault.process.pid != first
         for name, text in texts.items():
             ask(name, text)
     finally:
@@ -155,18 +155,18 @@ def test_a_process_that_waits_takes_the_place_of_a_vault(
         vault.wait()
         for killed_too in (False, True):
             assert eventually(lambda: vault._idle is not None, 60)
-            first, waiting = vault._process, vault._idle
+            first, waiting = vault._vault.process, vault._idle
             assert waiting is not None and waiting.process.pid != first.pid
             for process in [first, waiting.process] if killed_too else [first]:
                 process.kill()
                 process.wait()
             assert vault.ask("bob", "budget", None, 60.0).key is not None
-            assert (vault._process is waiting.process) is not killed_too
+            assert (vault._vault.process is waiting.process) is not killed_too
         assert eventually(lambda: vault._idle is not None, 60)
         last = vault._idle
     finally:
         vault.close()
-    assert vault._process.returncode == 0 and last is not None and not last.alive, "nothing is left"
+    assert vault._vault.process.returncode == 0 and last is not None and not last.alive, "nothing is left"
 
 
 @pytest.mark.slow
@@ -177,14 +177,14 @@ def test_a_vault_that_answers_nothing_is_started_anew(tmp_path: Path, own_state:
     vault = VaultProcess(database, watch=(0.5, 5.0))
     try:
         vault.wait()
-        first = vault._process
+        first = vault._vault.process
         time.sleep(7)
-        assert vault._process is first
+        assert vault._vault.process is first
         assert first.poll() is None, "one that is well goes on"
         os.kill(first.pid, signal.SIGSTOP)
         reply = vault.ask("bob", "budget", None, 60.0)
         assert reply.key is not None
-        assert vault._process is not first
+        assert vault._vault.process is not first
         assert first.wait(10) == -signal.SIGKILL
     finally:
         vault.close()
@@ -195,13 +195,13 @@ def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
     tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than the pipe holds is not sent for ever to a process that does not read it."""
-    monkeypatch.setattr(vault_client, "_PATIENCE", 2.0)
+    monkeypatch.setattr(idle_vault, "PATIENCE", 2.0)
     database = make_clinic(tmp_path)
     add_principals(database)
     vault = VaultProcess(database)
     try:
         vault.wait()
-        first = vault._process
+        first = vault._vault.process
         os.kill(first.pid, signal.SIGSTOP)
         with ThreadPoolExecutor(1) as asking:
             asked = asking.submit(vault.ask, "bob", "explain", "x" * 10_000_000, 60.0)
@@ -212,7 +212,7 @@ def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
                     first.kill()  # who waits for ever is let go
         assert refused is not None
         assert "characters" in refused
-        assert vault._process is not first
+        assert vault._vault.process is not first
     finally:
         vault.close()
 

@@ -290,8 +290,8 @@ def test_places_are_given_by_turns() -> None:
 def test_a_runner_ends_with_its_server() -> None:
     """Where the server is killed nobody ends a statement at work: its runner sees that the pipe is gone, and does."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-I", runner_process.__file__, str(theirs.fileno())]
-    with subprocess.Popen(command, pass_fds=(theirs.fileno(),)) as process:
+    command = [sys.executable, "-I", runner_process.__file__]
+    with subprocess.Popen(command, stdin=theirs.fileno()) as process:
         theirs.close()
         pipe = Connection(ours.detach())
         try:

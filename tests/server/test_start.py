@@ -67,14 +67,13 @@ def test_an_idle_vault_holds_nothing(tmp_path: Path) -> None:
     """A process that waits has no file of anybody's open, and ends without a word when its server is gone."""
     idle = begin_idle_vault()
     try:
-        idle.socket.setblocking(False)
         assert eventually(lambda: "duckdb" in Path(f"/proc/{idle.process.pid}/maps").read_text())
         opened = [str(file.readlink()) for file in Path(f"/proc/{idle.process.pid}/fd").iterdir()]
         assert [name for name in opened if ".duckdb" in name or "_secrets" in name] == []
-        idle.socket.shutdown(socket.SHUT_RDWR)
+        idle.pipe.close()
         assert idle.process.wait(60) == 0
     finally:
-        idle.end()
+        idle.kill()
 
 
 def test_the_engine_is_imported_when_it_is_asked_for() -> None:
@@ -101,8 +100,8 @@ def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, own_st
     ours, theirs = socket.socketpair()
     told = {"database": str(make_clinic(tmp_path)), "store": None, "kindness": 0, "keeping": asdict(Keeping())}
     Connection(ours.detach()).send_bytes(pack(told))  # and is closed
-    words = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno())]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, pass_fds=(theirs.fileno(),))
+    words = [sys.executable, "-m", "dpduck.server.vault_process"]
+    done = subprocess.run(words, stdin=theirs.fileno(), capture_output=True, text=True, check=False)
     theirs.close()
     assert done.returncode == 0 and "Traceback" not in done.stderr
 

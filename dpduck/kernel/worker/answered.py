@@ -1,7 +1,7 @@
 """Reads rows, sends their inputs to a worker, and puts the worker's answers in place of the inputs (program.py).
 
-With reader, worker and workers this file is sent unchanged to an engine's tasks (places/orders.py). Besides these and
-values/errors it imports nothing of dpduck.
+With reader, worker and workers this file is sent unchanged to an engine's tasks (places/orders.py). Besides these they
+import errors and child_process of values/, and nothing else of dpduck.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Worker: computes an analyst's expressions over batches of rows, in a process that holds nothing else.
 
 This file is run by its path and imports nothing of dpduck, so that an engine's worker can be sent it unchanged. The
-process has no environment, no file but its two pipes, and no way to open another file or a socket. Its DuckDB reaches
+process has no environment, no file but its one socket, and no way to open another file or a socket. Its DuckDB reaches
 nothing outside itself. An expression may raise, crash, use too much memory, or never return. Each gives the calling
 process the same answer: this batch failed. That process halves the batch (see workers).
 
-A frame on a pipe has one byte for the kind, eight bytes of length, and the content. P: a program as JSON. B: a batch as
-an Arrow stream. R: its result. F: it failed, with DuckDB's message if the program says that its rows are made up. r and
-f: as R and F, but this process must get no more batches. S: the process is ready.
+Frames on standard input come in pairs: one for the kind, one for the content. P: a program as JSON. B: a batch as an
+Arrow stream. R: its result. F: it failed, with DuckDB's message if the program says that its rows are made up. r and f:
+as R and F, but this process must get no more batches. S: the process is ready.
 
 The operating system ends the process if a batch uses more of the processor than it may (ITIMER_PROF). It refuses the
 process memory beyond a limit (RLIMIT_AS). Time without a processor does not count, so a busy machine leaves out no row.
@@ -21,6 +21,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import struct
 import sys
 import time
@@ -46,7 +47,9 @@ PLANNING = 5
 """Processor seconds that planning may take in a rehearsal. They do not count as seconds of rows."""
 
 COUNTED = "/proc/self/statm"
-HEAD = struct.Struct("<cQ")
+HEAD = struct.Struct("!IcI")
+"""Frame of a kind, which is one byte long, and the length of the frame that follows (values/child_process)."""
+
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 """Errors after which DuckDB can go on. Any other exception ends the process."""
 
@@ -126,22 +129,16 @@ def write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
         writer.write_table(table, max_chunksize=CHUNK)
 
 
-def read_exactly(view: memoryview) -> None:
-    """Fills memory from standard input. Ends the process if nothing is left."""
-    filled = 0
-    while filled < len(view):
-        read = os.readv(0, [view[filled:]])
-        if not read:
-            os._exit(0)
-        filled += read
+def read_exactly(pipe: socket.socket, view: memoryview) -> None:
+    """Fills memory from the socket. Ends the process if nothing is left."""
+    if pipe.recv_into(view, flags=socket.MSG_WAITALL) < len(view):
+        os._exit(0)
 
 
-def write_frame(kind: bytes, body: bytes | memoryview) -> None:
-    """Writes one frame to standard output."""
-    for part in (HEAD.pack(kind, len(body)), body):
-        view = memoryview(part)
-        while view:
-            view = view[os.write(1, view) :]
+def write_frames(pipe: socket.socket, kind: bytes, body: bytes | memoryview) -> None:
+    """Writes a pair of frames to the socket."""
+    pipe.sendall(HEAD.pack(1, kind, len(body)))
+    pipe.sendall(body)
 
 
 class Memory:
@@ -216,7 +213,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # signals that a parent ignores or blocks are inherited
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
-    connection = open_database(threads, memory)
+    connection, pipe = open_database(threads, memory), socket.socket(fileno=0)
     warm = pa.table({"x": pa.array(["1"], pa.large_string())})
     received, sent, head = Room(), Room(), memoryview(bytearray(HEAD.size))
     sent.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
@@ -225,13 +222,13 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
     if room.left < least:
         return
     seal()
-    write_frame(b"S", b"")
+    write_frames(pipe, b"S", b"")
     sql, parameters, tells, seconds, empty = "", {}, False, 0.0, -1.0
     while True:
-        read_exactly(head)
-        kind, length = HEAD.unpack(head)
+        read_exactly(pipe, head)
+        _, kind, length = HEAD.unpack(head)
         body = received.of(length)
-        read_exactly(body)
+        read_exactly(pipe, body)
         if kind == b"P":
             program = json.loads(bytes(body))
             sql, parameters, tells = program["sql"], program["parameters"], program["tells"]
@@ -254,7 +251,7 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
         except ORDINARY as error:
             status, answer = b"F", memoryview(str(error).encode() if tells else b"")
         signal.setitimer(signal.ITIMER_PROF, 0)
-        write_frame(status.lower() if room.outgrown() else status, answer)
+        write_frames(pipe, status.lower() if room.outgrown() else status, answer)
         room.allow(2)
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import resource
-import select
 import signal
-import subprocess
 import sys
 import threading
 import weakref
@@ -22,7 +20,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpduck.kernel.worker.worker import HEAD, Room, limit_of
+from dpduck.kernel.worker.worker import Room, limit_of
+from dpduck.values.child_process import ChildFailed, ChildProcess
 from dpduck.values.errors import InternalError
 
 COMMAND = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
@@ -77,109 +76,45 @@ def row_texts() -> int:
     return least_room() // TEXTS
 
 
-class WorkerFailed(Exception):
-    """Failure of a process that is gone or was ended."""
-
-
-class Worker:
+class Worker(ChildProcess):
     """One process. It is ended whenever it gives anything but a plain answer."""
 
     def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
         arguments = map(str, (os.cpu_count() or 1, MEMORY, ROOM, least_room()))
-        self._process = subprocess.Popen(  # noqa: S603
-            [*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
-        )
-        if self._process.stdin is None or self._process.stdout is None:
-            raise InternalError("a worker without pipes")
-        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
-        os.set_blocking(self._input, False)
-        os.set_blocking(self._output, False)
+        super().__init__([*command, *arguments], {}, PATIENCE)
         self._program: WorkerProgram | None = None
-        self._ready = False
         self._room = Room()
         self.said, self.spent = "", False
 
     def prepare(self, program: WorkerProgram) -> None:
         """Sends a program, unless it is the last one."""
-        if not self._ready:
-            if self._frame()[0] != b"S":
-                raise WorkerFailed
-            self._ready = True
+        if self._program is None and self._receive()[0] != b"S":
+            raise ChildFailed
         if program != self._program:
             sent = {name: getattr(program, name) for name in ("sql", "parameters", "tells")} | {"seconds": ROW_SECONDS}
-            self._write(b"P", json.dumps(sent).encode())
+            self.send(b"P", json.dumps(sent).encode())
             self._program = program
 
-    def send(self, batch: pa.Table) -> None:
-        """Sends a batch. `receive` waits for its answer."""
-        self._write(b"B", self._room.stream(batch))
+    def begin(self, batch: pa.Table) -> None:
+        """Sends a batch. `finish` waits for its answer."""
+        self.send(b"B", self._room.stream(batch))
 
-    def receive(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    def finish(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
         """Returns the answer to the last batch. None if it failed and the process lives on, or is spent."""
-        kind, body = self._frame()
+        kind, body = self._receive()
         self.spent, kind = kind.islower(), kind.upper()
         if kind == b"F":
-            self.said = body.to_pybytes().decode(errors="replace")
+            self.said = bytes(body).decode(errors="replace")
             return None
         if kind != b"R":
-            raise WorkerFailed
-        try:
-            answer = pa.ipc.open_stream(body).read_all()
-        except pa.ArrowException:
-            raise WorkerFailed from None
+            raise ChildFailed
+        answer = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
         if answer.num_rows != batch.num_rows or answer.schema.remove_metadata() != schema:
-            raise WorkerFailed
+            raise ChildFailed
         return answer
 
-    def end(self) -> bool:
-        """Ends the process. Tells whether it had been ended for using too much of the processor."""
-        self._process.kill()
-        slow = self._process.wait() == -signal.SIGPROF
-        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
-            pipe.close()
-        return slow
-
-    @property
-    def alive(self) -> bool:
-        """Tells whether the process runs."""
-        return self._process.poll() is None
-
-    def _write(self, kind: bytes, body: bytes | memoryview) -> None:
-        for part in (HEAD.pack(kind, len(body)), body):
-            view = memoryview(part)
-            while view:
-                try:
-                    view = view[os.write(self._input, view) :]
-                except BlockingIOError:
-                    self._wait(self._input, select.POLLOUT)
-                except OSError:
-                    raise WorkerFailed from None
-
-    def _frame(self) -> tuple[bytes, pa.Buffer]:
-        kind, length = HEAD.unpack(self._read_bytes(HEAD.size))
-        if length > ROOM:
-            raise WorkerFailed
-        return kind, self._read_bytes(length)
-
-    def _read_bytes(self, count: int) -> pa.Buffer:
-        buffer = pa.allocate_buffer(count)
-        view, filled = memoryview(buffer), 0
-        while filled < count:
-            try:
-                read = os.readv(self._output, [view[filled:]])
-            except BlockingIOError:
-                self._wait(self._output, select.POLLIN)
-                continue
-            if not read:
-                raise WorkerFailed
-            filled += read
-        return buffer
-
-    def _wait(self, descriptor: int, event: int) -> None:
-        poll = select.poll()
-        poll.register(descriptor, event)
-        if not poll.poll(PATIENCE * 1000):
-            raise WorkerFailed
+    def _receive(self) -> tuple[bytes, memoryview]:
+        return bytes(self.receive(PATIENCE, 1)), self.receive(PATIENCE, ROOM)
 
 
 class Workers:
@@ -191,17 +126,16 @@ class Workers:
     def __init__(self, command: tuple[str, ...] = COMMAND, idle: int = MOST_IDLE) -> None:
         """Starts no process yet. idle: the most processes that are kept while nobody uses them."""
         self._command, self._most_idle = command, idle
-        self._idle: list[Worker] = []
-        self._clean: list[Worker] = []
+        self._idle: dict[bool, list[Worker]] = {False: [], True: []}
         self._lock = threading.Lock()
         self._closed = False
-        weakref.finalize(self, _end_all, self._idle, self._clean)
+        weakref.finalize(self, _end_all, self._idle)
 
     def start(self) -> None:
         """Starts a process for private rows if none is idle, without waiting for it."""
         with self._lock:
-            if not self._idle and not self._closed:
-                self._idle.append(Worker(self._command))
+            if not self._idle[False] and not self._closed:
+                self._idle[False].append(Worker(self._command))
 
     @contextmanager
     def runner(self, program: WorkerProgram) -> Iterator[Runner]:
@@ -209,42 +143,39 @@ class Workers:
         runner = Runner(self, program)
         try:
             yield runner
-        except BaseException:
+            runner.release()
+        finally:
             runner.abandon()
-            raise
-        runner.release()
 
     def take(self, clean: bool = False) -> Worker:
         """Returns an idle process or a new one. clean: whether it must never have computed a private row."""
         with self._lock:
-            idle = self._clean if clean else self._idle
-            while idle:
-                worker = idle.pop()
+            while self._idle[clean]:
+                worker = self._idle[clean].pop()
                 if worker.alive:
                     return worker
-                worker.end()
+                worker.kill()
         return Worker(self._command)
 
     def give_back(self, worker: Worker, clean: bool = False) -> None:
         """Keeps a sound process, or ends it if enough are idle."""
         with self._lock:
-            idle = self._clean if clean else self._idle
-            if len(idle) < self._most_idle and not self._closed:
-                idle.append(worker)
+            if len(self._idle[clean]) < self._most_idle and not self._closed:
+                self._idle[clean].append(worker)
                 return
-        worker.end()
+        worker.kill()
 
     def close(self) -> None:
         """Ends every idle process."""
         with self._lock:
             self._closed = True
-            _end_all(self._idle, self._clean)
+            _end_all(self._idle)
 
 
-def _end_all(*pools: list[Worker]) -> None:
-    for workers in pools:
+def _end_all(idle: dict[bool, list[Worker]]) -> None:
+    for workers in idle.values():
         while workers:
-            workers.pop().end()
+            workers.pop().kill()
 
 
 class StrictWorkers(Workers):
@@ -284,9 +215,9 @@ class Runner:
         if batch.num_rows > self._most:
             return
         try:
-            self._current().send(batch)
+            self._current().begin(batch)
             self._sent = batch
-        except WorkerFailed:
+        except ChildFailed:
             self.abandon()
 
     def finish(self, batch: pa.Table) -> pa.Table:
@@ -336,11 +267,11 @@ class Runner:
         if self._worker is None or not was_sent:
             return None
         try:
-            answer = self._worker.receive(batch, self._program.schema)
+            answer = self._worker.finish(batch, self._program.schema)
             if self._worker.spent:
                 self.abandon()
             return answer
-        except WorkerFailed:
+        except (ChildFailed, pa.ArrowException):
             if self.abandon():
                 self._most = max(LEAST_ROWS, batch.num_rows // 2)
             return None
@@ -352,7 +283,7 @@ class Runner:
             try:
                 worker.prepare(self._program)
                 return worker
-            except WorkerFailed:
+            except ChildFailed:
                 self.abandon()
         raise InternalError("a worker process could not be started")
 
@@ -367,4 +298,4 @@ class Runner:
     def abandon(self) -> bool:
         """Ends the process. Tells whether it had been ended before, for using too much of the processor."""
         worker, self._worker = self._worker, None
-        return worker is not None and worker.end()
+        return worker is not None and worker.kill() == -signal.SIGPROF

@@ -1,7 +1,7 @@
 """Drawing of pictures in a process of its own that holds nothing else: Vega-Lite is a large program, and may be ended.
 
-A picture is one line in each direction of the pipe. The process has limits of time, memory and open files. It writes no
-file and fetches nothing. Without vl-convert there are no pictures.
+A picture is one frame in each direction. The process has limits of time, memory and open files. It writes no file and
+fetches nothing. Without vl-convert there are no pictures.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
 from dpduck.server.limits import Places, limit_memory
+from dpduck.values.child_process import ChildFailed, ChildProcess
 from dpduck.values.errors import Refusal
 
 SECONDS = 10.0
@@ -37,16 +36,19 @@ REMEMBERED, REMEMBERED_LENGTH = 64, 2**20
 OPEN_FILES = 64
 
 _CHILD = f"""
-import json, resource, sys
+import json, resource
+from multiprocessing.connection import Connection
 for limit, most in ((resource.RLIMIT_NOFILE, {OPEN_FILES}), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
     resource.setrlimit(limit, (most, most))
 import vl_convert
-for line in sys.stdin:
+pipe = Connection(0)
+while True:
+    spec = json.loads(pipe.recv_bytes())
     try:
-        drawn = vl_convert.vegalite_to_svg(json.loads(line), allowed_base_urls=[])
+        drawn = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     except Exception:
         drawn = None
-    print(json.dumps(drawn), flush=True)
+    pipe.send_bytes(json.dumps(drawn).encode())
 """
 
 
@@ -58,7 +60,7 @@ class Artist:
         self._places = Places(1, 1)
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, bytes], str | None] = OrderedDict()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ChildProcess | None = None
 
     def picture(self, name: str, spec: Mapping[str, Any], until: float | None = None) -> str | None:
         """Returns an SVG, None if it takes too long, now or before, or if nothing can draw.
@@ -91,41 +93,18 @@ class Artist:
         """Ends the process, and refuses everyone who waits for it."""
         self._places.close()
         if self._process is not None:
-            self._end(self._process)
+            self._process.kill()
 
     def _draw(self, line: str) -> str | None:
-        if self._process is None or self._process.poll() is not None:
-            if self._process is not None:
-                self._end(self._process)
-            self._process = _start_process()
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101
-        clock = threading.Timer(SECONDS, process.kill)
-        clock.start()
+        if self._process is None or not self._process.alive:
+            environment = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+            self._process = ChildProcess([sys.executable, "-I", "-c", _CHILD], environment, SECONDS)
+            limit_memory(MEMORY, self._process.process.pid)
+        process, end = self._process, time.monotonic() + SECONDS
         try:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-            svg = json.loads(process.stdout.readline())
-        except (OSError, ValueError):  # it ended, for want of time or of memory
-            self._end(process)
+            process.send(line.encode())
+            svg = json.loads(bytes(process.receive(max(0.0, end - time.monotonic()))))
+        except ChildFailed:  # it ended, for want of time or of memory
+            process.kill()
             return None
-        finally:
-            clock.cancel()
         return None if svg is None else str(svg)
-
-    def _end(self, process: subprocess.Popen[str]) -> None:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # data that was not sent yet
-                    pipe.close()
-
-
-def _start_process() -> subprocess.Popen[str]:
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-I", "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        cwd="/", env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, encoding="utf-8",
-    )  # fmt: skip
-    limit_memory(MEMORY, process.pid)
-    return process

@@ -78,12 +78,12 @@ def test_no_row_is_lost_where_the_machine_gives_no_time(faulty: Workers, monkeyp
     with faulty.runner(program("raise")) as runner:
         runner.check(texts(count=0))
         assert runner._worker is not None
-        process = runner._worker._process.pid
+        process = runner._worker.process.pid
         os.kill(process, signal.SIGSTOP)
         later = threading.Timer(2.0, os.kill, (process, signal.SIGCONT))
         later.start()
         assert runner.compute(texts(count=2))["y"].to_pylist() == [False, False]
-        assert runner._worker._process.pid == process
+        assert runner._worker.process.pid == process
         later.join()
 
 
@@ -217,8 +217,8 @@ def test_a_row_is_computed_even_if_the_one_before_ended_the_process(plain: Worke
     with plain.runner(program) as runner:
         assert runner.compute(pa.table({"x": [1]})).to_pydict() == {"y": [2]}
         assert runner._worker is not None
-        runner._worker._process.kill()
-        runner._worker._process.wait()
+        runner._worker.process.kill()
+        runner._worker.process.wait()
         assert runner.compute(pa.table({"x": [5]})).to_pydict() == {"y": [6]}
 
 
@@ -239,7 +239,7 @@ def test_a_rehearsal_has_a_process_that_never_saw_a_private_row(plain: Workers) 
         with pool.runner(doubled) as runner:
             runner.compute(pa.table({"x": pa.array([1], pa.int64())}))
             assert runner._worker is not None
-            found.append(runner._worker._process.pid)
+            found.append(runner._worker.process.pid)
     assert found[0::2] == [found[0]] * 3 and found[1::2] == [found[1]] * 2
     assert found[0] != found[1]
 

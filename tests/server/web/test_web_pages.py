@@ -195,7 +195,7 @@ def test_pictures_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_CHILD", "import time; time.sleep(100)")
     monkeypatch.setattr(drawing, "SECONDS", 0.2)
     assert artist._process is not None
-    artist._process.kill()
+    artist._process.process.kill()
     assert artist.picture("bob", point) is None and "<svg" in (artist.picture("alice", point) or ""), "what is known"
     monkeypatch.undo()
     assert artist.picture("bob", point) is None, "what failed is not tried again"
@@ -215,7 +215,7 @@ def test_the_process_that_draws_may_do_little(tmp_path: Path) -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        assert resource.prlimit(artist._process.pid, limit) == (most, most)
+        assert resource.prlimit(artist._process.process.pid, limit) == (most, most)
     with socket.create_server(("127.0.0.1", port)) as elsewhere:
         assert artist.picture("alice", point | {"data": {"url": f"http://127.0.0.1:{port}/x.json"}}) is None
         elsewhere.setblocking(False)
