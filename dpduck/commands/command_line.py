@@ -1,6 +1,6 @@
-"""The command line: the file of each command in this folder, and its help in one line.
+"""The command line: the names of all commands, their help in one line, and the file that each command is in.
 
-A file is imported when its command is asked for, and the modules of a command when it runs.
+A file is imported when its command is asked for. The other modules that the command needs are imported when it runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Commands(click.Group):
     """Group of commands, each imported at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns all names, without importing their files."""
+        """Returns the names of all commands, without importing the commands."""
         return sorted(HELPS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -55,13 +55,13 @@ class Commands(click.Group):
         return command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the list of commands as click does, from HELPS."""
+        """Writes the list of commands as click does, with the texts of HELPS."""
         limit = formatter.width - 6 - max(map(len, HELPS))
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help(name, limit)) for name in self.list_commands(ctx)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Completes a name of a command, or an option, as click does."""
+        """Returns the commands and the options that begin with the typed text `incomplete`."""
         named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [*(CompletionItem(name, help=short_help(name)) for name in named), *options]
@@ -73,7 +73,7 @@ def short_help(name: str, limit: int = 45) -> str:
 
 
 def command(ctx: click.Context, name: str) -> click.Command | None:
-    """Imports the file of a command, and returns the command."""
+    """Imports the file of a command, and returns the command. Returns None if no command has this name."""
     match name:
         case "audit" | "compare" | "demo" | "report":
             from dpduck.commands.showing import SHOWING  # noqa: PLC0415

@@ -17,7 +17,7 @@ WARDS = ("cardiology", "emergency", "geriatrics", "maternity", "neurology", "onc
 _WARD_ROWS = ", ".join(f"('{name}', '{'north' if number % 2 else 'south'}')" for number, name in enumerate(WARDS))
 CLINIC = (
     f"CREATE TABLE wards AS SELECT * FROM (VALUES {_WARD_ROWS}) AS t(name, building)",
-    # some patients come often and most come seldom; wards are unequal too
+    # some patients come often, most come seldom, and wards differ in size
     f"""
     CREATE TABLE visits AS
     SELECT patient_id,
@@ -83,7 +83,7 @@ def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str],
 
 
 def _make_room(directory: Path) -> None:
-    """Makes an empty directory. An earlier demonstration is replaced, anything else is left alone and refused."""
+    """Makes a directory, or deletes an earlier demo's files in it. Refuses a directory with files and no demo."""
     directory.mkdir(parents=True, exist_ok=True)
     present = sorted(path.name for path in directory.iterdir())
     if present and MARK not in present:

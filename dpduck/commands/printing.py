@@ -59,19 +59,19 @@ SHORT_STATEMENT = (
 
 
 def views_in_words(views: int) -> str:
-    """Returns a number with its noun, as in "3 private views"."""
+    """Returns a number of private views in words, as in "3 private views"."""
     return f"{views} private view{'' if views == 1 else 's'}"
 
 
 def moment(column: str) -> str:
-    """Returns SQL that prints a time to the minute."""
+    """Returns SQL of a column of times, as texts to the minute."""
     return f"strftime({column}, '%Y-%m-%d %H:%M') AS {column}"
 
 
 def print_relation(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = ()) -> None:
-    """Prints rows.
+    """Prints rows as a box, as CSV or as JSON.
 
-    narrow: SQL of the columns of a box, in place of all. Columns with the usual value in every row are left out.
+    narrow: SQL of the columns of a box, in place of all. Such a box has no column with USUAL values alone.
     """
     if shape == "box":
         print_box(_telling(relation.project(", ".join(narrow))) if narrow else relation)
@@ -89,7 +89,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape
 
 
 def print_box(relation: duckdb.DuckDBPyRelation) -> None:
-    """Prints a box as wide as the terminal. If not all columns fit, few rows are printed one below the other."""
+    """Prints a box as wide as the terminal. If not all columns fit, up to MOST_RECORDS rows are printed as records."""
     shown = relation.project(
         ", ".join(_column_sql(*column) for column in zip(relation.columns, relation.types, strict=True))
     )
@@ -111,7 +111,7 @@ def width() -> int:
 
 
 def _telling(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Leaves out the columns that have only USUAL values, unless they are in ALWAYS."""
+    """Returns the rows without the columns that have only USUAL values. Columns in ALWAYS stay."""
     rows = relation.fetchall()
     telling = {name for place, name in enumerate(relation.columns) if any(row[place] not in USUAL for row in rows)}
     names = [name for name in relation.columns if name in telling | ALWAYS]
@@ -133,7 +133,7 @@ def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -
 
 
 def _column_sql(name: str, type_name: object) -> str:
-    """Returns SQL of a column. A number with fractions has DIGITS digits at most."""
+    """Returns SQL of a column for a box. It rounds floats to DIGITS digits, but never rounds their whole part."""
     column = quote_identifier(name)
     if not sql_type(str(type_name)).is_float:
         return column

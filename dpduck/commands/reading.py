@@ -12,7 +12,7 @@ from dpduck.server.syntax import in_selects, is_ours
 
 
 def reading(text: str) -> FunctionReading | None:
-    """Returns the Reading of a text that selects from one dp function, or None for any other text or statement of dp().
+    """Parses a SELECT over one dp function. Returns None for any other text, and for a statement of dp() itself.
 
     >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
     "dp_columns('visits')"
@@ -50,8 +50,8 @@ def is_of_views(text: str) -> bool:
     tree = trees[0] if scopes else None
     if tree is None or any(node.recursive for node in tree.find_all(exp.With)):
         return False  # in WITH RECURSIVE v, v may be a table's name, too
-    named = {id(node) for scope in scopes for node in scope.tables if not node.db and node.name in scope.cte_sources}
-    every = tree.find_all(exp.Table)  # some are in no scope, as in SUMMARIZE t and PIVOT t ON ..
-    tables = [node for node in every if id(node) not in named]
+    ctes = {id(node) for scope in scopes for node in scope.tables if not node.db and node.name in scope.cte_sources}
+    all_tables = tree.find_all(exp.Table)  # some are in no scope, such as t in SUMMARIZE t
+    tables = [node for node in all_tables if id(node) not in ctes]
     views = {isinstance(node.this, exp.Identifier) and (node.catalog, node.db) for node in tables}
     return bool(views) and views <= {("", "private"), ("private", "main")}

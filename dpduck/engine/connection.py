@@ -46,7 +46,7 @@ def load(
         else:
             started.connections.add(connection)
         serve(connection, started, kept=installed)
-        with suppress(Refusal), connection.cursor() as cursor:  # if it is refused, so is every new release
+        with suppress(Refusal), connection.cursor() as cursor:  # a refusal here also refuses every new release
             keep_plans_plain(cursor)
     return connection
 
@@ -55,7 +55,7 @@ def load(
 def open_for_lists(
     database: str | Path, store: str | Path | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Started]]:
-    """Opens a database without dp's functions, for lists that need none. DuckDB imports numpy for any function."""
+    """Opens a database for lists that need no dp functions. Registering any function makes DuckDB import numpy."""
     with duckdb.connect(str(database)) as connection:
         with _with_store(connection, store) as files:
             started = _start(connection, files, no_step)
@@ -64,7 +64,7 @@ def open_for_lists(
 
 @contextmanager
 def _with_store(connection: duckdb.DuckDBPyConnection, store: str | Path | None) -> Iterator[StoreFiles]:
-    """Attaches the store while dpduck is loaded on a connection, one at a time, and detaches it if that fails."""
+    """Attaches the store for a block that loads dpduck, one at a time. Detaches the store if the block fails."""
     require_no_store(connection)
     files = store_files(database_file(connection), store)
     with _LOADING:

@@ -38,8 +38,8 @@ def draft(engine: Engine, argument: str, caller: Caller) -> str:
 
 
 def _answer_statements(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tuple[Rows, float | None]]:
-    """Answers all statements, each with the rank error of its first quantile. If the budget has no room for all, it
-    refuses, and nothing is charged.
+    """Returns the rows of each statement, with the rank error of its first quantile. If the budget has no room for all
+    statements, refuses before anything is charged.
     """
     with engine.connections.cursor() as cursor:
         batch = engine.plan(";\n".join(statements), caller)
@@ -56,7 +56,7 @@ def _answer_statements(engine: Engine, caller: Caller, statements: Sequence[str]
 
 
 def answer(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
-    """Returns SQL for one call. An error becomes SQL that raises its one line when it is bound, in every client."""
+    """Returns SQL for one call. If the call fails, this SQL raises the one-line message when any client binds it."""
     try:
         return run_call(engine, caller, action, argument).sql
     except (DpduckError, Interrupted) as error:
@@ -74,7 +74,7 @@ class CallResult:
 
 
 def run_call(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> CallResult:
-    """Carries out a call. Each failure is a DpduckError with the ledger entry, since other errors could quote data."""
+    """Carries out a call. Every failure becomes a DpduckError with the ledger entry: other errors could quote data."""
     entries: list[int] = []
     caller = replace(caller, charged=entries.append)
     try:

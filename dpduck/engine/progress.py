@@ -1,6 +1,6 @@
 """Progress line on a terminal or in a notebook: the present step of a long statement, and its time so far.
 
-The words are fixed. The line is for the holder of the database: no client of a server sees it. There is none on a pipe.
+The words are fixed. Only the person who runs the process sees the line, no client of a server. A pipe gets no line.
 """
 
 from __future__ import annotations

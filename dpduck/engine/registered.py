@@ -42,7 +42,7 @@ _STARTING: dict[str, int] = {}
 """The thread that puts macros on a database, by the database's identity."""
 
 _SAID: dict[str, str] = {}
-"""Identities of databases, by the question that asked for the identity."""
+"""Identities of databases, by the random text of the call that asked for the identity."""
 
 _KEPT: list[Callable[[str, str | None], str | None]] = []
 
@@ -51,7 +51,7 @@ _KEPT: list[Callable[[str, str | None], str | None]] = []
 
 
 def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store: str) -> None:
-    """Creates these macros in the current database. A released table without a database's name is the store's."""
+    """Creates the macros of sql/macros in the current database. They take a name without a dot for a store's table."""
     for text in read_macro_files():
         connection.execute(text.replace(MARK, f"CREATE OR REPLACE {temporary}MACRO"))
     connection.execute(
@@ -61,7 +61,7 @@ def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store
 
 
 def _foreign_shipped(macros: set[tuple[str, str]], store: str) -> str | None:
-    """Returns the name of the first macro that has a shipped name and another body. macros: names and bodies."""
+    """Returns the name of the first macro with the name of a shipped one and another body. macros: names and bodies."""
     names = list_macro_names()
     macros = {(name, body) for name, body in macros if name in names}
     if not macros:
@@ -110,7 +110,7 @@ def serve(connection: duckdb.DuckDBPyConnection, engine: Started, *, kept: bool)
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Returns a database's identity. Its function leaves it in _SAID, since DuckDB may import pandas for a result."""
+    """Returns a database's identity, None without one. It is passed in _SAID: DuckDB may import pandas for a result."""
     question = secrets.token_hex(16)
     with connection.cursor() as cursor:  # a call takes a hundredth of the time of a search among functions
         try:
@@ -121,7 +121,7 @@ def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
 
 
 def _register(connection: duckdb.DuckDBPyConnection) -> str:
-    """Registers the scalar function. It has side_effects, so that DuckDB neither folds nor caches it.
+    """Registers the scalar function, with side effects declared so that DuckDB neither folds nor caches its calls.
 
     DuckDB calls it while the database is open, but frees its Python object with the connection that registered it.
     That is a crash in 1.5 and 2.0. So the object is kept forever, and holds nothing.
@@ -245,9 +245,9 @@ def _taken_back(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
 
 
 def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:
-    """Refuses a database with a macro that has one of our names and is the user's, so that none is replaced.
+    """Refuses a database in which a user's macro has one of dpduck's names, so that no such macro is replaced.
 
-    If dp() is ours, the shipped macros count as ours too, in any version. Each load replaces them with its own.
+    If dp() is dpduck's, the shipped macros count as dpduck's, too, in any version. Each load replaces them.
     """
     names = [*MACROS, *list_macro_names()]
     if _are_new(connection, names):

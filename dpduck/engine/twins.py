@@ -19,7 +19,7 @@ def twin_database(
     rows: int,
     reworded: Callable[[str], str] = lambda ddl: ddl,
 ) -> Iterator[str]:
-    """Fills a new database with all public tables, and twins of all tables that have a policy. Yields a line per twin.
+    """Fills a new database with public tables, and a made-up twin of each table with a policy. Yields a line a twin.
 
     reworded: rewrites the statement of a policy for the new database.
     """
@@ -42,7 +42,7 @@ def twin_database(
 
 
 def prepare_alike(source: duckdb.DuckDBPyConnection, target: duckdb.DuckDBPyConnection) -> None:
-    """Prepares the twins of prepared tables, since some statements are for prepared tables alone."""
+    """Prepares the made-up twins of prepared tables, since some statements are for prepared tables alone."""
     ((home,),) = source.execute("SELECT current_database()").fetchall()
     listed = "SELECT table_name FROM dp_policies() WHERE prepared_at IS NOT NULL"
     for (table,) in source.execute(listed).fetchall():
@@ -67,7 +67,7 @@ def _copy_table(
 
 
 def _keys(source: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """Returns the column of a table's one-column primary key, or else of a UNIQUE constraint of one column."""
+    """Returns a list with the column of a primary key or a UNIQUE constraint of one column. It is empty without one."""
     rows = source.execute(
         "SELECT constraint_column_names[1] FROM duckdb_constraints() WHERE len(constraint_column_names) = 1 "
         "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND "

@@ -14,7 +14,7 @@ LISTENS_SECONDS = 5.0
 
 
 def require_listener(address: str) -> None:
-    """Refuses an address where no server listens, since the client would try for minutes. Lets other failures pass."""
+    """Refuses an address where no server listens: a client would try it for minutes. Lets other failures pass."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port or PORT
@@ -26,5 +26,5 @@ def require_listener(address: str) -> None:
         create_connection((host, port), timeout=LISTENS_SECONDS).close()
     except ConnectionRefusedError:
         raise Refusal("nothing listens at the engine's address", accepted=f"sc://{host}:port of a server") from None
-    except (OSError, UnicodeError):  # a host that is no name gives the latter
+    except (OSError, UnicodeError):  # UnicodeError: the host is no valid name
         return

@@ -19,14 +19,14 @@ from dpduck.kernel.worker.answered import Asking
 from dpduck.kernel.worker.workers import Workers
 
 PIECE, OTHERS = "dpduck_piece", "dpduck_others"
-"""Columns in an engine: the name of a piece, and the number of rows that were left out, of no unit or of a crowd."""
+"""Columns in an engine: a piece's name, and the number of left-out rows (without a unit, or over CROWD of a unit)."""
 
 PIECE_ROWS = 1 << 16
-"""Rows of a piece, approximately, since its units are whole."""
+"""Approximate number of rows of a piece. It has no part of a unit."""
 
 
 def packing(tables: Sequence[Sent], key: int, number: int = 0) -> Order:
-    """Returns the order to pack tables, or to bundle the rows of one table. It keeps only the first rows of crowds."""
+    """Returns the Order to pack tables, or to bundle rows of the table `number`. It keeps at most CROWD rows a unit."""
     return Order(tuple(tables), (), Asking(""), "", {TABLE: number}, "", 0, key=key)
 
 
@@ -38,9 +38,9 @@ def rows_name(table: int) -> str:
 def bundle_task(
     plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers
 ) -> Iterator[pa.RecordBatch]:
-    """Yields bundles of a table's rows by bucket, one row for each. Bundles travel between tasks as bytes, to be small.
+    """Yields a table's rows in bundles of one bucket each. A bundle is one row, with each column as bytes to be small.
 
-    The last input column is the bucket of a row's unit. A part's first bundle has the number of left-out rows.
+    The last input column is the bucket of a row's unit. The first bundle of each part has the number of left-out rows.
     """
     order, number = orders.order_from(plain), plain["parameters"][TABLE]
     table = order.tables[number]
@@ -56,8 +56,8 @@ def bundle_task(
 
 
 def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
-    """Packs the rows of a bucket into pieces of whole units. Each row of the result is a piece, with columns as bytes
-    and its number of rows of each table. The numbers of the first piece also count the rows that were left out.
+    """Packs the rows of a bucket into pieces of whole units. Each row of the result is a piece. For each table, it has
+    the columns as bytes and the number of rows. The numbers of the first piece also count the left-out rows.
     """
     order, bundles, output = orders.order_from(plain), given.to_pylist(), dict[str, list[Any]]()
     tables = [_of_units(order, number, bundles) for number in range(len(order.tables))]
@@ -80,9 +80,9 @@ def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa
 
 
 def _of_units(order: Order, number: int, bundles: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.ChunkedArray]:
-    """Reads a table's rows and their units from bundles, both sorted by unit. Whole numbers of units have one type.
+    """Returns a table's rows and the unit of each row, from bundles. Both are sorted by unit.
 
-    If the table has no unit column, each row is a unit.
+    Units of any integer type become 64-bit integers. If the table has no unit column, each row is a unit.
     """
     table, own = order.tables[number], [item for item in bundles if item[TABLE] == number]
     columns = [_unpack_column(own, column_name(0, place)) for place in range(len(table.columns))]
@@ -100,26 +100,26 @@ def _of_units(order: Order, number: int, bundles: Sequence[Mapping[str, Any]]) -
 def answer_packed(
     plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the sums of an order over pieces, about a million rows at a time, beside the names of the pieces."""
+    """Yields the sums of an Order over about PART rows at a time, with the names of the pieces that hold these rows."""
     order, pieces, count = orders.order_from(plain), list[Mapping[str, Any]](), 0
     private = list(enumerate(table for table in order.tables if table.rows is None))
     for piece in chain(chain.from_iterable(batch.to_pylist() for batch in given), [None]):
         if pieces and (piece is None or count >= PART):
             columns = [
-                [_unpack_column(pieces, column_name(n, k)) for k, _ in enumerate(one.columns)] for n, one in private
+                [_unpack_column(pieces, column_name(n, k)) for k, _ in enumerate(table.columns)] for n, table in private
             ]
             rows = [pa.Table.from_arrays(own, names=list(map(str, range(len(own))))) for own in columns]
             batches = orders.run_order(order, rows, workers).to_batches(max_chunksize=BATCH)
-            said: list[bytes | None] = [*map(orders.to_bytes, batches)] or [None]
-            names = [" ".join(one[PIECE] for one in pieces), *[""] * (len(said) - 1)]
-            yield pa.RecordBatch.from_pydict({PIECE: names, PARTIAL: pa.array(said, pa.binary())})
+            sums: list[bytes | None] = [*map(orders.to_bytes, batches)] or [None]
+            names = [" ".join(item[PIECE] for item in pieces), *[""] * (len(sums) - 1)]
+            yield pa.RecordBatch.from_pydict({PIECE: names, PARTIAL: pa.array(sums, pa.binary())})
             pieces, count = [], 0
         if piece is not None:
             pieces, count = [*pieces, piece], count + sum(piece[rows_name(number)] for number, _ in private)
 
 
 def _pack_column(column: pa.ChunkedArray) -> bytes:
-    """Writes a column as bytes. Texts that repeat are written as numbers of a list of texts."""
+    """Writes a column as compressed bytes. Texts are dictionary-encoded if fewer than half of them are distinct."""
     array = column.combine_chunks()
     if pa.types.is_string(array.type) and 2 * pc.count_distinct(array, mode="all").as_py() < len(array):
         array = array.dictionary_encode()
@@ -127,7 +127,7 @@ def _pack_column(column: pa.ChunkedArray) -> bytes:
 
 
 def _unpack_column(pieces: Sequence[Mapping[str, Any]], name: str) -> pa.ChunkedArray:
-    """Reads a column from pieces. If any piece has numbers of a list of texts, so has the whole column."""
+    """Reads a column from pieces. If it is dictionary-encoded in any piece, the whole column is."""
     chunks = [chunk for piece in pieces for chunk in pa.ipc.open_stream(piece[name]).read_all().column(0).chunks]
     chunks = [chunk for chunk in chunks if len(chunk)]
     listed = [pa.types.is_dictionary(chunk.type) for chunk in chunks]

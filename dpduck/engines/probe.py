@@ -1,7 +1,7 @@
 """Probe of an engine: before it is attached, it must count public made-up rows correctly.
 
-A unit that is scattered over files and partitions counts as often as any other. Awkward values mean the same as in
-DuckDB. A worker can be started. Every failure has one fixed text.
+A unit with rows in several partitions must count as often as any other. Unusual values must mean the same as in DuckDB.
+A task must be able to start a worker process. If a task fails, the engine must not quote its rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ACCEPTED = "Spark 4 or Sail, whose workers have this DuckDB, pyarrow and this Py
 
 
 def probe_engine(engine: SparkEngine, workers: Workers) -> SparkEngine:
-    """Returns the engine after it has counted correctly. Otherwise a Refusal names the failure."""
+    """Returns the engine if it passes the probe. Otherwise raises a Refusal that names the failure."""
     table = Sent(("dpduck_probe", "main", "probe"), COLUMNS)
     crowd = tuple((6, number % 7, 0.5, Decimal("1.00"), "x", None, None, True) for number in range(ROWS_OF_ONE))
     by_column = zip(COLUMNS, zip(*_ROWS, *crowd, strict=True), strict=True)
@@ -60,7 +60,7 @@ def probe_engine(engine: SparkEngine, workers: Workers) -> SparkEngine:
 
 
 def _order(table: Sent) -> Order:
-    """Returns an order that counts by every column, with at most three rows of a unit, and a flag from a worker."""
+    """Returns an Order that counts by every column and by a flag from a worker. It keeps at most three rows a unit."""
     names = [name for name, _ in COLUMNS[1:]]
     listed = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in names)
     program = WorkerProgram(
@@ -91,8 +91,8 @@ def _require_one_text(engine: SparkEngine, rows: dict[str, Any], table: Sent, pl
     try:
         list(engine.carry_frames(rows, {table.sql: place}, BUCKETS, failing))
     except Exception as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = ""
-    if FAILED not in said or "canary" in said:
+        message = ""
+    if FAILED not in message or "canary" in message:
         raise Refusal("the engine quotes what fails in a task", accepted=ACCEPTED)

@@ -1,8 +1,8 @@
 """Facts about attached databases: their names, possible changes and hidden functions.
 
-Any user who runs SQL on a connection of a database may have hidden a built-in function by a macro. Listing functions
-takes 10 to 25 ms. If nothing can be added, hidden functions are searched for once. If the database is one file, the
-search is repeated after each write to the file.
+Any user who runs SQL on a connection of a database may have hidden a built-in function by a macro of its name. Listing
+functions takes 10 to 25 ms. If no macro can be added, hidden functions are searched for once. If the database is one
+file, the search is repeated after each write to the file.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Databases:
     """Attached databases, as one cursor sees them.
 
     rows: one for each database except DuckDB's own, the store and copies of releases. kinds: types of all databases, by
-    folded name. collation: the default for texts. token: text that identifies these databases if all are read-only.
-    unchanging: the token if all are also files of DuckDB's, so that nothing can be added. quiet: `unchanging`, or a
-    text that changes at any write to the only file. Else each is None. disabled: optimizer passes that are off.
+    name in lower case. collation: the default for texts. token: identifies these databases if all are read-only.
+    unchanging: the token if all are also files of DuckDB's, so that nothing can be added. quiet: `unchanging`, or for
+    one file, a text that changes at any write to it. Otherwise these three are None. disabled: passes that are off.
     """
 
     rows: tuple[tuple[object, ...], ...]
@@ -69,7 +69,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Still:
-    """Folded names of databases that cannot change while they are attached, and a cache of facts about their tables.
+    """Names, in lower case, of databases that cannot change while attached, and a cache of facts about their tables.
 
     Each is a read-only file of DuckDB's, which nobody can write meanwhile, or `quiet` (see Shadows.still).
     """
@@ -79,7 +79,7 @@ class Still:
 
 
 def look_up_fact(still: Still | None, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
-    """Returns a fact about a table. If the table cannot change, `ask` is called once for all statements."""
+    """Returns a fact about a table from `ask`, or from the cache if the table cannot change. asked: the fact's key."""
     if still is None or fold(table.parts[0]) not in still.databases:
         return ask()
     question = (*map(fold, table.parts), *asked)
@@ -144,7 +144,7 @@ class Shadows:
     def still(self, databases: Databases, quiet: bool = False) -> Still | None:
         """Returns the databases that cannot change, None if any database is not read-only.
 
-        quiet: whether a file without recent writes is accepted. Code that counts rows by its facts checks them again.
+        quiet: whether a file without recent writes is accepted. If its facts decide a count, they are checked again.
         """
         token = databases.token or (databases.quiet if quiet else None)
         if token is None:

@@ -103,9 +103,9 @@ MOST_ROWS = 5_000_000
 class ReleaseCopies:
     """Copies of the latest releases of this process. If there are too many, the oldest are detached.
 
-    A transaction that began before a release sees its copy, though not the store's table: it has no snapshot yet of a
-    database that is attached later. No transaction that began after a copy was detached needs it. The copy of a few
-    values is SQL that lists them, without a database.
+    A transaction that began before a release does not see the store's table. It sees the copy, since it has no snapshot
+    yet of a database that is attached later. A transaction that began after a copy was detached does not need the copy.
+    A copy of few values is SQL that lists them, without a database.
     """
 
     def __init__(self, open_cursor: OpenCursor) -> None:
@@ -137,7 +137,7 @@ class ReleaseCopies:
                 cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
 
     def put(self, columns: Sequence[tuple[str, str]], rows: pa.Table) -> str:
-        """Adds a table of rows that are in no store, beside the copies. Returns the table's name in SQL."""
+        """Adds rows that are in no store, as one more table in memory. Returns the table's name in SQL."""
         with self._lock:
             self._made += 1
             name = f"release_known_{self._made}"
@@ -220,7 +220,7 @@ class Caller:
             self.require_table(str(table))
 
     def require_price(self, charge: Charge, budget: Budget | None) -> None:
-        """Refuses a principal's price near zero, since each bit that a failing answer reveals would cost only that."""
+        """Refuses a principal's price near zero, at which failing statements would reveal bits nearly for free."""
         if self.owner or budget is None:
             return
         if budget.pure and budget.epsilon is not None and charge.epsilon is not None:
@@ -234,7 +234,7 @@ class Caller:
             )
 
     def require_within(self, charge: Charge) -> None:
-        """Refuses a price above the ceiling. Both are compared as dp_plan shows them: what looks equal is equal."""
+        """Refuses a price above the ceiling. The price is compared as a float, since dp_plan shows floats."""
         if self.ceiling is None:
             return
         epsilon, rho, delta = self.ceiling
@@ -343,8 +343,8 @@ class SandboxAnswers:
         self._kept: list[KeptSandbox] = []
 
     def lend(self, copies: frozenset[Hashable]) -> KeptSandbox | None:
-        """Lends the idle sandbox with most copies, all of which are in this list, to one statement alone. If none fits,
-        returns None, or the oldest sandbox if enough are kept. The statement has to empty that sandbox.
+        """Lends one statement an idle sandbox: the one with the most tables, if all of these are in `copies`. If no
+        sandbox fits, returns None, or the oldest if enough are kept. The statement has to empty the oldest.
         """
         with self._lock:
             fitting = [sandbox for sandbox in self._kept if sandbox.copies <= copies]

@@ -29,7 +29,7 @@ _KIND = """SELECT type, options['metadata_catalog'], options['metadata_schema'] 
 
 
 def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Refuses a name in another database that is no plain table there, as this cursor's transaction sees it."""
+    """Refuses a table of an attached database that is no plain table there, as this cursor's transaction sees it."""
     row = cursor.execute(_KIND.format(quote_text(table.parts[0]))).fetchall()
     kind = str(row[0][0]) if row else "duckdb"
     if kind == "ducklake":
@@ -162,9 +162,7 @@ _SAFE_ISOLATION = ("repeatable read", "serializable")
 class _LentColumn:
     """A column as PostgreSQL has it.
 
-    own: whether its type is PostgreSQL's own.
-    kind: e for an ENUM.
-    modifier: the digits of a numeric.
+    own: whether its type is PostgreSQL's own. kind: "e" for an ENUM. modifier: the digits of a numeric.
     """
 
     name: str
@@ -183,7 +181,7 @@ class _LentColumn:
 
     @property
     def as_text(self) -> bool:
-        """Tells whether the column is a text, or similar to a text, in DuckDB only."""
+        """Tells whether PostgreSQL and DuckDB compare values differently: it is no ENUM, numeric or type of _READ."""
         return self.kind != "e" and not (self.own and (self.type_name in _READ or self.type_name == "numeric"))
 
     def is_read_as(self, type_name: str) -> bool:
@@ -242,7 +240,7 @@ def _query(database: str, sql: str) -> str:
 
 
 def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, lent: Mapping[str, _LentColumn]) -> None:
-    """Refuses columns that differ in PostgreSQL from DuckDB's memory. New labels or wider values make reading fail."""
+    """Refuses columns that changed since DuckDB looked at them. New labels or wider values make reading fail."""
     for name, type_name in _columns(cursor, table).items():
         if name not in lent or not lent[name].is_read_as(type_name):
             raise Refusal(

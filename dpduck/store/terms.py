@@ -1,7 +1,7 @@
-"""Earlier terms of policies with the same answers as the terms in force.
+"""Earlier terms with the same answers as the terms in force. Terms are the policies and budgets of one moment.
 
-They differ in budgets, limits of a price, and expected rows. A paid statement stays paid. If such terms answered a
-statement, it is read under these terms again, so that its answer is found.
+Such terms differ in budgets, limits of a price, and expected rows. A paid statement stays paid. If earlier terms
+answered a statement, it is read under them again, so that its answer is found.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _bare(policy: Policy) -> Policy:
 
 
 def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> tuple[PolicyTerms, ...]:
-    """Returns the terms before those in force under which some table answered as now, the latest first.
+    """Returns earlier terms under which some table has the same answers as now, the latest first.
 
     written: every policy that was ever put in force, in order.
     in_force: the present policies, with the present budgets.
@@ -88,7 +88,7 @@ def as_answered(
 ) -> Read:
     """Returns a statement's reading under the terms in force, or under earlier terms if only these answered it.
 
-    If there is no answer, a refusal by the terms in force stands.
+    Terms are the policies and budgets of one moment. If there is no answer, a refusal by the terms in force stands.
     read: reads the statement under terms, None for those in force.
     """
     try:
@@ -121,7 +121,7 @@ def _find_answer(
 
 
 def brought_up(rows: RequestRows, in_force: Mapping[str, Policy]) -> RequestRows:
-    """Returns rows that were read under earlier terms, with the revisions in force. The rows are the same."""
+    """Returns facts of rows that were read under earlier terms, with the revisions of the policies in force."""
 
     def revision(name: str, old: int) -> int:
         return in_force[name].revision if name in in_force else old

@@ -1,9 +1,7 @@
 """sqlglot dialect of DuckDB's SQL with BigQuery's SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..), and its tokens.
 
-A cursor over tokens reads the statements that only dpduck has.
-
-Each complaint has a position. Bounds on a text are checked before anything is parsed, so that a parser never gets more
-than it can bear.
+A cursor over tokens reads the statements that only dpduck has. Each refusal has a position. The length and the depth of
+a text are checked before it is parsed, so that no parser gets more than it can bear.
 """
 
 from __future__ import annotations
@@ -26,12 +24,12 @@ from dpduck.values.errors import Position, Refusal
 from dpduck.values.quoting import quote_text
 
 MISSPELT = "expected DIFFERENTIAL_PRIVACY after SELECT WITH"
-BOUNDS = "dpduck_bounds"  # in an aggregate's meta: its arguments contribution_bounds_per_row and .._per_group
+BOUNDS = "dpduck_bounds"  # in an aggregate's meta: its named arguments, such as contribution_bounds_per_row
 START = "dpduck_start"  # in a node's meta: the offset of its first token in the text
 
 
 class DifferentialPrivacy(exp.Expression):
-    """The clause after SELECT. Its expressions are the options as written."""
+    """The privacy clause after SELECT. Its expressions are the options as written."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
@@ -52,7 +50,7 @@ def _note_start(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _separate_bounds(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps the builder of an aggregate: the named arguments are bounds, and move to the node's meta."""
+    """Wraps the builder of an aggregate, so that its named arguments, which are bounds, go to the node's meta."""
 
     def build_bounded(arguments: list[Any]) -> Any:
         bounds = [argument for argument in arguments if isinstance(argument, exp.Kwarg)]
@@ -75,7 +73,7 @@ _AGGREGATES: dict[str, Callable[..., Any]] = {
 
 
 class PrivateParser(DuckDBParser):
-    """DuckDB's parser. The clause stands where other dialects have hints, so that every consumer sees it."""
+    """DuckDB's parser. The privacy clause stands where other dialects have hints, so that every consumer sees it."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
         token: _note_start(rule) for token, rule in DuckDBParser.QUERY_MODIFIER_PARSERS.items()

@@ -34,8 +34,8 @@ class TableName:
 def require_plain_names(*names: str) -> None:
     """Refuses names with a dot: units, links and grants name columns as texts with dots between the parts.
 
-    Columns "old.id" of orders and "id" of "orders.old" would have one name, and rows of two people would be joined as
-    rows of one person.
+    With dots, column "old.id" of orders and column "id" of "orders.old" would have one name. Rows of two people would
+    be joined as rows of one person.
     """
     for name in names:
         if "." in name:
@@ -64,57 +64,57 @@ _RESERVED = re.compile(
 
 
 def answer_column(aggregate: int) -> str:
-    """Names the column with the noisy answer of an aggregate. Aggregates are counted from 0."""
+    """Returns the name of the column with the noisy answers of an aggregate. Aggregates are counted from 0."""
     return f"answer_{aggregate + 1}"
 
 
 def stderr_column(aggregate: int) -> str:
-    """Names the column with an aggregate's standard errors."""
+    """Returns the name of the column with an aggregate's standard errors."""
     return f"stderr_{aggregate + 1}"
 
 
 def margin_column(aggregate: int) -> str:
-    """Names the column with half an interval's width, computed at each read for the requested confidence."""
+    """Returns the name of the column with half an interval's width, computed for the confidence of each read."""
     return f"margin_{aggregate + 1}"
 
 
 def lows_column(aggregate: int) -> str:
-    """Names the lower ends of an aggregate's intervals if they depend on the answer, one for each of LEVELS."""
+    """Returns the name of the column with lower ends that depend on the answer: one for each interval of LEVELS."""
     return f"lows_{aggregate + 1}"
 
 
 def highs_column(aggregate: int) -> str:
-    """Names the upper ends of an aggregate's intervals if they depend on the answer, one for each of LEVELS."""
+    """Returns the name of the column with upper ends that depend on the answer: one for each interval of LEVELS."""
     return f"highs_{aggregate + 1}"
 
 
 def low_column(aggregate: int) -> str:
-    """Names the lower end of an aggregate's interval for the requested confidence."""
+    """Returns the name of the column with the lower end of an interval, for the confidence of a read."""
     return f"low_{aggregate + 1}"
 
 
 def high_column(aggregate: int) -> str:
-    """Names the upper end of an aggregate's interval for the requested confidence."""
+    """Returns the name of the column with the upper end of an interval, for the confidence of a read."""
     return f"high_{aggregate + 1}"
 
 
 def raw_column(aggregate: int) -> str:
-    """Names the column with the noisy count before a summary's estimator, or the option nonnegative, moved it."""
+    """Returns the name of the column with noisy counts before a summary's weights, or nonnegative, changed them."""
     return f"raw_{aggregate + 1}"
 
 
 def variance_column(aggregate: int) -> str:
-    """Names a summary's column with the variance that a row adds to a sum."""
+    """Returns the name of a summary's column with the variance that each row adds to a sum."""
     return f"variance_{aggregate + 1}"
 
 
 def chance_column(aggregate: int) -> str:
-    """Names a summary's column with the chance that a row of an empty cell would be as far from 0."""
+    """Returns the name of a summary's column with the chance that a cell without rows would be as far from 0."""
     return f"chance_{aggregate + 1}"
 
 
 def in_sql(listed: str) -> str:
-    """Writes the listed name of a table in SQL. A table with a policy has no dot in any part of its name."""
+    """Quotes a table's name from a listing for SQL. A table with a policy has no dot in any part of its name."""
     return ".".join(map(quote_identifier, listed.split(".")))
 
 

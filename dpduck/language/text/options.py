@@ -83,7 +83,7 @@ class Option:
         return value
 
     def _words(self, node: exp.Expr) -> str:
-        """Reads a text for people. It has to stay on its line, and a semicolon would end its part of a comment."""
+        """Reads a text for readers of a view. It is one part of a comment, and parts end with a semicolon."""
         text = node.name if isinstance(node, exp.Literal) and node.is_string else ""
         if not 1 <= len(text) <= self.longest or not text.isprintable() or ";" in text:
             wanted = f"a quoted text of at most {self.longest} characters, without line breaks and semicolons"
@@ -101,7 +101,7 @@ class Option:
 
 @dataclass(frozen=True)
 class StatementOptions:
-    """Options of a statement: each is given once, and is in its table. nodes: their values as written."""
+    """Options of a statement. nodes: their values as written. table: the options that the statement accepts."""
 
     nodes: Mapping[str, exp.Expr]
     table: Mapping[str, Option]
@@ -153,10 +153,10 @@ class StatementOptions:
 def read_given(
     expressions: Sequence[exp.Expr], options: Sequence[Option], suffix: str = "", older: Mapping[str, str] | None = None
 ) -> StatementOptions:
-    """Reads the options of a statement. Refuses other expressions, repeated options, and unknown ones with the
-    nearest name.
+    """Reads the options of a statement. Refuses other expressions, repeated options and unknown options.
 
-    suffix: the statement in a refusal, such as " for a stream". older: the modern names of older ones.
+    suffix: words in the refusal of an unknown option, such as " for a stream". older: the modern names of options, by
+    their older names.
     """
     table = {option.name: option for option in options}
     nodes: dict[str, exp.Expr] = {}

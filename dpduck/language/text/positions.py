@@ -1,4 +1,4 @@
-"""Complaints about a statement: the position of a parsed node, and the word that was meant.
+"""Refusals of a statement: the position of a parsed node, and the word that may have been meant.
 
 Refuses a statement inside dp(..), unknown options, and older forms of other dialects (with the modern form).
 """
@@ -165,7 +165,7 @@ MOST_OPTIONS = 24
 def unknown_option(
     place: exp.Expr, name: str, names: Sequence[str], suffix: str = "", older: Mapping[str, str] | None = None
 ) -> Refusal:
-    """Returns the refusal of a name, with its modern form or the nearest name, and all names."""
+    """Returns the refusal of an unknown option. It suggests the modern or the nearest name, and lists all names."""
     modern, near = (older or {}).get(name), get_close_matches(name, names, n=1, cutoff=NEAREST)
     first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), or " if near else ""
     others = [option for option in names if modern or option not in near]

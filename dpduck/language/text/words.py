@@ -29,7 +29,7 @@ def meant(name: str, names: Sequence[str]) -> str:
 
 
 def meant_or(name: str, names: Sequence[str], otherwise: str) -> str:
-    """Writes the accepted forms in place of a name: the known name that may have been meant, and `otherwise`.
+    """Returns the accepted forms in place of a name: the known name that may have been meant, if any, and `otherwise`.
 
     >>> meant_or("cubee", ["cube"], "a name of dp_releases()")
     'cube (did you mean that?), or a name of dp_releases()'

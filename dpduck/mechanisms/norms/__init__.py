@@ -1,4 +1,4 @@
-"""Mechanism for answers with units weighed down to norms. The statement itself finds the norms or the totals."""
+"""Mechanism for answers that scale each unit's rows down to a norm. The statement itself measures norms or totals."""
 
 from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.mechanism import Mechanism

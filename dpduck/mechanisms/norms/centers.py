@@ -1,8 +1,8 @@
-"""Search inside the statement for the centre of an average: about the median of one value of each unit.
+"""Private search for the centre of an average, in the same statement: about the median of one value of each unit.
 
-Each unit counts once, by the first of its rows in keyed order. So one choice among buckets of values costs as much as a
-count of units, whatever MAX ROWS is. An average is right for any centre, but a centre near the values makes the norm
-of their distances small.
+A unit counts once, by the first of its rows in keyed order. So the choice of a bucket of values costs as much as a
+count of units, whatever MAX ROWS is. An average is right for any centre, but a centre near the values makes the norm of
+their distances small, and with it the noise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AN_OCTAVE = 16
 
 @dataclass(frozen=True)
 class CenterSearch:
-    """Search for one centre. buckets: buckets of values, or of logarithms of values in steps if the operand is open."""
+    """Search for one centre. buckets: of the values, or of their logarithms (_logarithms) if there is no CLAMP."""
 
     operand: Operand
     buckets: Buckets
@@ -43,7 +43,7 @@ class CenterSearch:
 
 
 def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: RequestRows) -> CenterSearch:
-    """Plans the choice of a measure's centre at a price in rho. job: the job that counts its rows."""
+    """Plans the private choice of an average's centre, at a price in rho. job: counts the rows of the average."""
     operand = measure.operand
     if operand is None:
         raise InternalError("a centre of nothing")
@@ -57,7 +57,7 @@ def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: Req
         keys=(GroupKey(value_of(_logarithm_sql(operand) if operand.is_open else operand.sql, rows.columns), domain),),
         attributes=(Attribute((0,), np.arange(buckets.count, dtype=np.int64), buckets.count),),
         aggregates=(Contribution(),),
-        cell_key=(),  # the cell key holds for cells of other keys
+        cell_key=(),  # the cell key of `job` is about other keys
         beside=(),
     )
     (choice,) = bucket_choices(Fraction(1, 2), buckets.count, NoiseKind.GAUSSIAN, price, 1, 1, WITHOUT_ENDS)
@@ -90,6 +90,6 @@ def _logarithms(operand: Operand) -> Buckets:
 
 
 def _logarithm_sql(operand: Operand) -> str:
-    """Renders SQL that raises on no number: for a finite number, it takes the logarithm of a number of at least 1."""
+    """Renders SQL of log2(1 + |x| / step) with the sign of x, NULL if x is not finite. It never raises an error."""
     number, step = operand.sql, repr(float(operand.step))
     return f"CASE WHEN isfinite({number}) THEN sign({number}) * log2(1 + abs({number}) / {step}) END"

@@ -2,9 +2,9 @@
 
 An interval and its two halves are three measurements of two numbers (Hay, Rastogi, Miklau and Suciu 2010, here for any
 set of released intervals). Halves tell about their interval only if both were released: a half that the filter has
-dropped is unknown, not 0. Upwards, an interval is the mean of its own count and its halves' sum, weighted by inverse
-variance. Downwards, the halves share their gap to the interval by their variances. All noise has one variance, which is
-the unit of all factors.
+dropped is unknown, not 0. On the way up, an interval becomes the mean of its own count and the sum of its halves,
+weighted by inverse variance. On the way down, the halves share their gap to the interval by their variances. All noise
+has one variance, and factors are multiples of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class _Families:
-    """Intervals of one level with their halves, as row numbers. right: -1 if labels end before the right half."""
+    """Intervals of one level and their halves, as row numbers. right: -1 if no label lies in the right half."""
 
     parents: Places
     left: Places
@@ -41,7 +41,7 @@ def fit_intervals(
 ) -> EstimatedSummary:
     """Returns the summary with its counts fitted by least squares. noise: the variance of each count.
 
-    A row's variance beyond the noise stays: it is about counts that a filter has dropped.
+    Only the noise in a row's variance changes. The rest is about counts that a filter has dropped, and stays.
     """
     ordered = [number for number, axis in enumerate(axes) if axis is not None]
     axis = axes[ordered[0]] if len(ordered) == 1 else None
@@ -68,7 +68,7 @@ def fit_intervals(
 
 
 def _families(axis: DyadicAxis, ordered: int, codes: Sequence[NDArray[np.int64]]) -> list[_Families]:
-    """Returns, for each level from the leaves up, the released intervals with released halves."""
+    """Returns released intervals with released halves, level by level from the leaves up. ordered: the axis's key."""
     others = [code for number, code in enumerate(codes) if number != ordered]
     levels, intervals = places_of(axis, codes[ordered])
     names = _groups(others, len(levels)) * axis.nodes + codes[ordered]
@@ -87,7 +87,7 @@ def _families(axis: DyadicAxis, ordered: int, codes: Sequence[NDArray[np.int64]]
 
 
 def _groups(others: Sequence[NDArray[np.int64]], count: int) -> IntegerArray:
-    """Returns one number for each combination of the other keys."""
+    """Returns a number for each row. Rows have the same number if they have the same values of all other keys."""
     numbers: IntegerArray = np.zeros(count, dtype=np.int64)
     if others:
         stacked = np.array(others, dtype=np.int64)
@@ -97,7 +97,7 @@ def _groups(others: Sequence[NDArray[np.int64]], count: int) -> IntegerArray:
 
 
 def _places(names: IntegerArray, order: Places, wanted: IntegerArray) -> Places:
-    """Returns the row of each wanted name, -1 if there is none."""
+    """Returns the row of each wanted number of `names`, -1 if no row has it. order: the rows sorted by `names`."""
     place = np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)
     rows = order[place]
     return np.where(names[rows] == wanted, rows, -1)

@@ -17,13 +17,13 @@ from dpduck.language.select.request import LARGEST_SIZE, Summary
 # Effect of a summary on one cell, in floats: the chance to be kept, mean and square of the estimate.
 
 
-GRID = 4000  # steps on either side of the noise law
-REACH = 40.0  # of the grid on either side, in scales
+GRID = 4000  # noise values on either side of 0
+REACH = 40.0  # largest noise value, in noise scales
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of one cell. kept: the chance of being in the summary. mean, square: of the estimate."""
+    """Moments of a cell. kept: the chance of being in the summary. mean, square: of the estimate, 0 if not kept."""
 
     kept: float
     mean: float
@@ -31,13 +31,13 @@ class Moments:
 
 
 def noise_variance(scale: float) -> float:
-    """Returns the variance of the noise: 2 a / (1 - a)^2 with a = exp(-1 / scale)."""
+    """Returns the variance of geometric noise: 2 a / (1 - a)^2 with a = exp(-1 / scale)."""
     gap = -expm1(-1.0 / scale)
     return 2.0 * (1.0 - gap) / gap**2
 
 
 def empty_moments(scale: float, theta: int, tau: float, sides: int = 2) -> Moments:
-    """Computes the moments of an empty cell, in closed form: sums of k^p a^k from theta to floor(tau) and beyond."""
+    """Computes the moments of a cell without rows, from sums of k^p a^k over k >= theta, with a = exp(-1 / scale)."""
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     front = sides * gap / (1.0 + a)
     last = max(floor(tau), theta - 1)
@@ -53,7 +53,7 @@ def empty_moments(scale: float, theta: int, tau: float, sides: int = 2) -> Momen
 
 
 def _tail(scale: float, least: int, power: int) -> float:
-    """Returns the sum of k^power a^k over k >= least."""
+    """Returns the sum of k^power a^k over k >= least, with a = exp(-1 / scale)."""
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     weight = exp(-least / scale) / gap
     if power == 0:
@@ -66,7 +66,7 @@ def _tail(scale: float, least: int, power: int) -> float:
 def moments_at_count(
     count: float, scale: float, theta: int, tau: float, sides: int = 2, *, grid: int = GRID
 ) -> Moments:
-    """Computes the moments of a cell with this exact count, on `grid` noise values on either side."""
+    """Computes the moments of a cell with this exact count, over `grid` noise values on either side of 0."""
     step = max(1.0, REACH * scale / grid)
     noise = np.arange(-grid, grid + 1) * step
     weights = np.exp(-np.abs(noise) / scale)
@@ -84,8 +84,8 @@ def moments_at_count(
 NOISE_SHARE = 1.5
 """A filter before a sample lets at most size / NOISE_SHARE empty cells pass on average: two thirds of the wanted rows.
 
-A higher filter is better for sums of few cells and worse for large sums: they have all dropped counts as bias. At a
-tenth of the rows, sums of 100,000 cells are up to 3.4 times worse than with all the noise
+A higher filter makes sums of few cells better, and large sums worse: a large sum lacks all dropped counts. If only a
+tenth of the rows may be empty cells, sums of 100,000 cells are up to 3.4 times worse than with all the noise
 (benchmarks/papers/sparse_data.py).
 """
 
@@ -103,8 +103,9 @@ ACCURACY = 1 << 10
 class SummaryDesign:
     """Design of a summary: its plan, its expected rows and its predicted errors.
 
-    cells: m. keep: the number of rows that priorities choose, None for all drawn rows. tau: the estimator's threshold
-    if it is public, 0 for none. predicted: root mean squared errors of sums over SUBSETS cells, by the public guess.
+    cells: of the domain. keep: the number of rows that priorities choose, None for all drawn rows. tau: the threshold
+    of the weights if it is public, 0 for none. predicted: root mean squared errors of sums over SUBSETS cells, by the
+    guess of guess_table.
     """
 
     method: str
@@ -125,7 +126,7 @@ class SummaryDesign:
 
 @dataclass(frozen=True)
 class SketchDesign:
-    """Design of a count sketch: rows of `width` buckets. noise: of a bucket. predicted: as in SummaryDesign."""
+    """Design of a count sketch: `rows` rows of `width` buckets. noise: of a bucket. predicted: as in SummaryDesign."""
 
     rows: int
     width: int
@@ -134,13 +135,13 @@ class SketchDesign:
 
 
 def design_sketch(summary: Summary, cells: int, row_noise: Noise) -> SketchDesign:
-    """Designs a count sketch. row_noise: the noise of a sketch with one row. The noise grows with the rows.
+    """Designs a count sketch. row_noise: the noise of a sketch with one row. With more rows, buckets have more noise.
 
-    A point query is the mean of its rows. The variance of a row is the noise's, plus the squares of other cells' counts
-    over the width. A sum of c point queries has c times the variance of one query.
+    A point query is a mean over the rows. The variance of a row is that of the noise, plus the sum of squares of other
+    cells' counts divided by the width. A sum of c point queries has c times the variance of one query.
     """
     rows, width = summary.sketch_rows, max(summary.size // summary.sketch_rows, 1)
-    noise = Noise(row_noise.kind, row_noise.parameter * rows)  # L1 and squared L2 norms are `rows` times one row's
+    noise = Noise(row_noise.kind, row_noise.parameter * rows)  # L1 and squared L2 norms are `rows` times as large
     squares = sum(stratum.cells * stratum.rows**2 for stratum in guess_table(summary.expect_rows, cells))
     error = (noise.variance + squares / width) / rows
     predicted = tuple(sqrt(min(subset, cells) * error) for subset in SUBSETS)
@@ -148,7 +149,7 @@ def design_sketch(summary: Summary, cells: int, row_noise: Noise) -> SketchDesig
 
 
 def design_method(summary: Summary, cells: int, scale: Fraction, *, checked: bool = False) -> SummaryDesign:
-    """Designs one method. checked: nodes without parents are dropped, so the whole filter is drawn."""
+    """Designs a summary with the method that it names. checked: nodes without parents are dropped later."""
     makers: dict[str, Callable[[Summary, int, Fraction], SummaryDesign]] = {
         "geometric": _geometric,
         "filter": _filter,
@@ -169,8 +170,8 @@ def _geometric(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs a filter: the least theta that lets at most `size` empty cells pass, on average. Layers below it
-    follow if too few cells pass.
+    """Designs a filter with the least theta that lets at most `size` empty cells pass, on average. If too few cells
+    pass, layers with a lower theta follow.
     """
     sides = 1 if summary.method == "filter_one_sided" else 2
     theta = summary.theta or filter_for(cells, scale, summary.size, sides)
@@ -185,7 +186,7 @@ def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs a threshold tau. Expected rows are the empty cells that pass, plus the guessed total divided by tau."""
+    """Designs a threshold summary. At tau, `size` rows are expected: empty cells that pass, and the total over tau."""
     theta = _theta(summary, cells, scale)
     tau = summary.tau or _threshold_for(cells, scale, theta, summary.size, summary.expect_rows or 0)
     plan = SummaryPlan((SummaryLaw(scale, theta, tau),))
@@ -193,7 +194,7 @@ def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs layers that halve the threshold until there are enough rows. The first is nearly always enough."""
+    """Designs layers for priorities, each with half the threshold of the last. The first is nearly always enough."""
     theta = _theta(summary, cells, scale)
     tau = _threshold_for(cells, scale, theta, summary.size + 8 * sqrt(summary.size) + 8, 0)
     layers = [SummaryLaw(scale, theta, tau)]
@@ -218,7 +219,7 @@ def _theta(summary: Summary, cells: int, scale: Fraction) -> int:
 
 
 def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
-    """Returns the least theta >= 1 at which on average at most `rows` empty cells pass: a^theta / (1 + a) m <= rows."""
+    """Returns the least theta >= 1 at which at most `rows` empty cells pass on average. sides: as in SummaryLaw."""
     start = float(scale) * log(sides * cells / rows / (1.0 + exp(-1.0 / float(scale))))
     theta = max(1, ceil(start) - 2)
     while cells * SummaryLaw(scale, theta, sides=sides).float_probability() > rows:
@@ -227,7 +228,7 @@ def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
 
 
 def _threshold_for(cells: int, scale: Fraction, theta: int, rows: float, total: float) -> Fraction:
-    """Returns the threshold with `rows` expected rows, by doubling and bisection. It is theta if no more rows pass."""
+    """Returns the threshold tau with `rows` expected rows, theta at least. total: the guessed sum of all counts."""
 
     def mean_rows(tau: Fraction) -> float:
         return cells * SummaryLaw(scale, theta, tau).float_probability() + total / max(float(tau), theta)
@@ -250,7 +251,7 @@ def _truncate(value: Fraction) -> Fraction:
 def _predict_design(
     summary: Summary, cells: int, plan: SummaryPlan, theta: int, tau: Fraction, keep: int | None, sides: int = 2
 ) -> SummaryDesign:
-    """Returns the design with its predictions."""
+    """Returns the design with its expected rows and its predicted errors."""
     scale = float(plan.scale)
     table = guess_table(summary.expect_rows, cells)
     vacant = cells - sum(stratum.cells for stratum in table)
@@ -278,7 +279,7 @@ def _predict_design(
 def _error(
     subset: int, cells: int, vacant: float, empty: Moments, table: Sequence[Stratum], occupied: Sequence[Moments]
 ) -> float:
-    """Returns the root mean squared error of the sum over `subset` random cells. Variances add up, and so do biases."""
+    """Returns the root mean squared error of a sum over `subset` random cells. occupied: moments of table's cells."""
     variance = vacant * (empty.square - empty.mean**2)
     bias = vacant * empty.mean
     for stratum, moments in zip(table, occupied, strict=True):
@@ -290,13 +291,13 @@ def _error(
 def candidates(
     summary: Summary, cells: int, scale: Fraction, *, checked: bool, signed: bool = False
 ) -> list[SummaryDesign]:
-    """Designs every method with this size, the chosen one first. signed: sums may be below 0.
+    """Designs a summary by every method, the chosen one first. signed: sums may be below 0.
 
-    The statement names the method. 'auto' takes the least predicted error of a sum over 1,000 cells, among designs that
-    keep to the size. Without a guess about the table, 'auto' takes filter_priority.
+    The statement names the method. Without EXPECT ROWS, 'auto' is filter_priority. Otherwise 'auto' has the least
+    predicted error of a sum over 1,000 cells, among designs with at most 1.5 times the size.
     """
     methods = ["filter_priority", "filter_threshold", "priority", "threshold", "filter"]
-    if summary.shape != "haar" and not signed:  # coefficients have either sign
+    if summary.shape != "haar" and not signed:  # Haar coefficients may be below 0
         methods.append("filter_one_sided")
     sized = replace(summary, size=min(summary.size, cells))
     designs = []
@@ -316,12 +317,11 @@ def candidates(
 # Guess of an unknown sparse table from public facts: the number of rows (EXPECT ROWS), and of possible cells.
 #
 # The number of occupied cells is private and unknown. The guess spreads rows by Zipf's law, which favours no
-# size of cell: as many rows are in cells of about one row as in cells of about four, sixteen, .., up to the
-# largest. Methods that drop small cells and methods that sample large cells are both judged by their effect on
-# such a table.
+# size of cell: as many rows are in cells of about 1 row as in cells of about 4 rows, of about 16 rows, and so on.
+# Methods that drop small cells and methods that sample large cells are both judged by their effect on such a table.
 
 STEP = 4
-"""The cells of the next stratum have STEP times the rows each, and there are 1/STEP as many cells."""
+"""A stratum has 1/STEP as many cells as the stratum before, and each cell has STEP times as many rows."""
 
 
 @dataclass(frozen=True)
@@ -333,9 +333,9 @@ class Stratum:
 
 
 def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
-    """Returns the occupied cells: strata of equally many rows, the most strata that leave a whole cell in the last.
+    """Returns a guess of the occupied cells: strata of equally many rows, as many as leave a whole cell in the last.
 
-    There are none without EXPECT ROWS. If there are too few cells for strata of small cells, each cell has more rows.
+    Without EXPECT ROWS there are no strata. If there are too few cells for such strata, each cell has more rows.
 
     >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guess_table(3_000, 10**9)]
     [(600, 1), (150, 4), (38, 16), (9, 64), (2, 256)]
@@ -351,6 +351,6 @@ def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
 
 
 def _smallest_cells(expect_rows: int, cells: int, strata: int) -> float:
-    """Counts the cells of the first of `strata` strata: one for each row, or fewer if all strata have `cells` cells."""
+    """Counts the cells of the first of `strata` strata: one for each row, or fewer to fit all strata into `cells`."""
     of_first = (1 - STEP**-strata) / (1 - 1 / STEP)
     return float(min(expect_rows / strata, cells / of_first))

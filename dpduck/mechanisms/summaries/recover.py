@@ -1,13 +1,13 @@
 """Unbiased weights from a noisy summary, and the variance of their sums: post-processing, free of charge.
 
-A kept cell has the weight sign(v) max(|v|, tau) (Horvitz and Thompson). For priorities, tau is the largest priority
-that is not kept (Duffield, Lund and Thorup 2007). A filter loses the cells that it drops. Sums are unbiased for
-the cells that pass it, and with_loss states the error of others.
+A kept cell of noisy count v has the weight sign(v) max(|v|, tau) (Horvitz and Thompson). For priorities, tau is the
+largest priority that is not kept (Duffield, Lund and Thorup 2007). A filter loses the cells that it drops. Sums are
+unbiased for the cells that pass it, and with_loss states the error of the others.
 
-The part of a row in the variance of a sum has two terms. Sampling: tau max(tau - |v|, 0), unbiased. Noise: h(v) divided
-by the chance of being kept, with h(v) = s^2 + B a^(|v| - theta), s^2 the noise variance. B is such that empty cells
-contribute their variance on average, although most are in no row. Cells far above the filter contribute s^2. In
-between, the stated variance is up to twice the true one (near the filter), and on average never less than it.
+A row adds two terms to the variance of a sum. Sampling adds tau max(tau - |v|, 0), which is unbiased. Noise adds h(v)
+divided by the chance of being kept. Here h(v) = s^2 + B a^(|v| - theta), with s^2 the noise variance. B is such that
+empty cells contribute their variance on average, although most have no row. Cells far above the filter contribute s^2.
+Near the filter, the stated variance is up to twice the true variance. On average it is never below the true variance.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 @dataclass(frozen=True)
 class EstimatedSummary:
-    """Rows of a summary: positions, noisy counts and weights. variances: the part of each row in the variance of a sum.
+    """Rows of a summary: positions, noisy counts and weights. variances: of each row, as a part of a sum's variance.
 
-    tau: the threshold of the weights, 0 for none. chances: see chance_of_nothing. sums: the variances with the part of
-    each row in the filter's loss, NaN if that loss is unknown.
+    tau: the threshold of the weights, 0 for none. chances: see chance_of_nothing. sums: the variances with each row's
+    part of the filter's loss (see with_loss), NaN if that loss is unknown.
     """
 
     positions: Positions
@@ -59,8 +59,8 @@ class EstimatedSummary:
 
 
 def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """Returns the `keep` cells of highest priority, and the next priority as threshold. If there are no more cells than
-    `keep`, returns all cells with `tau`.
+    """Returns the `keep` cells of highest priority, and as threshold the highest priority that is not kept. If there
+    are no more cells than `keep`, returns all cells and `tau`.
     """
     if keep is None or len(summary.counts) <= keep:
         return summary, tau
@@ -81,7 +81,7 @@ def subset(summary: NoisySummary, chosen: NDArray[np.intp] | NDArray[np.bool_]) 
 def estimate_weights(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int = 2, whole: bool = False
 ) -> EstimatedSummary:
-    """Returns weights and variances. whole: every cell of the domain is present, with the noise's own variance."""
+    """Returns the cells with weights and variances. whole: all cells of the domain are there, with the noise alone."""
     magnitudes = np.abs(summary.counts).astype(np.float64)
     weights = np.sign(summary.counts) * np.maximum(magnitudes, tau)
     chances = np.ones_like(magnitudes)
@@ -98,8 +98,8 @@ def estimate_weights(
 def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: float) -> FloatArray:
     """Returns the chance that a kept cell without rows has a count at least as far from 0: S(|v|) / S(theta).
 
-    S(v) is the sum of a^k min(k, tau) over k >= v, and of a^k without tau. A kept row of an empty cell is noise that
-    passed the filter. So an interval about its count alone leaves out 0 much too often.
+    S(v) is the sum of a^k min(k, tau) over k >= v, or of a^k if there is no tau. The count of a kept cell without rows
+    is noise that passed the filter. So an interval around this count leaves out 0 much too often.
     """
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     last = max(floor(tau), theta - 1)
@@ -118,12 +118,12 @@ def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: flo
 
 
 def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gained: float) -> EstimatedSummary:
-    """Returns the summary with the filter's loss in its sums: L rows, the table's rows less the sum of all estimates.
+    """Returns the summary with the filter's loss L in `sums`: the table's rows less the sum of all estimates.
 
-    Each row has a part of L^2, in proportion to its estimate. So the stated error of the sum of everything is L. The
-    stated error of a sum over a part s is sqrt(s) L, at least its share s L.
-    rows: of the table, None if unknown. spread: the variance of that number. gained: the expected sum of empty cells'
-    estimates. It is not 0 if a filter lets only positive counts pass, and is an error like the loss.
+    Each row has a part of L^2 in proportion to its estimate. So the stated error of the sum over all rows is L. The
+    stated error of a sum over a share s of the estimates is sqrt(s) L, which is at least s L.
+    rows: of the table, None if unknown. spread: the variance of `rows`. gained: the expected sum of the estimates of
+    empty cells. It is not 0 if a filter lets only positive counts pass, and is an error like L.
     """
     if rows is None:
         return replace(summary, sums=np.full_like(summary.variances, np.nan))
@@ -134,9 +134,9 @@ def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gain
 
 
 def noise_of_kept(magnitudes: FloatArray, scale: float, theta: int, sides: int) -> FloatArray:
-    """Returns h(v). With G geometric, E h(theta + G) = E (theta + G)^2: an empty cell contributes its variance.
+    """Returns h(v), the part of the noise in a kept row's variance. An empty cell contributes its variance on average.
 
-    E a^G = 1/(1 + a), E G = a/(1 - a), E G^2 = a (1 + a)/(1 - a)^2.
+    With G geometric, E h(theta + G) = E (theta + G)^2. E a^G = 1/(1 + a), E G = a/(1 - a), E G^2 = a (1 + a)/(1 - a)^2.
     """
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     square = theta**2 + 2 * theta * a / gap + a * (1 + a) / gap**2
@@ -178,7 +178,7 @@ def _parent_kept(
     number: int,
     axis: DyadicAxis,
 ) -> NDArray[np.bool_]:
-    """Tells for each node whether its parent along one axis is in the summary and passed itself. True for roots."""
+    """Tells for each node whether its parent along one axis is in the summary and in `passed`. True for roots."""
     parents = parents_of(axis, codes[number][places])
     chosen = [code[places] for code in codes]
     chosen[number] = np.maximum(parents, 0)
@@ -191,7 +191,7 @@ def _parent_kept(
 
 
 def places_of(axis: DyadicAxis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
-    """Returns level and interval of each node. The total of a Haar axis has level 0, interval 0."""
+    """Returns each node's level, and its interval's number in the level. The total of a Haar axis has 0 for both."""
     starts = np.array(axis.offsets[:-1] or (1,), dtype=np.int64)
     step = np.searchsorted(starts, numbers, side="right") - 1
     total = step < 0
@@ -240,7 +240,7 @@ def summary_rows(
     axes: Sequence[DyadicAxis | None],
     worth: Fraction,
 ) -> pa.Table:
-    """Returns the rows of a release, in the order of the columns above. worth: of one integer of the counts."""
+    """Returns the rows of a release, with the columns of summary_columns. worth: the value of a count of 1."""
     codes = radix.unpack(summary.positions)
     firsts: dict[str, pa.Array] = {}
     ends: dict[str, pa.Array] = {}

@@ -1,8 +1,8 @@
 """Child rows for each row of released parents: post-processing, free of charge.
 
-The distribution is of child rows beside columns of their parents, on a junction tree. The parents' columns are known.
-One pass over the tree to its roots gives the probability of the known values beneath each clique. A pass back draws the
-unknown values (Lauritzen and Spiegelhalter 1988). Children of a parent are independent given its known values.
+The distribution covers columns of children and of their parents, on a junction tree. The parents' values are known.
+A pass over the tree to its roots gives the probability of the known values beneath each clique. A pass back draws the
+unknown values (Lauritzen and Spiegelhalter 1988). Children of a parent are independent given the parent's values.
 """
 
 from __future__ import annotations
@@ -37,17 +37,16 @@ MOST_ENTRIES = 1 << 22
 """Most entries at a time in the tables of all cliques, one table for each combination of the parents' values."""
 
 RUN = 256
-"""Number of rows with like parents that share evenly spread uniform numbers, in a random order."""
+"""Largest number of rows with like parents that get evenly spread numbers from 0 to 1, in a random order."""
 
 BELOW_ONE = 1 - 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
 class Parents:
-    """Released rows with children. keys: of each row. times: its number of children, 0 if WHERE rules out all children.
+    """Released rows that are parents. keys: the key of each row. times: the number of children of each row.
 
-    given: the rows' codes of the question's keys.
-
+    A row has 0 children if WHERE rules out all of them. given: for the place of a key in the question, each row's code.
     identity: a digest, which differs if any of these facts differs.
     """
 
@@ -103,7 +102,7 @@ def _refusal(for_each: ForEach, what: str, accepted: str) -> Refusal:
 
 
 def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForEach) -> pa.Array:
-    """Returns a column of whole numbers. Refuses other columns."""
+    """Returns the column `wanted` as 64-bit integers. Refuses columns of other types, and columns with NULLs."""
     name = names.get(fold(wanted))
     if name is None:
         raise _refusal(for_each, f"there is no column {wanted[:100]!r}", FOR_EACH)
@@ -115,8 +114,8 @@ def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForE
 
 
 def _codes(values: pa.Array, key: Key, request: SelectRequest, for_each: ForEach) -> IntegerArray:
-    """Returns the code of each value: the number of its label or of its bin. In a domain WITH EDGES, values beyond all
-    bins have the code of the first or of the last bin.
+    """Returns the code of each value: the number of its label or of its bin. Values beyond all bins get the code of the
+    first or the last bin if the domain is WITH EDGES, and are refused otherwise.
     """
     domain = request.question.sources[key.sources[0]].domain
     with sandbox() as connection:
@@ -147,8 +146,9 @@ def child_codes(
 ) -> list[IntegerArray]:
     """Returns the codes of all children for each attribute, the children of the first parent first.
 
-    If the distribution has no such parent, a child is drawn as if its parent were unknown. A child that WHERE rules out
-    is drawn again, evenly among possible children. zeros: they leave each of these parents some possible child.
+    If the parent's values have probability 0, a child is drawn as if its parent were unknown. A child that WHERE rules
+    out is drawn again, evenly among possible children. times: the number of children of each parent. given: the known
+    codes of each parent. zeros: cells that WHERE rules out. They leave each parent with children a possible child.
     """
     parents = np.flatnonzero(times)
     fixed = np.stack([given[place] for place in given])[:, parents] if given else np.zeros((0, len(parents)), np.int64)
@@ -176,7 +176,7 @@ def child_codes(
 def is_childless(
     sizes: Sequence[int], given: Mapping[int, IntegerArray], zeros: Sequence[ImpossibleCells]
 ) -> NDArray[np.bool_]:
-    """Tells for each parent whether WHERE rules out every child, whatever its own values, by public facts alone."""
+    """Tells for each parent whether WHERE rules out every child with the parent's values. Public facts decide it."""
     count = len(next(iter(given.values())))
     rules = _rules(sizes, zeros)
     if rules is None or not count:
@@ -215,7 +215,7 @@ def _draw(
     distribution: Distribution, given: Mapping[int, IntegerArray], rows: IntegerArray, of_row: IntegerArray,
     turns: IntegerArray, codes: Sequence[IntegerArray], words: Words,
 ) -> None:  # fmt: skip
-    """Fills in the codes of some rows. of_row: each row's combination of known values. turns: number among siblings."""
+    """Draws some rows into `codes`. of_row: each row's combination in `given`. turns: its number among siblings."""
     tables, impossible = _beneath(distribution, given)
     tree = distribution.tree
     for place in tree.order:
@@ -238,9 +238,9 @@ def _draw(
         order = np.argsort(inverse, kind="stable")
         ends = np.searchsorted(inverse[order], np.arange(0, len(groups) + step, step))
         for number, begin in enumerate(range(0, len(groups), step)):
-            some, part = order[ends[number] : ends[number + 1]], groups[begin : begin + step]
+            places, part = order[ends[number] : ends[number + 1]], groups[begin : begin + step]
             weights = flat[part % len(flat), part // len(flat)]
-            drawn[some] = _pick_cells(weights, inverse[some] - begin, uniform[some])
+            drawn[places] = _pick_cells(weights, inverse[places] - begin, uniform[places])
         for member, values in zip(new, np.unravel_index(drawn, shape), strict=True):
             codes[member][rows] = values
     again = impossible[of_row]
@@ -289,8 +289,9 @@ def _unknown(members: Members, given: Mapping[int, IntegerArray]) -> Members:
 
 
 def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> FloatArray:
-    """Returns a uniform number from 0 to 1 for each row. A run of rows of one turn with like groups has one number from
-    each part of equal length, in random order. Different turns are independent, and so are children of a parent.
+    """Returns a uniform number from 0 to 1 for each row. Rows of one turn are sorted by group and cut into runs. The n
+    rows of a run get numbers from n different parts of equal length, in random order. Children of a parent are in
+    different turns, and so get independent numbers.
     """
     count = len(turns)
     order = np.lexsort((words(count), groups, turns))
@@ -309,7 +310,7 @@ def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> F
 
 
 def _pick_cells(weights: FloatArray, groups: IntegerArray, uniform: FloatArray) -> IntegerArray:
-    """Draws a cell for each row by the weights of its group: the first with a cumulated share above its number."""
+    """Draws a cell for each row: the first of its group with a cumulated share above the row's uniform number."""
     cumulated = np.cumsum(weights, axis=1)
     total = cumulated[:, -1:]
     shares = np.divide(cumulated, total, out=np.ones_like(cumulated), where=total > 0)

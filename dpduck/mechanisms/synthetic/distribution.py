@@ -75,7 +75,7 @@ class Distribution:
         return Distribution(self.sizes, (*self.components[:place], component, *self.components[place + 1 :]))
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
-        """Returns marginals. A marginal over several connected parts is the product of marginals of the parts."""
+        """Returns the marginal of each set. Unconnected cliques are independent, so their marginals are multiplied."""
         roots, homes = self.tree.roots, self.tree.homes
         pieces: dict[Members, list[Members]] = {}
         for attributes in wanted:
@@ -113,7 +113,7 @@ def conditional(component: Component, given: Members) -> FloatArray:
 
 
 def uniform(sizes: Sequence[int], *, dense: bool, zeros: Parameters | None = None) -> Distribution:
-    """Returns the uniform distribution over possible rows, as one dense table or on the cliques of zeros."""
+    """Returns the uniform distribution over possible rows. dense: as one table, else on cliques that hold the zeros."""
     masks = zeros or {}
     all_members = tuple(range(len(sizes)))
     cliques = (all_members,) if dense else cliques_of(sizes, list(masks))
@@ -130,7 +130,7 @@ def uniform(sizes: Sequence[int], *, dense: bool, zeros: Parameters | None = Non
 
 
 def zero_tables(sizes: Sequence[int], zeros: Iterable[ImpossibleCells]) -> Parameters:
-    """Returns zeros as tables for a fit: IMPOSSIBLE in their cells, else 0."""
+    """Returns impossible cells as tables to add to log probabilities: IMPOSSIBLE in these cells, 0 in all others."""
     tables: dict[Members, FloatArray] = {}
     for zero in zeros:
         table = tables.setdefault(zero.members, np.zeros([sizes[member] for member in zero.members]))
@@ -141,7 +141,7 @@ def zero_tables(sizes: Sequence[int], zeros: Iterable[ImpossibleCells]) -> Param
 def kept_zeros(
     sizes: Sequence[int], sets: Sequence[Members], zeros: Iterable[ImpossibleCells], most: int
 ) -> tuple[ImpossibleCells, ...]:
-    """Returns the zeros that fit into `most` cells together with these sets. Sizes decide, no row does."""
+    """Returns the `zeros` (impossible cells) that a fit to `sets` can include in tables of `most` cells in all."""
     chosen: list[ImpossibleCells] = []
     for zero in zeros:
         if cells_for_fit(sizes, [*sets, *(other.members for other in chosen), zero.members]) <= most:
@@ -150,7 +150,7 @@ def kept_zeros(
 
 
 def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, ...]:
-    """Returns cliques that contain these sets and all attributes. A part is one clique if that has no more cells."""
+    """Returns cliques that contain these sets and all attributes. Connected cliques are merged if that adds no cell."""
     result: list[Members] = []
     cliques = eliminate(tuple(sizes), frozenset(sets)).cliques()
     for group in attribute_groups(len(sizes), sets):
@@ -178,7 +178,7 @@ GOLDEN = (5**0.5 - 1) / 2
 
 
 def sample_codes(distribution: Distribution, rows: int, words: Words) -> list[IntegerArray]:
-    """Returns the codes of rows for each attribute, in a random order. words: draws uniform 64-bit integers."""
+    """Draws rows, and returns their codes for each attribute. words: draws uniform 64-bit integers."""
     codes: dict[int, IntegerArray] = {}
     tree, history = distribution.tree, np.zeros(rows, np.int64)
     for place in tree.order:
@@ -203,10 +203,10 @@ def sample_codes(distribution: Distribution, rows: int, words: Words) -> list[In
 
 
 def _draw_cells(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerArray:
-    """Draws a cell for each row, by the weights of its group. Groups are in increasing order."""
+    """Draws a cell for each row, by the weights of its group. groups: in increasing order. shift: uniform number."""
     present, counts = np.unique(groups, return_counts=True)
     cumulated = np.cumsum(weights[present], axis=1)
-    ended = cumulated >= cumulated[:, -1:]  # cells without weight at the end get no row by rounding either
+    ended = cumulated >= cumulated[:, -1:]  # rounding gives no row to cells without weight at the end
     cumulated *= (counts / np.maximum(cumulated[:, -1], 1e-300))[:, None]
     cumulated = np.where(ended, counts[:, None], cumulated)
     cumulated += ((shift + np.arange(len(present)) * GOLDEN) % 1)[:, None]
@@ -225,7 +225,7 @@ TOLERANCE = 1e-3
 
 LOOSE = 1 / 10
 """Share of the largest variance. More precise marginals are first fitted as if they had this variance. A step that
-preserves them moves all others only a little, so that a fit of both at once ends far from the lowest point."""
+keeps precise marginals moves the others only a little. So a fit of all at once ends far from the lowest point."""
 
 
 def cells_for_fit(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
@@ -250,8 +250,8 @@ def fit_tables(
     zeros: Sequence[ImpossibleCells] = (),
     weight: float = PRIOR,
 ) -> tuple[Distribution, float]:
-    """Returns the fitted distribution, and the number of records that the tables state. The prior is the product of the
-    1-way marginals. weight: the prior's weight for each record.
+    """Returns the fitted distribution and the number of records: the observations' mean total by precision. The
+    prior is the product of the 1-way marginals. weight: the prior's weight for each record.
     """
     impossible = zero_tables(sizes, zeros)
     cliques = cliques_of(sizes, [*(observation.attributes for observation in observations), *impossible])
@@ -284,10 +284,10 @@ def fit_tables(
 
 
 def singles(sizes: Sequence[int], observations: Sequence[Observation], records: float) -> list[FloatArray]:
-    """Returns the 1-way marginal of each attribute: the mean over the tables with it, no cell below a ten-thousandth.
+    """Returns the 1-way marginal of each attribute: the mean over the observations with it, weighted by precision.
 
     All shares move towards even shares by the rule of James and Stein, as far as noise alone would have moved them
-    away.
+    away. No share is below about a ten-thousandth.
     """
     marginals, precisions = list[FloatArray](), list[float]()
     for attribute, size in enumerate(sizes):

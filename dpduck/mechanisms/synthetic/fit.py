@@ -32,32 +32,32 @@ TOLERANCE = 1e-4  # relative: a fit ends if PATIENCE steps together gain less
 PATIENCE = 5
 SMALLEST = 1e-300
 PRIOR = 1 / 12
-"""Weight per record of a prior with the 1-way marginals: the best on tables that no gate uses, like FLAT_PRIOR
-(benchmarks/papers/prior_weight.py)."""
+"""Weight per record of a prior with the 1-way marginals. Like FLAT_PRIOR, it was the best on tables that no acceptance
+test uses (benchmarks/papers/prior_weight.py)."""
 
 FLAT_PRIOR = 3 / 4
 """Weight per measured value of the uniform prior."""
 
 Parameters = Mapping[Members, FloatArray]
 FEW_ENTRIES = 1 << 15
-"""Most cells times sets of a small clique. All small cliques share one matrix: single calls would take longer."""
+"""A clique is small if its cells times its sets are at most this. Small cliques share a matrix, to save calls."""
 
 IMPOSSIBLE = -1e9
 """Stands for the logarithm of 0: its exponential is 0 exactly."""
 
 
 def inner(left: FloatArray, right: FloatArray) -> float:
-    """Returns the sum of products, by one thread. BLAS begins two threads from 10,000 values on. They wait for each
-    other if the machine has other work: milliseconds in place of microseconds.
+    """Returns the inner product, by one thread. From 10,000 values on, BLAS starts two threads. If the machine is busy,
+    they wait for each other for milliseconds, while one thread needs microseconds.
     """
     return float(np.einsum("i,i->", left.reshape(-1), right.reshape(-1)))
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Distribution with its value of F: parameters and margins on their sets, both flat, and tables on cliques.
+    """Distribution with its value of F. parameters, margins: on all sets, as flat arrays. tables: margins on cliques.
 
-    residuals: divided by the variance, of all measured marginals, then of each query.
+    residuals: predicted less measured values over variances, in an array for all marginals and in one for each query.
     """
 
     parameters: FloatArray
@@ -69,7 +69,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """Problem of a fit. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior.
+    """Input of a fit. sets: of attributes, with parameters. records: n. prior: tables that add up to the log prior.
 
     zeros: tables to be added to the prior, IMPOSSIBLE in cells that no row can have, else 0.
     """
@@ -90,7 +90,7 @@ class FitProblem:
 
     @cached_property
     def places(self) -> dict[Members, slice]:
-        """Returns the slice of each set in a flat array."""
+        """Returns the slice of each set in a flat array of parameters."""
         ends = np.cumsum([0, *(prod(self.sizes[member] for member in attributes) for attributes in self.sets)]).tolist()
         return {attributes: slice(ends[number], ends[number + 1]) for number, attributes in enumerate(self.sets)}
 
@@ -107,7 +107,7 @@ class FitProblem:
 
     @cached_property
     def base(self) -> tuple[list[FloatArray], float]:
-        """Returns the logarithm of the prior over cliques, and the logarithm of its total."""
+        """Returns tables over cliques that add up to the logarithm of the prior, and the logarithm of its total."""
         tables = [np.zeros(shape) for shape in self.shapes]
         for key, logarithm in (*self.prior.items(), *self.zeros.items()):
             place = next(place for place, clique in enumerate(self.tree.cliques) if set(key) <= set(clique))
@@ -115,13 +115,13 @@ class FitProblem:
             tables[place] += logarithm.reshape([size if m in key else 1 for m, size in zip(clique, shape, strict=True)])
         if self.zeros or any(len(key) != 1 for key in self.prior):
             return tables, calibrate(self.tree, tables)[1]
-        members = {member for clique in self.tree.cliques for member in clique}  # independent: the total is a product
+        members = {member for clique in self.tree.cliques for member in clique}  # independent, so totals are multiplied
         logarithms = [self.prior.get((key,), np.zeros(self.sizes[key])) for key in members]
         return tables, sum(float(scipy.special.logsumexp(key)) for key in logarithms)
 
     @cached_property
     def small(self) -> tuple[list[int], scipy.sparse.csr_array, list[int]]:
-        """Returns cliques of few cells, the matrix that lifts parameters to their cells, and the end of each clique."""
+        """Returns the small cliques, the matrix that lifts parameters to their cells, and the bounds of each clique."""
         places, rows, ends = [], [np.zeros(0, np.int64)], [0]
         lengths = [np.zeros(1, np.int64)]
         for place, (clique, shape) in enumerate(zip(self.tree.cliques, self.shapes, strict=True)):
@@ -161,7 +161,7 @@ class FitProblem:
         return place.start, place.stop
 
     def _weights(self, observation: Observation) -> FloatArray:
-        """Returns 1 by the variance of each cell, 0 for cells that no row can have: noise tells nothing there."""
+        """Returns 1 / variance for each cell, but 0 for impossible cells, which hold nothing but noise."""
         weights = np.full(observation.shape, 1 / observation.variance)
         for key, table in self.zeros.items():
             if set(key) <= set(observation.attributes):
@@ -169,7 +169,7 @@ class FitProblem:
         return weights.reshape(-1)
 
     def lift(self, flat: FloatArray) -> list[FloatArray]:
-        """Returns a table over each clique. Their sum is the sum of the tables over sets."""
+        """Returns tables over cliques from flat tables over sets. Both add up to the same table over all attributes."""
         places, matrix, ends = self.small
         cells = matrix @ flat
         ready = {place: cells[ends[number] : ends[number + 1]] for number, place in enumerate(places)}
@@ -183,7 +183,7 @@ class FitProblem:
         return result
 
     def margins(self, tables: Sequence[FloatArray]) -> FloatArray:
-        """Returns the adjoint: margins on all sets, flat, of tables over cliques."""
+        """Returns the margins on all sets of tables over cliques, as a flat array. This is the adjoint of `lift`."""
         places, matrix, _ = self.small
         result: FloatArray = matrix.T @ np.concatenate([np.zeros(0), *(tables[place].reshape(-1) for place in places)])
         ready = set(places)
@@ -214,7 +214,7 @@ class FitProblem:
         return Point(parameters, margins, tables, misfit + self.strength * divergence, tuple(residuals))
 
     def gradient(self, point: Point) -> FloatArray:
-        """Returns the gradient of F over the sets, less its mean under the distribution."""
+        """Returns the gradient of F over the sets. It is centred: its mean under the distribution is 0."""
         slope = self.strength * point.parameters
         slope += np.bincount(self.whole.places, self.records * point.residuals[0], len(slope))
         for observation, residual in zip(self.queries, point.residuals[1:], strict=True):
@@ -226,7 +226,7 @@ class FitProblem:
 
 @dataclass(frozen=True, eq=False)
 class FlatMarginals:
-    """Measured marginals, one after the other. places: of their cells among margins. weights: 1 / variance."""
+    """Measured marginals, one after the other. places: where their cells are in flat margins. weights: 1 / variance."""
 
     places: IntegerArray
     values: FloatArray
@@ -235,7 +235,7 @@ class FlatMarginals:
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """Ray from a point down a slope. logarithms: of the point. slopes: the slope lifted, once for all steps."""
+    """Ray from a point down a slope. logarithms: of the point. slopes: the slope as tables over cliques."""
 
     point: Point
     logarithms: Sequence[FloatArray]
@@ -265,10 +265,10 @@ def fit(
     zeros: Parameters | None = None,
     first: float = 1.0,
 ) -> Fitted:
-    """Fits a distribution. start: known parameters. Their sets lie in cliques. prior, zeros: see FitProblem. first: the
-    largest move of log p by the first step that is tried.
+    """Fits a distribution. start: first parameters, each over a set within a clique. prior, zeros: see FitProblem.
+    first: the largest change of log p by the first step that is tried.
 
-    Steps may raise F for a while. The lowest F so far decides about the end, and is the answer.
+    Steps may raise F for a while. The point with the lowest F is the answer, and the fit ends if F falls no further.
     """
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
     problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})
@@ -304,9 +304,9 @@ def fit(
 def _line_search(
     problem: FitProblem, ray: Ray, step: float, reference: float
 ) -> tuple[Point, Sequence[FloatArray], float] | None:
-    """Returns the first step that lowers F enough, with its logarithms. None if no step does.
+    """Returns the point after the first step that lowers F enough, its logarithms, and the step. None if no step does.
 
-    After a step that does not, the lowest point of the parabola through both points is tried: half of the step at most.
+    After any other step, the next one ends at the lowest point of a parabola through both points, at most half as far.
     """
     for _ in range(60):
         tried = [table - step * slope for table, slope in zip(ray.logarithms, ray.slopes, strict=True)]
@@ -349,7 +349,7 @@ class Observation:
         return np.asarray((self.coefficients * marginal).sum())
 
     def parameter(self, weights: FloatArray) -> FloatArray:
-        """Returns the adjoint: weights of the values as a table over the marginal."""
+        """Returns weights of the values as a table over the marginal. This is the adjoint of `predicted`."""
         return weights if self.coefficients is None else weights * self.coefficients
 
 
@@ -368,8 +368,8 @@ def total_of(observations: Sequence[Observation], first: float, variance: float,
     """Returns the number of records, at least 1: a mean of a noisy total and the sums of noisy marginals.
 
     The weights of the mean are the inverse variances.
-    expected: a public guess. The estimate moves towards the guess until it is within a factor of 2. It moves by one
-    standard error at most: beyond that the answers know better.
+    expected: a public guess. The estimate moves towards the guess until it is within a factor of 2. It moves by at most
+    one standard error, since a larger distance shows that the guess is wrong.
     """
     estimates, precisions = [first], [1 / variance]
     for observation in observations:
@@ -384,7 +384,7 @@ def total_of(observations: Sequence[Observation], first: float, variance: float,
 
 
 def records_for_plan(first: float, variance: float, expected: int | None) -> int:
-    """Returns the planned number of records once the noisy total is known: the guess, if it is within a factor of 2."""
+    """Returns the number of records to plan with: the guess if it is within a factor of 2, else the estimate."""
     records = total_of([], first, variance, expected)
     return expected if expected is not None and expected <= 2 * records <= 4 * expected else round(records)
 

@@ -18,7 +18,7 @@ from dpduck.values.sqltypes import sql_type
 
 _EPOCH = datetime(1970, 1, 1)
 LARGEST = 1 << 53
-"""Most units that numbers of 64 bits tell apart. A column with more keeps its edges."""
+"""From this number on, 64-bit floats skip whole numbers. A column with such edges keeps its values at edges."""
 
 
 def bins_of(request: SelectRequest, key: Key) -> list[tuple[str, str]] | None:
@@ -37,7 +37,7 @@ def drawn_inside(
     codes: IntegerArray,
     uniform: FloatArray,
 ) -> pa.Array | None:
-    """Returns a value for each row, NULL for codes beyond the bins. Returns None if values of the type stay at edges.
+    """Returns a value in the bin of each row, NULL for codes beyond the bins. Returns None if values stay at the edges.
 
     uniform: a number for each row, at least 0 and below 1.
     """
@@ -61,7 +61,7 @@ def drawn_inside(
 
 
 def _units(type_name: str, text: str) -> int | None:
-    """Returns a value as a whole number: days, microseconds, or units of the last digit."""
+    """Returns a value as a whole number of days, microseconds, or units of the last digit. None for other types."""
     if type_name == "DATE":
         return (date.fromisoformat(text) - _EPOCH.date()).days
     if type_name == "TIMESTAMP":
@@ -73,6 +73,7 @@ def _units(type_name: str, text: str) -> int | None:
 def _cast_units(
     connection: duckdb.DuckDBPyConnection, type_name: str, units: IntegerArray, absent: NDArray[np.bool_]
 ) -> pa.Array:
+    """Returns whole numbers of units (`_units`) as values of the type, NULL where `absent` is true."""
     shown = {"DATE": "DATE '1970-01-01' + CAST(units AS INTEGER)", "TIMESTAMP": "make_timestamp(units)"}
     digits = sql_type(type_name).scale
     unit = f"units * CAST(1e-{digits} AS DECIMAL(18, {digits}))" if digits else "units"

@@ -1,7 +1,7 @@
 """Junction trees: measured margins lie in cliques, with exact messages in between (Lauritzen and Spiegelhalter 1988).
 
-Attributes are eliminated one after the other. The front of an attribute is itself and its neighbours at its turn, which
-become connected. The maximal fronts are the cliques. A clique's separator is its overlap with the clique before it.
+Attributes are eliminated one after the other. The front of an attribute is itself with its neighbours at its turn. All
+of a front becomes connected. The maximal fronts are the cliques. A clique shares its separator with its parent clique.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ONE_THREAD = 1 << 18
 """Most multiplications of a matrix product for which BLAS begins no second thread."""
 
 LEAST_SUM = 1e-200
-"""Least sum over the cells of a separator's value, if the largest of all cells is 1."""
+"""Least sum over the cells with one value of the separator, if the table's largest cell is scaled to 1."""
 
 
 @dataclass(frozen=True)
 class Elimination:
-    """Order of elimination, with the front of each attribute in it. Bit b of a front is the attribute `order[b]`."""
+    """Order of eliminating attributes. fronts: each attribute with its neighbours at its turn. Bit b is `order[b]`."""
 
     sizes: tuple[int, ...]
     order: Members
@@ -50,7 +50,7 @@ class Elimination:
         return [self._cells(front) for front in self.fronts]
 
     def cells_with(self, attributes: Members) -> int:
-        """Counts the cells of all fronts if one front also contains these attributes."""
+        """Counts the cells of all fronts if some front must also contain all these attributes."""
         added, total = sum(1 << self.places[attribute] for attribute in attributes), self.cells
         while added:
             place = (added & -added).bit_length() - 1
@@ -82,7 +82,7 @@ def _bits(number: int) -> list[int]:
 
 @lru_cache(maxsize=16)  # the next round asks about the sets that this round fits
 def eliminate(sizes: tuple[int, ...], sets: frozenset[Members]) -> Elimination:
-    """Returns an order with few cells in its fronts: the better of two greedy orders, by cells and by connections."""
+    """Returns the better of two greedy orders of elimination, by few cells of each front or by few new connections."""
     graph = [1 << place for place in range(len(sizes))]
     for attributes in sets:
         front = sum(1 << attribute for attribute in attributes)
@@ -92,10 +92,12 @@ def eliminate(sizes: tuple[int, ...], sets: frozenset[Members]) -> Elimination:
 
 
 def _weight(sizes: Sequence[int], graph: Sequence[int], front: int) -> tuple[float, float]:
+    """Returns the number of cells of a front, as the weight by which a greedy order chooses."""
     return float(prod(sizes[place] for place in _bits(front))), 0.0
 
 
 def _fill(sizes: Sequence[int], graph: Sequence[int], front: int) -> tuple[float, float]:
+    """Returns the connections that a front lacks, each counted from both ends, and then its number of cells."""
     missing = sum((front & ~graph[place]).bit_count() for place in _bits(front))
     return float(missing), _weight(sizes, graph, front)[0]
 
@@ -130,7 +132,7 @@ def _greedy(
 class JunctionTree:
     """Junction tree. Attributes that two cliques share are in all cliques between them (intersection property).
 
-    order: of the cliques, parents first. parents: the number of each clique's parent, -1 for none.
+    order: numbers of the cliques, parents first. parents: the number of each clique's parent, -1 for none.
     """
 
     cliques: tuple[Members, ...]
@@ -139,7 +141,7 @@ class JunctionTree:
 
     @cached_property
     def separators(self) -> tuple[Members, ...]:
-        """Returns the attributes that each clique shares with the clique before it."""
+        """Returns the attributes that each clique shares with its parent."""
         return tuple(
             tuple(member for member in clique if parent >= 0 and member in self.cliques[parent])
             for clique, parent in zip(self.cliques, self.parents, strict=True)
@@ -147,7 +149,7 @@ class JunctionTree:
 
     @cached_property
     def absent(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Lists the axes that each separator lacks: of its clique, and of the clique before it."""
+        """Lists the axes that each separator lacks: of its clique, and of the clique's parent."""
         pairs = zip(self.cliques, self.parents, self.separators, strict=True)
         return [(tree_axes(clique, both), tree_axes(self.cliques[parent], both)) for clique, parent, both in pairs]
 
@@ -172,7 +174,7 @@ class JunctionTree:
 
     @cached_property
     def ways(self) -> tuple[dict[int, int], ...]:
-        """Returns for each clique, and each clique beneath it, the child that leads there."""
+        """Returns for each clique a map from the cliques beneath it to the child that leads there."""
         paths: tuple[dict[int, int], ...] = tuple({} for _ in self.cliques)
         for number in self.order:
             child, parent = number, self.parents[number]
@@ -184,8 +186,8 @@ class JunctionTree:
 
 @lru_cache(maxsize=256)
 def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
-    """Builds the tree with the largest separators first. A tree of the greatest weight has the intersection property
-    if any tree has it.
+    """Builds a tree with as many attributes in its separators as possible, by Prim's algorithm. Such a tree has the
+    intersection property if any tree has it.
     """
     bits = [sum(1 << attribute for attribute in clique) for clique in cliques]
     order, parents, left = [], [-1] * len(cliques), set(range(len(cliques)))
@@ -205,8 +207,8 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
 def calibrate(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
     """Returns the margin on each clique of exp(sum of logarithms), normalised, and the logarithm of the total.
 
-    There is one pass to the roots in logarithms, and one back. Passes along axes are slow. So tables are summed once,
-    multiplied once, and scaled by their largest cell if that loses no value of a separator.
+    There is one pass to the roots in logarithms, and one back. Operations along axes are slow. So a table is summed
+    once and multiplied once. It is scaled by its largest cell, unless the sum for a separator's value gets too small.
     """
     tables, logarithm = list(logarithms), 0.0
     own = [False] * len(tables)
@@ -256,15 +258,15 @@ def spread(members: Members, part: Members, shape: Sequence[int]) -> tuple[int, 
 
 
 Way = tuple[tuple[Members, ...], Members]
-"""Parts of a set beneath some children, and the set."""
+"""Parts of a set of attributes, one part beneath each child, and the whole set."""
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """Margins of a distribution: sums within a clique, and products along the tree across cliques, with early sums.
+    """Margins of a distribution: sums within a clique, or products of several cliques' tables, summed early.
 
-    Sets with the same way through the tree are one matrix product: a call for each would take longer than its sums.
-    margins, conditional: caches of the margins of cliques, and of probabilities beneath a clique given its separator.
+    Sets with the same way through the tree are computed by one matrix product, since a call for each takes longer.
+    margins: cache of margins of cliques. conditional: cache of probabilities beneath a clique given its separator.
     """
 
     tree: JunctionTree
@@ -302,7 +304,7 @@ class Beliefs:
         return top
 
     def _below(self, number: int, sets: Sequence[Members], first: Members) -> dict[Members, FloatArray]:
-        """Returns the margins of sets at or beneath a clique, with its own attributes `first` as the first axes."""
+        """Returns the margins of sets at or beneath a clique. The clique's attributes `first` are the first axes."""
         groups: dict[tuple[Members, tuple[int, ...]], list[Way]] = {}
         homes, ways = self.tree.homes, self.tree.ways[number]
         for attributes in sets:
@@ -332,7 +334,7 @@ class Beliefs:
         first: Members,
         result: dict[Members, FloatArray],
     ) -> None:
-        """Adds the parts beneath one child after the other, into `result`. fixed: labels of the results."""
+        """Multiplies a table by the parts beneath each child. Writes margins to `result`. fixed: labels to keep."""
         if not children:
             for _, attributes in tasks:
                 result[attributes] = table.transpose([labels.index(label) for label in (*first, *attributes)])
@@ -363,7 +365,7 @@ class Beliefs:
         return [self.conditional[number, attributes] for attributes in sets]
 
     def _margin(self, number: int, attributes: Members) -> FloatArray:
-        """Returns a margin of a clique, in the clique's order, from the smallest known margin."""
+        """Returns a margin of a clique, from its smallest known margin that contains the attributes."""
         cached = self.margins[number]
         if attributes not in cached:
             wanted, sources = set(attributes), [(self.tree.cliques[number], self.tables[number]), *cached.items()]
@@ -375,7 +377,9 @@ class Beliefs:
 def _contract(
     table: FloatArray, labels: Members, columns: Sequence[FloatArray], separator: Members, stays: set[int]
 ) -> tuple[FloatArray, Members]:
-    """Multiplies a table by columns, which come last, and sums over the separator less `stays`. Returns labels too."""
+    """Multiplies a table by columns, and sums over the separator's labels that are not in `stays`. Returns the result
+    with the columns as its last axis, and the labels of its other axes.
+    """
     both = [item for item in labels if item in stays and item in separator]
     rows = [item for item in labels if item not in separator]
     away = [item for item in labels if item in separator and item not in stays]

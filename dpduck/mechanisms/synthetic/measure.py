@@ -1,4 +1,4 @@
-"""Release of a distribution: its asks about private rows, and its table."""
+"""Release of a distribution: its noisy queries about private rows (asks), and its released table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Model:
 
 @dataclass(frozen=True)
 class SyntheticProposal:
-    """Proposal of a distribution by MWEM, from a cube, or from Barak's coefficients. fits: the chosen fit first.
+    """Plan to estimate a distribution by MWEM, from a cube, or from Barak's coefficients. fits: the chosen fit first.
 
     mwem_asks: the asks of MWEM. tables: the asks of other mechanisms.
     """
@@ -65,12 +65,12 @@ class SyntheticProposal:
 
     @property
     def request(self) -> SelectRequest:
-        """Returns the rows, the columns and the price."""
+        """Returns the request, which has the rows, the columns and the price."""
         return self.question.base
 
 
 def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
-    """Proposes a synthetic table."""
+    """Chooses a fit for a synthetic table, and lists the asks that the fit needs."""
     fits = fits_of(question)
     chosen, scan = fits[0], AskScan(counting_job(question.base, (Contribution(),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
@@ -80,7 +80,7 @@ def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
 
 
 def synthetic_asks(proposal: SyntheticProposal) -> Sequence[Ask[Any]]:
-    """Returns the asks of MWEM, or of the tables of a plan."""
+    """Returns the noisy queries of a proposal: those of MWEM, or those for the tables of a plan."""
     return proposal.tables if proposal.mwem_asks is None else proposal.mwem_asks.asks
 
 
@@ -93,7 +93,7 @@ def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
 
 
 def fit_model(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
-    """Asks about the counts and fits the answers. MWEM chooses its next question by the fit."""
+    """Asks the door for noisy counts, and fits a distribution to them. MWEM chooses its next question by the fit."""
     chosen = proposal.fits[0]
     if proposal.mwem_asks is None:
         noisy = door.tables(proposal.tables)
@@ -143,7 +143,7 @@ def model_rows(model: Model) -> pa.Table:
 
 
 def model_text(model: Model) -> str:
-    """Renders the sizes, components and records that readers of the rows need. They are stored beside the release."""
+    """Renders the sizes, components and records as JSON. It is stored beside the rows, and their readers need it."""
     components = [component.members for component in model.distribution.components]
     return json.dumps({"sizes": model.distribution.sizes, "components": components, "records": model.records})
 
@@ -167,11 +167,10 @@ def model_of(text: str, rows: pa.Table) -> Model:
 
 
 class MwemAsks:
-    """Asks of a schedule over a pool.
+    """Noisy queries (asks) of MWEM about a pool of candidates, at the prices of a schedule.
 
-    The number of records is asked once. Each marginal before the rounds is asked once. Adaptive rounds are a family of
-    their own, for the rest of the price.
-    by_total: whether the marginals before the rounds belong to that family too.
+    The number of records, and each marginal before the rounds, is asked once. Adaptive rounds share one ask with the
+    rest of the price (Within). by_total: whether the marginals before the rounds share that ask, too.
     """
 
     def __init__(self, pool: Pool, schedule: Schedule, scan: AskScan, by_total: bool = False) -> None:
@@ -214,12 +213,12 @@ class MwemAsks:
         return choice, Ask(self._scan, Candidate(self.families), self.noise(parameter), times)
 
     def through(self, door: Door, steps: Steps = no_step) -> DoorOracle:
-        """Returns the oracle that answers the questions by a door. steps: called at each round."""
+        """Returns the oracle that gets its answers from a door. steps: called at each round."""
         return DoorOracle(self, door, self._schedule.pure, self.families, steps)
 
 
 class DoorOracle:
-    """Oracle for MWEM's questions by a door (see synthetic.mwem.NoisyOracle)."""
+    """Oracle that answers MWEM's questions through a door (see synthetic.mwem.NoisyOracle)."""
 
     def __init__(self, mwem_asks: MwemAsks, door: Door, pure: bool, families: Families, steps: Steps) -> None:
         self._asks, self._door, self._pure, self._families, self._steps = mwem_asks, door, pure, families, steps
@@ -227,7 +226,7 @@ class DoorOracle:
 
     @property
     def left(self) -> Fraction:
-        """Returns the price that adaptive rounds may still spend. MWEM counts rounds that were declared one by one."""
+        """Returns the price that adaptive rounds may still spend, 0 if the rounds do not adapt."""
         rounds = self._asks.rounds
         return Fraction(0) if rounds is None else self._door.left(rounds)
 
@@ -238,7 +237,7 @@ class DoorOracle:
         return self._total
 
     def replan(self, fit: Fit) -> DoorOracle:
-        """Returns an oracle for the questions of another plan at the same price. It knows the total already."""
+        """Returns an oracle for the questions of another plan at the same price. It reuses the noisy total."""
         if fit.pool is None or self._asks.rounds is None:
             raise InternalError("a plan that no family of asks pays for")
         families = Families(fit.pool.families, fit.pool.whole, fit.pool.all_weights)
@@ -271,7 +270,7 @@ class DoorOracle:
         return self.answer(family, parameter) if ask is None else self._door.answer(self._like(ask, parameter))
 
     def _like(self, ask: Ask[IntegerArray], parameter: Fraction) -> Ask[IntegerArray]:
-        """Returns the declared ask, or an ask with other noise, which the door refuses."""
+        """Returns the declared ask. If the noise differs, returns an ask with that noise, which the door refuses."""
         noise = self._asks.noise(parameter)
         return ask if ask.noise == noise else Ask(ask.scan, ask.query, noise)
 

@@ -1,11 +1,11 @@
 """Replay of the paper's update: multiply the weights by exp(q(x) (y - n q(p)) / (2 n)) for each measured query.
 
-A noisy answer that n records cannot give counts as the nearest answer that they can. So no exponent exceeds 1.
+A noisy answer that n records cannot give counts as the nearest answer that they can give. So no exponent exceeds 1.
 
-All queries are replayed one after the other, but without a pass over the table for each. Queries about few attributes
-together are a block. Their updates depend on the marginal over these attributes alone. So that marginal is taken
-once and updated by one query after the other. Then the table is multiplied by the quotient. A query of one cell in a
-large table changes only a slice.
+All queries are replayed one after the other, but without a pass over the table for each. Queries that have few
+attributes together form a block. Their updates depend on the marginal over these attributes alone. So that marginal is
+taken once and updated by one query after the other. Then the table is multiplied by the quotient of the new and the old
+marginal. A query of one cell in a large table changes only a slice.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ REARRANGED = 1 << 17
 
 
 FARTHEST = 1e60
-"""Factor from 1 at which the sum of weights is brought back to 1, while only slices are multiplied."""
+"""Updates of slices change the sum of weights. If it exceeds this or falls below 1 / this, it is scaled back to 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """Query in its block. codes: its cell for each cell of the block. target: its answer, divided by twice the records.
+    """Query in its block. codes: for each cell of the block, the cell of the query's marginal. cells: of that marginal.
 
-    coefficients: of the query over its marginal, None if its answer is the whole marginal.
+    target: the answer, divided by twice the records. coefficients: of the query over its marginal, None for all cells.
     """
 
     codes: Codes
@@ -71,8 +71,8 @@ def replay(
 ) -> FloatArray:
     """Returns the table after `passes` rounds of updates with every observation. It sums to 1.
 
-    Blocks are in `replay_order`, in every second round from the last to the first. So the block at the turn needs the
-    table once for both rounds.
+    Blocks are in `replay_order`, and in reverse in every second round. So the last block of a round is also the first
+    of the next, and needs the table once for both.
     """
     moved = table.size <= REARRANGED
     arranged: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ def replay(
     for step, times in _turns(_steps(members, table.shape, observations, records), passes):
         if isinstance(step, Cell):
             for _ in range(times):
-                total = _update_slice(weights[(*step.where, ...)], total, step.target)  # a view, of one cell too
+                total = _update_slice(weights[(*step.where, ...)], total, step.target)  # a view, even of one cell
             if not 1 / FARTHEST < total < FARTHEST:
                 weights /= total
                 total = 1.0
@@ -95,7 +95,7 @@ def replay(
 
 
 def _turns(steps: Sequence[QueryBlock | Cell], passes: int) -> list[tuple[QueryBlock | Cell, int]]:
-    """Returns the steps forth and back, `passes` times in all. A step that follows itself counts once, with 2 times."""
+    """Lists the steps of all passes, each with how often it runs. Every second pass is reversed. Repeats are merged."""
     turns: list[tuple[QueryBlock | Cell, int]] = []
     for number in range(passes):
         for step in reversed(steps) if number % 2 else steps:
@@ -107,7 +107,7 @@ def _turns(steps: Sequence[QueryBlock | Cell], passes: int) -> list[tuple[QueryB
 
 
 def _update_slice(part: FloatArray, total: float, target: float) -> float:
-    """Multiplies a slice in place. Returns the new sum of all weights."""
+    """Multiplies a slice in place by the update for its query. Returns the new sum of all weights."""
     inside = float(part.sum())
     factor = exp(target - inside / (2 * total))
     part *= factor
@@ -115,7 +115,7 @@ def _update_slice(part: FloatArray, total: float, target: float) -> float:
 
 
 def _update_last(weights: FloatArray, total: float, block: QueryBlock, cells: int, times: int) -> float:
-    """Multiplies all weights in place. The block's axes come last. Returns the new sum, which is 1."""
+    """Updates all weights in place by a block with the last axes of the table. Returns the new sum, which is 1."""
     view = weights.reshape(-1, cells)
     before = np.asarray(np.add.reduce(view, axis=0))
     view *= _quotient(*_update_marginal(before, total, block.updates * times), before)
@@ -123,7 +123,7 @@ def _update_last(weights: FloatArray, total: float, block: QueryBlock, cells: in
 
 
 def _update_inside(weights: FloatArray, total: float, block: QueryBlock, times: int) -> float:
-    """Multiplies all weights in place, without moving axes. Returns the new sum, which is 1."""
+    """Updates all weights in place by a block with any axes of the table. Returns the new sum, which is 1."""
     absent = tuple(axis for axis in range(weights.ndim) if axis not in block.axes)
     marginal = sum_away(weights, absent)
     before = marginal.reshape(-1)
@@ -154,7 +154,7 @@ def _quotient(after: FloatArray, total: float, before: FloatArray) -> FloatArray
 
 
 def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...]) -> None:
-    """Multiplies weights by factors of size 1 along absent axes. Axes after the first absent ones become one row."""
+    """Multiplies weights in place by factors of size 1 along absent axes. Later axes are merged into long rows."""
     if not absent:
         weights *= factors
         return
@@ -168,7 +168,7 @@ def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...])
 
 
 def replay_order(members: Members, shape: tuple[int, ...], observations: Sequence[Observation]) -> list[list[int]]:
-    """Returns the numbers of the observations, block by block. Cells in a large table come last, each a block.
+    """Returns the numbers of the observations, block by block. Queries of one cell in a large table come last, alone.
 
     A block begins with the first remaining observation. The next one is always the observation that needs the fewest
     further cells, as long as LARGEST_BITS allows.
@@ -235,7 +235,7 @@ def _codes(sizes: tuple[int, ...], axes: tuple[int, ...]) -> Codes:
 
 @lru_cache(maxsize=24)
 def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int, ...]) -> Codes:
-    """Returns the source of each cell when a table with axes `arranged` last gets axes `wanted` last."""
+    """Returns an index that moves axes of a flat table. `arranged` come last before the move, and `wanted` after it."""
     before, after = ([*(axis for axis in range(len(shape)) if axis not in last), *last] for last in (arranged, wanted))
     steps = dict(zip(before, np.cumprod([1, *(shape[axis] for axis in before[:0:-1])])[::-1], strict=True))
     places = np.zeros(1, np.intp)

@@ -1,6 +1,6 @@
 """MWEM (Hardt, Ligett and McSherry 2012): choose a badly answered query, answer it with noise, fit, and repeat.
 
-It sees noisy answers only. An oracle answers its questions by a protocol, and exact figures stay behind the oracle.
+This file sees noisy answers only. They come from an oracle (NoisyOracle), which never hands out an exact figure.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ ROUND_STEPS = 30
 
 QUICK_STEPS, LAST_QUICK_STEPS, QUICK_FIRST = 3, 60, 1 / 32
 """Steps of a fit after an annealed round, which begins near its end (`_step_towards`), and of the last fit. Largest
-move of log p by the first step of a round's fit: nearly all first steps went back to this from 1."""
+change of log p by the first step of a round's fit: a first step of 1 was nearly always cut back to this."""
 
 REFRESHED = 8
 """Number of answers after which all candidates of annealed rounds are estimated anew (`_estimates`)."""
 
 LEAST_GAIN = -0.95
-"""Least gain of a cell before a quick fit. No single answer says more, since noise may put a cell near 0."""
+"""Least relative change of a cell in `_step_towards`. One answer justifies no more: noise may put a cell near 0."""
 
 LAST_STEPS = 300
 """Steps of the last fit."""
 
 GROWTH = 2
-"""Growth factor of a round's price, if nothing is learnt."""
+"""Factor by which the price of a round grows if the last round learnt nothing."""
 
 SINGLES_PRIOR = 1 / 192
 """Weight per record of the prior if rounds anneal."""
@@ -79,12 +79,12 @@ class NoisyOracle(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """Method. fits: a fit to convergence after each round, else the paper's update, `passes` times over all answers.
+    """How answers are used. fits: True for a fit after a round, False for the paper's update, `passes` times over all.
 
-    averages: the mean of the rounds' distributions replaces the last. dense: one table from the start.
+    averages: the result is the mean of the rounds' distributions, not the last. dense: one table from the start.
     expected: a public guess of the number of records, None if there is none. anneals: as in AIM (McKenna et al. 2022).
-    A round's price grows if the distribution moved less than noise would move it. The prior has the 1-way margins.
-    largest: about the most cells of the distribution's tables.
+    Then a round's price grows if the distribution moves less than noise would move it, and the prior has the 1-way
+    margins. largest: about the most cells of the distribution's tables.
     """
 
     fits: bool = True
@@ -98,7 +98,7 @@ class Method:
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """Result of MWEM, from noisy answers only. records: the estimated number. chosen: the candidates of the rounds."""
+    """Result of MWEM, from noisy answers only. records: their estimated number. chosen: each round's candidate."""
 
     distribution: Distribution
     records: float
@@ -185,7 +185,7 @@ def _begin(run: Run, state: State) -> State:
 
 
 def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray:
-    """Returns the start from a noisy histogram: counts above the noise, and an even share of the rest in each cell."""
+    """Returns a first distribution from a noisy histogram: counts that exceed noise, and the rest in even shares."""
     cells = noisy.value.size
     scale = mean_absolute(pure, noisy.variance)
     outstanding = noisy.value > scale * np.log(2 * cells)
@@ -196,9 +196,8 @@ def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray
 
 
 def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, float, bool, Estimates]:
-    """Returns a choice, its noisy answer, its mean gap to the estimate, whether a price is left, and the estimates.
-
-    The last adaptive round also takes a rest of the price that is too small for another round.
+    """Runs a round. Returns the chosen candidate, its noisy answer, the answer's mean gap to the estimate, whether some
+    price is left, and the estimates. The last adaptive round also takes a rest that is too small for another round.
     """
     pool, schedule, method, oracle, owners = run.pool, run.schedule, run.method, run.oracle, run.pool.owners
     left = oracle.left
@@ -226,8 +225,8 @@ def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, flo
 def _estimates(run: Run, state: State, asked: NDArray[np.bool_]) -> Estimates:
     """Returns the distribution's estimates of the families that may be asked.
 
-    If rounds anneal, all families are estimated anew after each REFRESHED answers. In between, it estimates only those
-    that share a column with the last question, or could not be asked before: the rest changes little.
+    If rounds anneal, all families are estimated anew after every REFRESHED answers. In between, only those families are
+    estimated that share a column with the last question, or could not be asked before. The others change little.
     """
     pool, last = run.pool, state.estimates
     if last is None or not run.method.anneals or len(state.observations) % REFRESHED == 0:
@@ -240,8 +239,8 @@ def _estimates(run: Run, state: State, asked: NDArray[np.bool_]) -> Estimates:
 def _update_state(state: State, newest: Observation | None, method: Method, steps: int) -> State:
     """Returns the state after the newest observation.
 
-    The paper's update replays all observations, over one table for each part that they connect. A fit changes only the
-    part of the newest observation. newest: None if all parts are to be fitted once more.
+    The paper's update replays all observations, over one table for each group of attributes that they connect. A fit
+    changes only the group of the newest observation. newest: None if all groups are to be fitted once more.
     """
     if method.fits or newest is None:
         return _fit_parts(state, newest, method, steps)
@@ -255,7 +254,7 @@ def _update_state(state: State, newest: Observation | None, method: Method, step
 
 
 def _fit_parts(state: State, newest: Observation | None, method: Method, steps: int) -> State:
-    """Chooses cliques for all observations, and fits each connected part."""
+    """Chooses cliques for all observations, and fits each connected group that the newest observation changes."""
     sizes, observations, records = state.distribution.sizes, state.observations, state.records
     changed = set(range(len(sizes)) if newest is None else newest.attributes)
     sets = [*(item.attributes for item in observations), *state.parameters, *state.zeros]

@@ -32,9 +32,9 @@ MOST_QUERIES = 20_000_000
 
 @dataclass(frozen=True)
 class Pool:
-    """Pool of questions: the workload's families, then the families before the rounds, last the number of records.
+    """Pool of questions: families of queries of the workload, families asked before the rounds, the number of records.
 
-    whole: whether candidates are the workload's whole families, which are marginals then. Else they are queries.
+    whole: whether a candidate is a whole family, which is a marginal then. Otherwise a candidate is one query.
     weights: of workload families in choices, in units of 1/WEIGHT, () for 1 each. zeros: cells that no row can have.
     """
 
@@ -62,12 +62,12 @@ class Pool:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Returns the first query of each family, and the number of queries."""
+        """Returns the number of the first query of each family, and the number of all queries."""
         return np.cumsum([0, *(family.rows for family in self.families)])
 
     @cached_property
     def asked(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the different marginals of the workload's families."""
+        """Returns the distinct sets of attributes of the workload's families."""
         return tuple(dict.fromkeys(family.attributes for family in self.workload))
 
     @cached_property
@@ -77,7 +77,7 @@ class Pool:
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """Returns the family of each candidate, also of candidates outside the workload."""
+        """Returns the number of the family of each candidate, also of candidates outside the workload."""
         numbers = np.arange(len(self.families))
         return numbers if self.whole else np.repeat(numbers, np.diff(self.starts))
 
@@ -93,7 +93,7 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimates of the queries by a distribution. known: the estimated families. Values of others mean nothing."""
+    """Estimates of queries by a distribution. known: which families are estimated. Values of others mean nothing."""
 
     values: FloatArray
     known: NDArray[np.bool_]
@@ -176,7 +176,7 @@ def candidates(
 ) -> list[tuple[int, ...]]:
     """Lists subsets of the workload's marginals, without the largest if all have more than MOST_CELLS together.
 
-    largest: the most cells of one. loudest: the cells at which noise, at the whole price, adds up to twice the records.
+    largest: the most cells of a subset. loudest: the cells at which noise for the whole price is twice the records.
     """
     subsets: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
     for attributes in workload:
@@ -198,10 +198,10 @@ def candidates(
 def askable_families(
     pool: Pool, asked: Sequence[Members], largest: int, used: float, *, anneals: bool
 ) -> NDArray[np.bool_]:
-    """Returns a mask of the families with questions that leave the tables within bounds: by sizes and past choices.
+    """Tells which families a round may ask without too large tables of the distribution, by sizes and past choices.
 
-    used: the used part of the price, so that one large table does not keep out all others. If rounds anneal, pairs are
-    candidates. Answers must connect a family of more columns: others take most of the time for no less error.
+    used: the part of the price that is used. The limit grows with it, so an early large table leaves room for others.
+    If rounds anneal, more than two columns must be connected by answers: others take long and lower no error.
     """
     mask, limit = np.zeros(len(pool.families), np.bool_), 2 * largest * used
     if prod(pool.sizes) <= largest:
@@ -222,7 +222,7 @@ def askable_families(
 
 
 def _hangs(attributes: Members, near: Sequence[int]) -> bool:
-    """Tells whether attributes are connected among themselves. near: for each attribute its neighbours' bits."""
+    """Tells whether attributes are connected among themselves. near: the neighbours of each attribute, as bits."""
     wanted = sum(1 << attribute for attribute in attributes)
     reached, grown = 0, 1 << attributes[0]
     while grown != reached:

@@ -45,7 +45,7 @@ Answers = Sequence[FloatArray]
 def best_fit(
     plan: Plan, observations: Sequence[Observation], zeros: Sequence[ImpossibleCells] = ()
 ) -> tuple[Distribution, float]:
-    """Returns the fit of a plan's answers by the weight with the least distance, and the number of records."""
+    """Returns the fit of a plan's answers by the prior's best weight (`chosen_weight`), and the number of records."""
 
     def fit(observed: Sequence[Observation], weight: float) -> tuple[Distribution, float]:
         return fit_tables(plan.workload.sizes, observed, zeros=zeros, weight=weight)
@@ -59,7 +59,7 @@ def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers]
     """Returns the weight of the prior that gives fits the least distance (`_miss`).
 
     noises: for each draw, the noise that moves each observation. fit: returns the distribution and the number of
-    records, from observations and a weight. Neighbours are tried as long as the distance falls.
+    records, from observations and a weight. Neighbouring weights are tried as long as the distance falls.
     """
     misses: dict[int, float] = {}
 
@@ -76,7 +76,7 @@ def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers]
 
 
 def weight_of(power: int) -> float:
-    """Returns a weight of the prior.
+    """Returns the weight of the prior for a power of FACTOR.
 
     >>> weight_of(0) == PRIOR
     True
@@ -85,7 +85,7 @@ def weight_of(power: int) -> float:
 
 
 def _miss(observations: Sequence[Observation], noise: Answers, fit: Fit, weight: float) -> float:
-    """Returns the squared distance of the fit of y + z from y - z, divided by the variance."""
+    """Returns the squared distance of the fit of y + z from y - z, divided by the variance. y: answers. z: `noise`."""
     pairs = list(zip(observations, noise, strict=True))
     more = [replace(answer, value=answer.value + moved, variance=2 * answer.variance) for answer, moved in pairs]
     distribution, records = fit(more, weight)
@@ -97,7 +97,7 @@ def _miss(observations: Sequence[Observation], noise: Answers, fit: Fit, weight:
 
 
 def fresh_noise(plan: Plan, entropy: Entropy) -> list[FloatArray]:
-    """Returns the answers of a plan for noise alone: drawn by each measurement's scale, and recovered."""
+    """Returns a plan's answers if all counts are 0: noise by each measurement's scale, recovered to answers."""
     drawn = []
     for measurement in plan.measurements:
         scale, shape = float(measurement.parameter), measurement.query.shape

@@ -31,7 +31,7 @@ DRAWN = 0.12
 """Error of drawn rows, as a multiple of the root of a marginal's cells over rows. Measured on generated tables."""
 
 UNEVEN, NODES = 0.45, 40
-"""The unevenness of cells relative to the logarithm of their number (`remaining`), and the points of its mean."""
+"""Spread of cells relative to the logarithm of a column's size, and the number of points of a mean (`remaining`)."""
 
 PAIR_ERROR, PAIR_POWER, UNMEASURED = 0.5, 0.82, 0.1
 """Factor and power of the noise in a pair's error after annealed rounds. Error of a pair of independent columns."""
@@ -40,7 +40,7 @@ DROWNED = 0.35
 """Most total variation of noise in an average pair of columns at which pairs are measured."""
 
 CLEAR_PAIRS, CLEAR_SINGLES = 0.15, 0.04
-"""Most noise for pairs to be measured beyond that: of the smallest pairs, and of 1-way marginals at the whole price."""
+"""Most noise of small pairs, and of 1-way marginals at the whole price. Beyond DROWNED, both must hold for pairs."""
 
 LOUDEST = 0.25
 """Rounds are fewer if their noise would exceed this total variation."""
@@ -49,7 +49,7 @@ KEPT_NOISE = 0.8
 """The part of the noise of an average answer that the paper's update leaves in a marginal, by measurement."""
 
 DROWNED_ANSWER = 0.3
-"""Total variation of noise that an answer of the paper's update may have. The records alone leave at most 0.5."""
+"""Most total variation of noise in an answer of the paper's update. `answer_noise` never exceeds 0.5."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def mean_absolute(pure: bool, variance: float) -> float:
 def error_after_rounds(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """Guesses the mean total variation over marginals after the rounds, from public facts alone.
 
-    The part that no round asks stays UNSEEN * wanted / rounds off. The part that rounds ask keeps `remaining` noise.
+    The part that no round asks adds an error of UNSEEN * target_rounds / rounds. Rounds add `remaining` noise.
     """
     _, parameter = schedule.of_round(schedule.round_price)
     noise = mean_absolute(schedule.pure, schedule.variance(parameter))
@@ -125,7 +125,7 @@ def error_after_rounds(schedule: Schedule, shapes: Sequence[tuple[int, ...]], at
 def aim_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
     """Returns the predicted mean total variation over marginals for rounds that anneal.
 
-    It is a power of the noise that remains in pairs of columns, if each column has three pairs at the whole price.
+    It is a power of the noise that remains in a pair of columns, if three pairs a column share the whole price.
     Marginals with more pairs have a larger error.
 
     If only 1-way marginals are measured, the error of a pair has two parts. One is the dependence between its
@@ -142,13 +142,13 @@ def aim_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequ
 
 
 def apart_error(marginals: Sequence[tuple[int, ...]]) -> float:
-    """Returns the usual distance between independent columns and the data, in the mean over marginals."""
+    """Returns the usual total variation between independent columns and the data, as a mean over marginals."""
     pairs = [len(marginal) * (len(marginal) - 1) / 2 for marginal in marginals]
     return sum(min(1.0, UNMEASURED * float(number**0.7)) for number in pairs) / len(pairs) or 1.0
 
 
 def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
-    """Returns the total variation of noise in a pair of columns, if each column had three pairs at the whole price."""
+    """Returns the total variation of noise in a pair of columns, if three pairs a column share the whole price."""
     parameter, mean = schedule.parameter(schedule.amount / (3 * len(sizes))), sum(sizes) / len(sizes)
     return mean_absolute(schedule.pure, schedule.variance(parameter)) * mean * mean / (2 * records)
 
@@ -156,8 +156,8 @@ def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
 def all_drowned(schedule: Schedule, sizes: Sequence[int], records: int) -> bool:
     """Tells whether noise drowns all pairs of columns. Then only 1-way marginals are worth their price.
 
-    If sizes differ much, pairs of small columns are worth it although an average pair is not: enough pairs for a tree
-    over all columns.
+    If sizes differ much, pairs of small columns may be worth it although an average pair is not. There must be enough
+    such pairs for a tree over all columns.
     """
     if pair_noise(schedule, sizes, records) <= DROWNED:
         return False
@@ -168,7 +168,7 @@ def all_drowned(schedule: Schedule, sizes: Sequence[int], records: int) -> bool:
 
 
 def drawn_error(shapes: Sequence[tuple[int, ...]], rows: int) -> float:
-    """Returns the distance of rows from the distribution that they are drawn from, in the mean over marginals."""
+    """Returns the total variation between drawn rows and their distribution, as a mean over marginals."""
     return sum(min(0.5, DRAWN * sqrt(prod(shape) / rows)) for shape in shapes) / len(shapes)
 
 
@@ -201,7 +201,7 @@ def remaining(noises: Sequence[float], shapes: Sequence[tuple[int, ...]], record
 
 
 def target_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:
-    """Returns one round for each attribute, or three for pairs: a round of three columns tells about three pairs."""
+    """Returns the wanted rounds: one for each attribute, or three if marginals are pairs, since a pair tells less."""
     pairs = max(len(shape) for shape in shapes) == 2
     return max(1, min(3 * attributes, len(shapes)) if pairs else attributes)
 
@@ -209,7 +209,7 @@ def target_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:
 def rounds_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> int:
     """Returns the number of rounds for whole marginals: the wanted rounds, fewer if noise would drown an answer.
 
-    The noise of an average marginal stays below LOUDEST in total variation.
+    The noise of an average marginal is at most LOUDEST in total variation, unless there is a single round.
     """
     cells = mean_cells(shapes)
     for rounds in range(target_rounds(shapes, attributes), 1, -1):
@@ -229,8 +229,8 @@ def uniform_error(shapes: Sequence[tuple[int, ...]]) -> float:
 def update_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """Returns the predicted mean total variation after the rounds of the paper's update over whole marginals.
 
-    The distance from the uniform table falls by a factor e for each attributes / 2 rounds. The noise of an answer
-    grows with their number.
+    The distance from the uniform table falls by a factor of e in attributes / 2 rounds. The noise of an answer grows
+    with the number of rounds.
     """
     learnt = exp(-2 * schedule.rounds / attributes)
     return uniform_error(shapes) * learnt + KEPT_NOISE * answer_noise(schedule, shapes, records)
@@ -244,9 +244,9 @@ def answer_noise(schedule: Schedule, shapes: Sequence[tuple[int, ...]], records:
 
 
 def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int, most: int) -> int:
-    """Returns the number of rounds of the paper's update over whole marginals: one more while `update_error` falls.
+    """Returns the number of rounds of the paper's update over whole marginals: the first minimum of `update_error`.
 
-    The first minimum counts. No round is added if noise drowns its answer: such a round neither loses nor learns.
+    No round is added if noise drowns its answer, since the update learns nothing from such a round.
     """
     last = update_error(replace(schedule, rounds=1), shapes, attributes, records)
     for rounds in range(2, most + 1):
@@ -261,7 +261,7 @@ def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes
 def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int, most: int) -> int:
     """Returns the number of rounds for single queries: the minimum of the paper's bound on the largest error.
 
-    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon (Theorem 2.2).
+    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, for |X| cells, |W| queries and T rounds (Theorem 2.2).
     """
     epsilon = float(schedule.amount) if schedule.pure else sqrt(2 * float(schedule.amount))
     best: float = (records * epsilon * sqrt(log(max(universe, 2))) / (10 * log(max(queries, 2)))) ** (2 / 3)
@@ -271,8 +271,8 @@ def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int
 def largest_error(schedule: Schedule, universe: int, queries: int, records: int) -> tuple[float, float]:
     """Returns the paper's bound on the largest error of a query, in rows, and the chance that it fails (Theorem 2.2).
 
-    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, for the worst case. It fails with chance 2 T / |W|.
-    epsilon is the price of all rounds for one of a unit's rows.
+    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, for |X| cells, |W| queries and T rounds. It is for the
+    worst case, and fails with chance 2 T / |W|. epsilon is the price of all rounds for one of a unit's rows.
     """
     rounds, epsilon = schedule.rounds, float(schedule.round_price * schedule.rounds) / schedule.unit_bound
     noise = 10 * rounds * log(max(queries, 2)) / epsilon

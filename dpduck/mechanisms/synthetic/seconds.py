@@ -1,7 +1,7 @@
 """Time of a synthetic table after its rows are counted: guesses from public sizes and prices alone.
 
 Processor times of generated tables on one machine: 46 cubes of 3 to 20 columns, from 256 to 3 million cells, took 0.4
-to 2.2 times the guess. Tables of gates are not among the 46.
+to 2.2 times the guess. No table of an acceptance test is among the 46.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MOMENTS = 8
 """Number of MWEM's rounds at which the size of its tables is sampled."""
 
 ROUNDS_OF_A_COLUMN, POINTS_OF_A_ROUND = {True: 1.0, False: 1.26}, 18
-"""Annealed rounds of a column, by whether they are pure, and points of a round's fit, with a share of the last fit. The
-rounds are multiplied by the noise in a pair of columns (schedule.py) to the power of -1/4. They double their price if
-nothing is learnt."""
+"""Annealed rounds for each column, by whether their price is epsilon. Points of a round's fit and of its share of the
+last fit. Rounds are multiplied by the noise in a pair of columns (schedule.py) to the power of -1/4, since their price
+doubles if nothing is learnt."""
 
 PER_COLUMN, PER_GROWN_CELL, PER_CHOICE, PER_SCORED = 4.5e-5, 4.2e-8, 6e-6, 5e-9
 """Seconds of a point for each column, and for each cell of tables that grew by rounds. Seconds of a choice for each
@@ -104,8 +104,8 @@ def rounds_seconds(pool: Pool, schedule: Schedule, method: Method) -> float | No
 
 
 def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -> list[float]:
-    """Returns the numbers of cells of the tables on the way, if these marginals were asked evenly. The true choices are
-    unknown, and they decide.
+    """Returns the number of cells of the tables at up to MOMENTS rounds, if the rounds ask these sets evenly. The true
+    choices are unknown.
     """
     if method.dense or method.averages:
         return [float(prod(pool.sizes))]
@@ -122,11 +122,11 @@ def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -
 
 
 def aim_seconds(pool: Pool, schedule: Schedule, method: Method, records: int) -> float:
-    """Guesses the seconds of annealed rounds: points of their fits, and other costs of each round. Large noise means
-    fewer rounds.
+    """Guesses the seconds of annealed rounds: fits, and other work in each round. Large noise means fewer rounds.
 
-    The growth of tables depends on the data, by a factor of a hundred. Growth by evenly asked pairs counts two thirds,
-    growth by half as many pairs one third. Nine generated tables, none from a gate, took 0.2 to 2.7 times this.
+    The size of tables varies with the data by a factor of a hundred. It is guessed as a geometric mean: sizes after
+    evenly asked pairs count twice, and sizes after half as many pairs once. Nine generated tables, none of an
+    acceptance test, took 0.2 to 2.7 times this.
     """
     if not schedule.rounds:
         return 0.1
