@@ -1,4 +1,4 @@
-"""A directory that takes another's place at once, so that no reader finds a part of it or nothing."""
+"""A directory that takes another's place at once, so that a reader finds one whole directory."""
 
 from __future__ import annotations
 

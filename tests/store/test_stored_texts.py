@@ -46,7 +46,7 @@ from dpduck.store.measured import (
 from dpduck.store.policies import policy_from_text, policy_to_text
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.twin_records import Records, TwinRecord
-from dpduck.strategies.recovery.curved import (
+from dpduck.strategies.recovery.covariances import (
     ComponentCovariances,
     TableCovariances,
     covariances_from_text,

@@ -76,7 +76,7 @@ class KnownReleases:
     remembered: SandboxAnswers = field(default_factory=partial(SandboxAnswers, 4))
 
     def with_planned(self, blank: Measured) -> KnownReleases:
-        """Returns these releases and a planned one, which has no values yet. Nothing of it is remembered."""
+        """Returns these releases and a planned one, which has no values yet. Nothing is remembered."""
         return KnownReleases([*self.records, MeasurementRecord(PLANNED, "", self.moment, blank)], self.moment)
 
     def tables(self, question: KnownQuestion, about: str = "") -> dict[Same, list[Usable]]:
