@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import Clamp, Image
+from dpduck.language.rows.predicates import literal
 from dpduck.language.text.dialect import exact_number
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.sqltypes import sql_type
@@ -28,26 +29,6 @@ _CONDITIONS = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like,
     exp.Boolean,
 )  # fmt: skip
-
-
-def literal(node: exp.Expr) -> Fraction | None:
-    """Returns the value of a literal number, which may be negative. None for other expressions."""
-    node = node.unnest()
-    if isinstance(node, exp.Neg):
-        value = literal(node.this)
-        return None if value is None else -value
-    if not isinstance(node, exp.Literal) or node.is_string:
-        return None
-    try:
-        return exact_number(node.name)
-    except (ValueError, ZeroDivisionError):
-        return None
-
-
-def text_literal(node: exp.Expr) -> str | None:
-    """Returns the value of a literal text. None for other expressions."""
-    node = node.unnest()
-    return node.name if isinstance(node, exp.Literal) and node.is_string else None
 
 
 def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
