@@ -11,7 +11,6 @@ import duckdb
 
 from dpduck.language.rows.facts import CatalogColumn, Clamp
 from dpduck.language.select.options import LARGEST_EPSILON
-from dpduck.language.select.value_ranges import Grid, decimal_step, divisor
 from dpduck.language.statements.kinds import ClampClause, DomainClause, PolicyClauses
 from dpduck.language.statements.policy import EVERY
 from dpduck.language.text.dialect import exact_number
@@ -21,6 +20,7 @@ from dpduck.store.catalog import Catalog
 from dpduck.store.sandbox import cast_texts, sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.grids import Grid, decimal_step, divisor
 from dpduck.values.quoting import fold, quote_text
 from dpduck.values.sqltypes import sql_type
 

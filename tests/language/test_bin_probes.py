@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from dpduck.language.rows.facts import ImageInput
-from dpduck.language.select.value_ranges import misplaces, values_to_try
+from dpduck.language.select.bin_probes import misplaces, values_to_try
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlglot import exp
 
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import Clamp
-from dpduck.language.select.value_ranges import LARGEST_INTEGER, Grid, grid_of, union, with_clamped_columns
+from dpduck.language.select.value_ranges import grid_of, with_clamped_columns
 from dpduck.language.statements.parse import parse_expression
 
 CLAMPS = {"a": Clamp("a", "-5", "10", "1"), "b": Clamp("b", "0", "2", "0.25"), "c": Clamp("c", "0.5", "4.5", "1")}
@@ -60,15 +56,6 @@ def test_what_nothing_bounds_has_no_range(text: str) -> None:
     assert grid_of(parse_expression(text), clamp_of, {}) is None
 
 
-@given(st.fractions(-1000, 1000, max_denominator=7), st.fractions(0, 1000, max_denominator=7), st.fractions(0, 1))
-def test_settled_grids_are_whole(low: Fraction, width: Fraction, step: Fraction) -> None:
-    """Bounds are multiples of the step, hold the old ones, and stay within what adds up in 64 bits."""
-    settled = Grid(low, low + width, step).align()
-    assert settled.low <= low <= low + width <= settled.high
-    assert settled.low % settled.step == 0 == settled.high % settled.step
-    assert max(abs(settled.low), abs(settled.high)) / settled.step <= LARGEST_INTEGER + 1
-
-
 CONDITIONS: tuple[tuple[str, list[float | None]], ...] = (
     ("CASE WHEN d > 500 THEN 1 ELSE 0 END", [1, 1, 0, 0, 1, 0]),
     ("CAST(d > 500 AND NOT d = 700 AS INTEGER)", [0, 1, 0, 0, 1, None]),
@@ -95,11 +82,3 @@ def test_conditions_see_columns_as_they_are(
         "FROM (SELECT unnest([700, 701, -3, 7, CAST('nan' AS DOUBLE), NULL]) AS d)"
     ).fetchall()
     assert [value for (value,) in rows] == wanted
-
-
-def test_coarser_steps() -> None:
-    """A declared range of more than 2^24 steps is coarsened, a union takes the common step."""
-    settled = Grid(Fraction(0), Fraction(10**9), Fraction(1, 1000)).align()
-    assert settled.high / settled.step <= LARGEST_INTEGER + 1
-    joined = union([Grid(Fraction(0), Fraction(1), Fraction(1, 2)), Grid(Fraction(3), Fraction(3), Fraction(0))])
-    assert joined == Grid(Fraction(0), Fraction(3), Fraction(1, 2))

@@ -53,6 +53,20 @@ def test_p_identity_total_and_gradient(make) -> None:
     assert check_grad(total, gradient, theta.ravel()) < 1e-4 * np.abs(gradient(theta.ravel())).max()
 
 
+def test_the_gaussian_optimum_is_certified_for_workloads_of_low_rank() -> None:
+    """A few predicates over more values: acceleration alone ends 60 % above the bound for the first of them.
+
+    What it ends at depends on the last bit of an eigenvalue, and so on the machine. Of 1,500 random workloads, 11 ended
+    more than 1 % above the bound without the second iteration, on one machine.
+    """
+    generator = np.random.default_rng(7)
+    first = np.array([[0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 1, 1], [1, 0, 1, 0, 0, 1]], np.float64)
+    shapes = [(int(generator.integers(2, 10)), int(generator.integers(3, 40))) for _ in range(60)]
+    for asked in [first, *((generator.random(shape) < 0.5).astype(np.float64) for shape in shapes)]:
+        found = optimise_gaussian(asked.T @ asked, LONG)
+        assert found.total <= 1.01 * found.lower_bound, asked.shape
+
+
 @pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize("make", [all_ranges, prefixes])
 def test_p_identity_is_as_good_as_many_random_starts(make) -> None:

@@ -52,12 +52,12 @@ _ANY_TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\s*\.\s*"(?:[^"]|"")*")*)|(?P<other>[^'"]+)|(?P<odd>['"])""",
     re.ASCII,
 )
-_SIGNS: Mapping[type[exp.Expr], str] = {
+SIGNS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">", exp.LTE: "<=", exp.GTE: ">=", exp.Add: "+", exp.Sub: "-",
     exp.And: "AND", exp.Or: "OR", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
 }  # fmt: skip
-_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
+TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
 """Parts of a compiled comparison. With other parts it is a program, such as IN (SELECT ..), BETWEEN SYMMETRIC."""
 
 
@@ -163,17 +163,17 @@ class _Compiler:
         if isinstance(node, exp.Not):
             return Not(self.condition(node.this))
         if isinstance(node, (exp.And, exp.Or)):
-            return Junction(_SIGNS[type(node)], tuple(map(self.condition, node.flatten(unnest=False))))
+            return Junction(SIGNS[type(node)], tuple(map(self.condition, node.flatten(unnest=False))))
         if isinstance(node, (exp.Boolean, exp.Null)):
             return Constant(node.sql(dialect="duckdb"))
         return self._comparison(node)
 
     def _comparison(self, node: exp.Expr) -> Expression:
-        if not isinstance(node, exp.Predicate) or not {name for name, value in node.args.items() if value} <= _PARTS:
+        if not isinstance(node, exp.Predicate) or not {name for name, value in node.args.items() if value} <= PARTS:
             raise _refusal()
-        kind, column, sign = type(node), self._column(node.this), _SIGNS.get(type(node))
+        kind, column, sign = type(node), self._column(node.this), SIGNS.get(type(node))
         if sign is not None and column is None:
-            return Comparison(self.stored(node.expression), _TURNED.get(sign, sign), literal_of(node.this))
+            return Comparison(self.stored(node.expression), TURNED.get(sign, sign), literal_of(node.this))
         column = self.stored(node.this)
         if sign is not None:
             return Comparison(column, sign, self._operand(node.expression))
@@ -204,7 +204,7 @@ class _Compiler:
         if isinstance(node, exp.Neg):
             return Negated(self._number(node.this))
         if isinstance(node, (exp.Add, exp.Sub)):
-            return Sum(self._number(node.this), _SIGNS[type(node)], self._number(node.expression))
+            return Sum(self._number(node.this), SIGNS[type(node)], self._number(node.expression))
         if isinstance(node, exp.Mul):
             return Product(self._number(node.this), self._number(node.expression))
         if isinstance(node, exp.Case) and node.this is None:

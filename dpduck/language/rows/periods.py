@@ -7,7 +7,6 @@ of that run alone (kernel/rows/placed.py), and the charge names it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
@@ -17,7 +16,8 @@ from sqlglot import exp
 
 from dpduck.kernel.relations import Units
 from dpduck.language.rows.facts import PublicFacts, RequestRows, SourceColumn
-from dpduck.language.rows.moments import MomentColumn, moment_of, moments_of, says_one_period
+from dpduck.language.rows.moments import MomentColumn, moment_of, moments_of, says_one_period, split_truncation
+from dpduck.language.rows.predicates import ConditionReader, moment_text, parse_moment
 from dpduck.language.rows.relation import PrivateRelation
 from dpduck.language.rows.sql import base
 from dpduck.language.rows.tree import PrivateJoin, RowSource
@@ -26,11 +26,9 @@ from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Period, PeriodColumn, Periods, between, every, last_number, number_of, start_of
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{3}|\.\d{6})?", re.ASCII)
+_LENGTHS = (10, 19, 23, 26)  # texts of a day, and of a moment with seconds, milliseconds or microseconds
 _TICK = timedelta(microseconds=1)
 _FIRST, _LAST = datetime.min, datetime.max
-_MOMENTS = (None, exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPNTZ)
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ def span_of(source: RowSource, word: str) -> MomentSpan:
         span = _join_spans(span, span_of(join.source, word), join.kind)
     moments = _read_moments(source)
     for of in moments:
-        own = reduce(MomentSpan.common, (_condition_span(condition, of) for condition in source.filters), _ANY)
+        own = reduce(MomentSpan.common, map(moment_reader(of).read, source.filters), _ANY)
         alone = len(moments) == 1 and span == _ANY
         span = own if alone else _whole(span, word).common(_whole(own, word))
     return span
@@ -273,83 +271,46 @@ def _of_domain(column: SourceColumn) -> MomentSpan | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Parses a moment that DuckDB and Python read alike, None for other texts."""
-    if not (_DAY.fullmatch(text) or _MOMENT.fullmatch(text)):
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
+    """Parses a moment in one of the usual forms. Digests of releases rest on that other forms are not read."""
+    return parse_moment(text) if len(text) in _LENGTHS else None
 
 
-# Conditions over the column. A condition that is not listed may hold at any moment.
+def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
+    """Returns a reader of conditions on a column. Its result has all moments at which a condition may hold.
 
+    Prices and digests of releases rest on that NOT is not read.
+    """
 
-def _condition_span(node: exp.Expr, of: MomentColumn) -> MomentSpan:
-    """Returns the moments at which a condition may hold."""
-    node = node.unnest()
-    if isinstance(node, exp.And):
-        return reduce(MomentSpan.common, (_condition_span(part, of) for part in node.flatten()), _ANY)
-    if isinstance(node, exp.Or):
-        return reduce(MomentSpan.both, [_condition_span(part, of) for part in node.flatten()])
-    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        low = _comparison_span(exp.GTE, node.this, node.args["low"], of)
-        return low.common(_comparison_span(exp.LTE, node.this, node.args["high"], of))
-    if isinstance(node, exp.In) and node.expressions:
-        return reduce(MomentSpan.both, [_comparison_span(exp.EQ, node.this, value, of) for value in node.expressions])
-    if isinstance(node, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
-        kind: type[exp.Expr] = type(node)
-        left, right = node.left, node.right
-        if not _column_in(left, of):
-            kind, left, right = _TURNED.get(kind, kind), right, left
-        return _comparison_span(kind, left, right, of)
-    return _ANY
-
-
-_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE,
-}  # fmt: skip
-
-
-def _column_in(node: exp.Expr, of: MomentColumn) -> bool:
-    return any(of.is_column(column) for column in node.find_all(exp.Column))
-
-
-def _comparison_span(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: MomentColumn) -> MomentSpan:
-    """Returns the moments at which the column, or its truncation, may meet a comparison with a literal."""
-    left = left.unnest()
-    moment = _literal(right)
-    if isinstance(left, exp.Year) and of.is_column(left.this.unnest()):
-        year = right.unnest()
-        if not (isinstance(year, exp.Literal) and year.is_int and 1 <= int(year.name[:5]) <= 9998):
+    def compare(operand: exp.Expr, sign: str, literal: exp.Expr) -> MomentSpan:
+        if isinstance(operand, exp.Year) and of.is_column(operand.this.unnest()):
+            year = literal.unnest()
+            if not (isinstance(year, exp.Literal) and year.is_int and 1 <= int(year.name[:5]) <= 9998):
+                return _ANY
+            return _span(sign, datetime(int(year.name), 1, 1), "YEAR")
+        (column, word), text = split_truncation(operand), moment_text(literal)
+        moment = None if text is None else _moment(text)
+        if moment is None or not of.is_column(column) or (word and word not in WORDS):
             return _ANY
-        return _span(kind, datetime(int(year.name), 1, 1), "YEAR")
-    if moment is None:
-        return _ANY
-    if of.is_column(left):
-        return _span(kind, moment, "DAY" if of.days else "")
-    if isinstance(left, exp.Cast) and left.args["to"].this is exp.DataType.Type.DATE:
-        return _span(kind, moment, "DAY") if of.is_column(left.this.unnest()) else _ANY
-    if isinstance(left, (exp.TimestampTrunc, exp.DateTrunc)) and of.is_column(left.this.unnest()):
-        unit = left.args.get("unit")
-        word = unit.name.upper() if isinstance(unit, exp.Expr) else ""
-        return _span(kind, moment, word) if word in WORDS else _ANY
-    return _ANY
+        return _span(sign, moment, word or ("DAY" if of.days else ""))
+
+    return ConditionReader(_ANY, MomentSpan.common, MomentSpan.both, compare, reads_not=False)
 
 
-def _span(kind: type[exp.Expr], moment: datetime, word: str) -> MomentSpan:
+def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
     """Returns the moments that meet a comparison. With a word, the first moment of their period has to meet it."""
-    if kind is exp.LT and moment == _FIRST:
+    if sign == "<>":
+        return _ANY
+    if sign == "<" and moment == _FIRST:
         return MomentSpan(_LAST, _FIRST)
-    if kind is exp.LT:
+    if sign == "<":
         moment -= _TICK
     last = _last(moment, word)
     first = datetime.combine(moment.date(), time())  # a DATE is compared with the day alone, also of a text with a time
-    if kind is exp.EQ:
+    if sign == "=":
         return MomentSpan(first, last)
-    if kind is exp.GTE or (kind is exp.GT and not word):
+    if sign == ">=" or (sign == ">" and not word):
         return MomentSpan(low=first)
-    if kind is exp.GT:
+    if sign == ">":
         return MomentSpan(low=last + _TICK) if last < _LAST else MomentSpan(_LAST, _FIRST)
     return MomentSpan(high=last)
 
@@ -362,13 +323,3 @@ def _last(moment: datetime, word: str) -> datetime:
     if number >= last_number(word):
         return _LAST
     return datetime.combine(start_of(word, number + 1), time()) - _TICK
-
-
-def _literal(node: exp.Expr) -> datetime | None:
-    """Parses the moment of a literal: a text, DATE or TIMESTAMP. None for other literals."""
-    node, kind = node.unnest(), None
-    if isinstance(node, exp.Cast):
-        kind, node = node.args["to"].this, node.this
-    if not (isinstance(node, exp.Literal) and node.is_string) or kind not in _MOMENTS:
-        return None
-    return _moment(node.name) if kind is not exp.DataType.Type.DATE or _DAY.fullmatch(node.name) else None

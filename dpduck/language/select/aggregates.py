@@ -11,15 +11,17 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Clamp, SourceColumn
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.predicates import literal
 from dpduck.language.rows.scope import resolve
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.options import Options
 from dpduck.language.select.private_keys import COUNTED, ONE_PER_GROUP, SELECTED
 from dpduck.language.select.request import OPEN_STEPS, TREE, Aggregate, Key, Operand, Treatment
-from dpduck.language.select.value_ranges import ClampOf, Grid, grid_of, literal, with_clamped_columns
+from dpduck.language.select.value_ranges import ClampOf, grid_of, with_clamped_columns
 from dpduck.language.text.dialect import BOUNDS
 from dpduck.language.text.positions import refusal, word_of
 from dpduck.values.domain import RangeDomain, ValueDomain
+from dpduck.values.grids import Grid
 from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 

@@ -10,12 +10,12 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import BOOLEAN, sql_of
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import temporal_arguments
+from dpduck.language.rows.predicates import literal, text_literal
 from dpduck.language.rows.scope import Scope, resolve
 from dpduck.language.rows.sql import base, bound_type, equality_keys, places_sql, written_conditions
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader
 from dpduck.language.select.request import Key, SelectRequest
-from dpduck.language.select.value_ranges import literal, text_literal
 from dpduck.language.text.dialect import exact_number
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import position_of, refusal

@@ -12,8 +12,8 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import PublicFacts, SourceColumn
 from dpduck.language.rows.tree import RowSource
-from dpduck.language.select.excluded_cells import met_by, met_outside, stands_for_several
 from dpduck.language.select.keys import KeyBuilder
+from dpduck.language.select.label_spans import label_reader
 from dpduck.language.statements.parse import parse_expression
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.sqltypes import sql_type
@@ -50,17 +50,32 @@ def read_condition(
     columns = tuple(builder.sources[source].sql for source in key.sources)
     holds = met == true
     domains = [builder.sources[source].domain for source in key.sources]
-    if any(any(stands_for_several(domain)) for domain in domains):
+    if any(any(_stand_for_several(domain)) for domain in domains):
         if len(domains) > 1:
             return None  # bins and OTHER are decided for conditions on one column alone
-        decided = met_by(node, domains[0], collated)
-        for code, several in enumerate(stands_for_several(domains[0])):
-            if several and decided[code] is None:
-                return None
-            holds[code] = decided[code] if several else holds[code]
-    partial_columns = [column for column in columns if partial(column)]
-    outside = bool(partial_columns) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, collated))
+        several = np.array(_stand_for_several(domains[0]))
+        reader = label_reader(domains[0], collated, closely=True)
+        if reader is None:
+            return None
+        may_hold, may_fail = reader.read(node), reader.read(node, False)
+        if (several & (may_hold == may_fail)).any():
+            return None
+        holds = np.where(several, may_hold, holds)
+    outside = any(map(partial, columns))
+    if outside and len(columns) == 1:
+        reader = label_reader(domains[0], collated, closely=True, outside=True)
+        outside = reader is None or bool(reader.read(node).any())
     return CodeCondition(columns, holds, outside)
+
+
+def _stand_for_several(domain: Domain) -> list[bool]:
+    """Tells which codes of a domain stand for several values: bins, values beyond all edges, OTHER."""
+    if not isinstance(domain, RangeDomain):
+        return [False] * (domain.size - (domain.other is not None)) + [True] * (domain.other is not None)
+    several = [not (sql_type(domain.type_name).is_integer and domain.step == "1")] * len(domain.edges)
+    if domain.with_edges:
+        several[0] = several[-1] = True
+    return several + [False] * domain.with_null
 
 
 def has_other_values(column: SourceColumn, source: RowSource) -> bool:

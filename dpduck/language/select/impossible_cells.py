@@ -1,7 +1,7 @@
 """Combinations of values that WHERE rules out by public facts: cells of several columns that can hold no row.
 
-Conditions on one column's labels are decided as in excluded_cells. Over several columns, AND and OR combine possible
-cells. A combination is impossible only if no row in it can meet the condition.
+Conditions on one column are read by its labels. Over several columns, AND and OR combine possible cells. A combination
+is impossible only if no row in it can meet the condition.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import and_, or_
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import SourceColumn
+from dpduck.language.rows.predicates import ConditionReader
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.select.excluded_cells import LabelSpan, Reader, columns_of, could, negate, reader, spans_of
+from dpduck.language.select.excluded_cells import columns_of, is_plain
+from dpduck.language.select.label_spans import BoolArray, label_reader
 from dpduck.language.select.request import Key
 
 MOST_CELLS = 1 << 16
@@ -37,23 +39,19 @@ class _ConditionKey:
     """Key that a condition may name. axis: its axis in the table over the condition's columns.
 
     codes: for each span of the domain, the position of its label. A merged bin is possible if one of its spans is.
+    labels: the reader of conditions on this key alone, None if its type is not read.
     """
 
     axis: int
     codes: Sequence[int]
-    spans: Sequence[LabelSpan]
-    read: Reader | None
+    labels: ConditionReader[BoolArray] | None
 
 
 def impossible_cells(
     where: exp.Expr, keys: Sequence[Key], sources: Sequence[SourceColumn], scope: Scope, collated: bool
 ) -> tuple[ImpossibleCells, ...]:
     """Returns the cells that each condition of a WHERE rules out, if all columns of the condition are plain keys."""
-    places = {
-        key.expression: place
-        for place, key in enumerate(keys)
-        if not key.shape and len(key.sources) == 1 and key.expression == sources[key.sources[0]].sql
-    }
+    places = {key.expression: place for place, key in enumerate(keys) if is_plain(key, sources)}
     ruled_out = []
     for conjunct in where.flatten() if isinstance(where, exp.And) else [where]:
         names = columns_of(conjunct, scope)
@@ -65,32 +63,30 @@ def impossible_cells(
             continue
         axes = {}
         for axis, place in enumerate(members):
-            domain = sources[keys[place].sources[0]].domain
-            read = reader(domain, collated)
-            axes[keys[place].expression] = _ConditionKey(
-                axis, keys[place].codes, [] if read is None else spans_of(domain, read), read
-            )
-        possible = np.broadcast_to(_possible(conjunct, axes, shape, scope), shape)
+            key = keys[place]
+            labels = label_reader(sources[key.sources[0]].domain, collated)
+            axes[key.expression] = _ConditionKey(axis, key.codes, labels)
+        possible = np.broadcast_to(_combination_reader(axes, shape, scope).read(conjunct), shape)
         if not possible.all():
             ruled_out.append(ImpossibleCells(members, tuple(np.flatnonzero(~possible).tolist())))
     return tuple(ruled_out)
 
 
-def _possible(
-    node: exp.Expr, axes: Mapping[str, _ConditionKey], shape: tuple[int, ...], scope: Scope
-) -> NDArray[np.bool_]:
-    """Decides for each combination whether some row in it may meet a condition. True if that is not known."""
-    node = node.unnest()
-    if isinstance(node, (exp.And, exp.Or)):
-        left, right = (_possible(part, axes, shape, scope) for part in (node.left, node.right))
-        return left & right if isinstance(node, exp.And) else left | right
-    if isinstance(node, exp.Not) and not isinstance(opposite := negate(node.this), exp.Not):
-        return _possible(opposite, axes, shape, scope)
-    names = {sql_of(resolve(column, scope)) for column in node.find_all(exp.Column)}
-    column = axes[names.pop()] if len(names) == 1 else None
-    if column is None or column.read is None:
-        return np.ones((1,) * len(shape), np.bool_)
-    met = np.zeros(shape[column.axis], np.bool_)
-    for code, span in zip(column.codes, column.spans, strict=True):
-        met[code] |= could(node, span, column.read)
-    return met.reshape([size if axis == column.axis else 1 for axis, size in enumerate(shape)])
+def _combination_reader(
+    keys: Mapping[str, _ConditionKey], shape: tuple[int, ...], scope: Scope
+) -> ConditionReader[BoolArray]:
+    """Returns a reader of conditions. It tells for each combination whether some row in it may meet a condition."""
+    unknown = np.ones((1,) * len(shape), np.bool_)
+
+    def compare(operand: exp.Expr, sign: str, literal: exp.Expr) -> BoolArray:
+        key = keys[sql_of(resolve(operand, scope))] if isinstance(operand, exp.Column) else None
+        if key is None or key.labels is None:
+            return unknown
+        spans = key.labels.compare(operand, sign, literal)
+        if spans is key.labels.unknown:
+            return unknown
+        met = np.zeros(shape[key.axis], np.bool_)
+        np.logical_or.at(met, np.array(key.codes), spans)
+        return met.reshape([size if axis == key.axis else 1 for axis, size in enumerate(shape)])
+
+    return ConditionReader(unknown, and_, or_, compare, halves=False)

@@ -29,7 +29,9 @@ MOST_STEPS = 300
 MEMORY = 5
 """Number of former iterates that Anderson's acceleration combines."""
 
-MIXING = 1.5
+MIXING, ALONE = 1.5, 1.9
+"""Multiples of a step of the fixed point: with acceleration, and without. Multiples below 2 converge."""
+
 LARGEST_MOVE = 4.0
 """Largest change of a logarithm of m in one step."""
 
@@ -50,12 +52,18 @@ class GaussianOptimum:
 
 
 def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
-    """Returns the optimum for the Gram matrix V, shape (n, n), within GAP unless the time runs out first."""
+    """Returns the optimum for the Gram matrix V, shape (n, n), within GAP unless the time runs out first.
+
+    Acceleration can lose its way where V has a low rank. A second iteration then goes without.
+    """
     deadline = monotonic() + seconds
     size = len(gram)
     raised = gram + RIDGE * np.trace(gram) / size * np.eye(size)
     with one_thread():
         _, inner, total, bound = _iterate(raised, _multipliers(raised, deadline), deadline, GAP)
+        if total > bound * (1 + GAP):
+            _, other, less, higher = _iterate(raised, np.ones(size), deadline, GAP, accelerated=False)
+            (total, inner), bound = min((total, inner), (less, other), key=lambda pair: pair[0]), max(bound, higher)
     return GaussianOptimum(scipy.linalg.cholesky(inner), total, bound)
 
 
@@ -72,7 +80,7 @@ def _multipliers(gram: FloatArray, deadline: float) -> FloatArray:
 
 
 def _iterate(
-    gram: FloatArray, multipliers: FloatArray, deadline: float, gap: float
+    gram: FloatArray, multipliers: FloatArray, deadline: float, gap: float, accelerated: bool = True
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Returns (m, best X, its total, lower bound) after the gap closes, the deadline passes, or the steps run out."""
     best_total, best_bound = np.inf, 0.0
@@ -95,9 +103,13 @@ def _iterate(
             inner = half.T @ half
         if best_total <= best_bound * (1 + gap) or monotonic() > deadline:
             break
-        logs = [*logs[-MEMORY:], np.log(multipliers)]
-        steps = [*steps[-MEMORY:], np.log(diagonal / diagonal.sum()) - np.log(multipliers / multipliers.sum())]
-        multipliers = np.exp(_mix_iterates(logs, steps, diagonal))
+        step = np.log(diagonal / diagonal.sum()) - np.log(multipliers / multipliers.sum())
+        if accelerated:
+            logs, steps = [*logs[-MEMORY:], np.log(multipliers)], [*steps[-MEMORY:], step]
+            multipliers = np.exp(_mix_iterates(logs, steps, diagonal))
+        else:
+            following = np.log(multipliers) + ALONE * step
+            multipliers = np.exp(following - following.mean())
     return multipliers, inner, best_total, best_bound
 
 
