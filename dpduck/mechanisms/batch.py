@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-import duckdb
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
@@ -19,6 +18,7 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.dialect import MAX_CHARACTERS, PrivateDuckDB
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.registry import explain_question
 from dpduck.store.cursors import Caller
 from dpduck.store.releases import ReleaseStore
@@ -42,14 +42,14 @@ Planned = tuple[tuple[Periods | None, Charge], ...]
 
 @dataclass(frozen=True)
 class BatchStep:
-    """Statement of a batch. known: whether it is answered already, and so is free. sql: the SQL of its dp_explain."""
+    """Statement of a batch. known: whether it is answered already, and so is free."""
 
     text: str
     request: SelectRequest
     asks: Sequence[Ask[Any]]
     known: bool
     digest: str
-    sql: str
+    chosen: Forecast
 
 
 def split_statements(text: str) -> list[str]:
@@ -84,7 +84,6 @@ def plan_batch(
     releases: ReleaseStore,
     ledger: Ledger,
     caller: Caller,
-    cursor: duckdb.DuckDBPyConnection,
 ) -> str:
     """Returns SQL with the prices of the statements. question_of: the question and the request of a statement."""
     steps = []
@@ -98,13 +97,12 @@ def plan_batch(
             raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         release = releases.by_digest(question.digest())
         is_answered = release is not None and (caller.owner or release.principal == caller.name)
-        steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), details.sql))
-    return rows_sql(COLUMNS, _price_steps(steps, ledger, caller, cursor))
+        chosen = next(way for way in details.forecasts if way.chosen)
+        steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), chosen))
+    return rows_sql(COLUMNS, _price_steps(steps, ledger, caller))
 
 
-def _price_steps(
-    steps: Sequence[BatchStep], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
-) -> list[list[Value]]:
+def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> list[list[Value]]:
     """Returns a row for each statement, with the budget that would be left after it, and a total row for each unit.
 
     A statement that does not fit into the budget is refused, and costs nothing.
@@ -129,13 +127,11 @@ def _price_steps(
             measure, left = _left(unit, granted, run, ledger, caller)
         together[unit] = granted, (*asked, *wanted)
         cost = Charge(ZERO, ZERO) if free else price
-        explained = cursor.execute(f"SELECT worst_stderr, cells FROM ({step.sql}) WHERE chosen").fetchall()
-        stderr, cells = explained[0] if explained else (None, None)
         note = "answered already: free" if step.known else "as a statement above: free" if free else None
         short = " ".join(step.text.split())
         rows.append([
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
-            cost.delta, stderr, cells, measure, max(left, ZERO), fits, note,
+            cost.delta, step.chosen.stderr, step.chosen.cells, measure, max(left, ZERO), fits, note,
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
         measure, left = _left(unit, granted, None, ledger, caller)

@@ -23,7 +23,8 @@ from dpduck.language.statements.kinds import CreateStream, DropStream, RefreshSt
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
-from dpduck.mechanisms.prices import add_price, in_both_forms
+from dpduck.mechanisms.forecast import charge_price, explain_sql
+from dpduck.mechanisms.prices import in_both_forms
 from dpduck.mechanisms.rehearsal import rehearse_asks
 from dpduck.mechanisms.release import WAITING, PlaceOf, Steps
 from dpduck.mechanisms.streams.difference import difference
@@ -125,10 +126,9 @@ class Streams:
         stream = self._analyse_statement(statement)
         caller.require_tables(stream.request.asked_tables)
         ranked, request = plans(stream), stream.request
-        budget = self.ledger.budget(request.rows.unit_key)
-        return add_price(
-            explain_stream(stream, ranked), request, asks_of(stream, ranked[0]), budget, words=(scope_of(stream),)
-        )
+        chosen, *others = explain_stream(stream, ranked)
+        forecasts, budget = [chosen.noted(scope_of(stream)), *others], self.ledger.budget(request.rows.unit_key)
+        return explain_sql(charge_price(forecasts, request, asks_of(stream, ranked[0]), budget))
 
     def list_streams(self, caller: Caller) -> str:
         """Returns SQL that lists the streams."""

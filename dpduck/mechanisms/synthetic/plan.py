@@ -15,6 +15,7 @@ from dpduck.kernel.queries.families import WEIGHT
 from dpduck.kernel.queries.operators import Family
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.synthetic import SyntheticOptions
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, kept_zeros
 from dpduck.mechanisms.synthetic.fit import records_for_plan
 from dpduck.mechanisms.synthetic.mwem import Method
@@ -40,7 +41,6 @@ from dpduck.mechanisms.synthetic.schedule import (
     updates_of,
 )
 from dpduck.mechanisms.synthetic.seconds import aim_seconds, drawing_seconds, plan_seconds, rounds_seconds
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
@@ -354,25 +354,21 @@ def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:
     Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(parameters))
 
 
-def explain_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
-    """Renders dp_explain: every mechanism, the chosen first. predicted_error: mean total variation over the marginals.
+def explain_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> list[Forecast]:
+    """Returns a forecast for every mechanism, the chosen first. predicted_error: mean total variation over marginals.
 
-    The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
+    The errors of MWEM's answers depend on the data, so it has no variance.
     """
-    base = request.base
-    rows: list[list[Value]] = []
+    base, forecasts = request.base, list[Forecast]()
     for number, fit in enumerate(fits):
-        note = fit.note
-        if number == 0:
-            note = f"{note}; {_note(base, request, fits)}"
-        cells = sum(base.question.cells)
+        note = _note(base, request, fits) if number == 0 else ""
         asked = fit.schedule.rounds if fit.schedule is not None else len(fit.plan.measurements) if fit.plan else 0
         total, worst = (fit.plan.total_variance, fit.plan.worst_stderr) if fit.plan is not None else (None, None)
-        rows.append([
-            fit.name, number == 0, total, worst, base.price.stated_epsilon, base.price.stated_delta,
-            base.price.charge.rho, cells, asked, note, fit.seconds, fit.error,
-        ])  # fmt: skip
-    return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
+        further = [("predicted_error", "DOUBLE", fit.error)]
+        cells = sum(base.question.cells)
+        way = Forecast(fit.name, number == 0, cells, asked, (fit.note, note), total, worst, fit.seconds, further)
+        forecasts.append(way)
+    return forecasts
 
 
 def _note(base: SelectRequest, request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
