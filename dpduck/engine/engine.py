@@ -245,7 +245,7 @@ class Engine:
                 reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 if reuse is not None and isinstance(question, SelectRequest):
                     chosen = reuse.chosen(request)
-        forecast = self.foresight.forecasts
+        forecast = partial(self.foresight.forecasts, share=caller.share)
         return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
 
     def errors(self, text: str, caller: Caller) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from dpduck.engine.progress import Progress
@@ -25,8 +26,11 @@ class Foresight:
     steps: Steps
     progress: Progress | None
 
-    def forecasts(self, question: Any) -> list[Forecast]:
-        """Returns the ways to answer a question, with advice and the price of the chosen way."""
+    def forecasts(self, question: Any, share: Fraction | None) -> list[Forecast]:
+        """Returns the ways to answer a question, with advice and the price of the chosen way.
+
+        share: the caller's part of the budget, None for all.
+        """
         explanation = explain_question(question)
         request = explanation.request
         if request is None:
@@ -38,7 +42,7 @@ class Foresight:
             warning = noise_warning(request, stderr, expected) if isinstance(question, SelectRequest) else ""
             advice = explanation.advice(budget, expected) if way.chosen else ""
             ways.append(replace(way, stderr=stderr).noted(warning, advice))
-        return charge_price(ways, request, explanation.asks, budget)
+        return charge_price(ways, request, explanation.asks, budget, share)
 
     def errors(self, question: Any) -> str:
         """Returns SQL with a row of errors for each aggregate."""

@@ -32,12 +32,15 @@ MOST_SHOWN = 120
 COLUMNS = (
     ("number", "INTEGER"), ("statement", "VARCHAR"), ("table_name", "VARCHAR"), ("epsilon", "DOUBLE"),
     ("rho", "DOUBLE"), ("delta", "DOUBLE"), ("worst_stderr", "DOUBLE"), ("cells", "BIGINT"), ("measure", "VARCHAR"),
-    ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"),
+    ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"), ("remaining_percent", "DOUBLE"),
 )  # fmt: skip
 
 
 Planned = tuple[tuple[Periods | None, Charge], ...]
 """Prices of earlier statements, with the periods that they would be charged to."""
+
+Remainder = tuple[str, Fraction, Fraction]
+"""The measure that a budget adds up, the amount that is left of it, and the whole of it."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +121,13 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         run = None if periods is None else periods.periods
         granted, asked = together.get(unit, ((), ()))
         wanted = () if free else ((run, price),)
-        measure, left = _left(unit, (*granted, *wanted), run, ledger, caller)
+        measure, left, whole = _left(unit, (*granted, *wanted), run, ledger, caller)
         fits = free or left >= 0
         if fits:
             granted = (*granted, *wanted)
             seen.add(step.digest)
         else:
-            measure, left = _left(unit, granted, run, ledger, caller)
+            measure, left, whole = _left(unit, granted, run, ledger, caller)
         together[unit] = granted, (*asked, *wanted)
         cost = Charge(ZERO, ZERO) if free else price
         note = "answered already: free" if step.known else "as a statement above: free" if free else None
@@ -132,26 +135,27 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         rows.append([
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
             cost.delta, step.chosen.stderr, step.chosen.cells, measure, max(left, ZERO), fits, note,
+            _per_cent(left, whole),
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
-        measure, left = _left(unit, granted, None, ledger, caller)
+        measure, left, whole = _left(unit, granted, None, ledger, caller)
         fits, total = granted == asked, reduce(add_charges, (price for _, price in asked), NOTHING)
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
-            note,
+            note, _per_cent(left, whole),
         ])  # fmt: skip
     return rows
 
 
-def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> tuple[str, Fraction]:
-    """Returns the measure of a unit's budget and the amount that would be left, below 0 if the budget does not suffice.
+def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> Remainder:
+    """Returns the amount that would be left of a unit's budget, below 0 if the budget does not suffice.
 
     For units by periods it is the least amount of any period of the run, or the amount of LIFETIME if that is less.
     """
     budget = ledger.budget(unit)
     if budget is None:
-        return "epsilon", Fraction(-1)
+        return "epsilon", Fraction(-1), ZERO
     share = Fraction(1) if caller.share is None else caller.share
     own = None if caller.share is None else caller.name
     both = ((None, Fraction(1)), (own, share))
@@ -175,12 +179,16 @@ def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, pri
     return sums.most(within)
 
 
-def _of(budget: Budget, spent: Charge, others: Fraction) -> tuple[str, Fraction]:
-    """Returns a budget's measure and the amount left after spending. others: the share of other principals."""
+def _of(budget: Budget, spent: Charge, others: Fraction) -> Remainder:
+    """Returns the amount left of a budget after spending. others: the share of other principals."""
+    amount, keys = budget.epsilon if budget.pure else budget.rho, budget.delta_keys * (1 - others)
+    whole = (amount or ZERO) * (1 - others)
     if budget.pure:
-        if spent.epsilon is None:
-            return "epsilon", Fraction(-1)
-        return "epsilon", (budget.epsilon or ZERO) * (1 - others) - spent.epsilon
-    if spent.delta > budget.delta_keys * (1 - others):
-        return "delta", budget.delta_keys * (1 - others) - spent.delta
-    return "rho", (budget.rho or ZERO) * (1 - others) - spent.rho
+        return "epsilon", Fraction(-1) if spent.epsilon is None else whole - spent.epsilon, whole
+    if spent.delta > keys:
+        return "delta", keys - spent.delta, keys
+    return "rho", whole - spent.rho, whole
+
+
+def _per_cent(left: Fraction, whole: Fraction) -> float | None:
+    return float(100 * max(left, ZERO) / whole) if whole else None

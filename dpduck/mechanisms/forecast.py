@@ -67,15 +67,19 @@ def state_price(forecasts: Iterable[Forecast], price: Price) -> list[Forecast]:
 
 
 def charge_price(
-    forecasts: Iterable[Forecast], request: SelectRequest, asks: Iterable[Ask[Any]], budget: Budget | None
+    forecasts: Iterable[Forecast],
+    request: SelectRequest,
+    asks: Iterable[Ask[Any]],
+    budget: Budget | None,
+    share: Fraction | None,
 ) -> list[Forecast]:
     """Puts the price of the chosen way's asks beside it. The rho of other ways is an upper bound.
 
-    That bound is the price of their epsilon, whatever they measure.
+    That bound is the price of their epsilon, whatever they measure. share: the caller's part of the budget.
     """
     charge = compute_charge(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else rho_of_pure(charge.epsilon)
-    others, words = min(request.price.charge.rho, most), price_in_words(request, charge, budget)
+    others, words = min(request.price.charge.rho, most), price_in_words(request, charge, budget, share)
     return [
         replace(forecast, rho=charge.rho, price=words) if forecast.chosen else replace(forecast, rho=others)
         for forecast in state_price(forecasts, request.price)

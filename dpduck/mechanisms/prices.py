@@ -1,7 +1,8 @@
-"""Prices in both forms, epsilon and rho, and cheaper alternatives. Nothing here is charged."""
+"""Prices in words: as parts of a budget, in epsilon and in rho, and cheaper alternatives. Nothing here is charged."""
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpduck.kernel.door import Bill
@@ -12,35 +13,46 @@ from dpduck.language.select.request import SelectRequest
 from dpduck.store.tables import SMALLEST_RHO
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal
-from dpduck.values.privacy import Budget, Charge
+from dpduck.values.periods import word_of
+from dpduck.values.privacy import ZERO, Budget, Charge
 
 FAR_CHEAPER = 2
-"""Factor from which a lower price is worth a note."""
+"""Factor from which a lower price is worth a word."""
 
 SAFE = 1 - Fraction(1, 10**9)
 """Factor that lowers the remaining budget in a message, so that a statement may ask for the shown amount."""
 
 
-def price_in_words(request: SelectRequest, charge: Charge, budget: Budget | None) -> str:
-    """Returns a statement's price in both forms, and a form that would be far cheaper."""
-    return "; ".join(filter(None, (both_forms(charge, budget), cheaper(request, charge, budget))))
+def in_per_cent(part: Fraction, *, up: bool = True) -> str:
+    """Writes a part in per cent with two digits. A price is rounded up, and an amount that is left is rounded down.
 
-
-def both_forms(charge: Charge, budget: Budget | None) -> str:
-    """Returns a price as the budget adds it up, and as an epsilon.
-
-    >>> both_forms(Charge.pure(Fraction(1)), Budget(Fraction(3), Fraction(0), Fraction(0), None))
-    'epsilon = 1'
+    >>> in_per_cent(Fraction(1, 30)), in_per_cent(Fraction(1, 30), up=False), in_per_cent(Fraction(3, 2))
+    ('3.4 %', '3.3 %', '150 %')
     """
-    if charge.epsilon is not None and (budget is None or budget.pure):
-        return f"epsilon = {float(charge.epsilon):g}"
-    said = f"rho = {float(charge.rho):.4g}"
-    delta = _delta(budget)
-    if delta and charge.rho > SMALLEST_RHO:
-        said += f", as epsilon = {float(epsilon_of(charge.rho, delta)):.4g} with delta = {float(delta):g} costs"
+    context = Context(prec=2, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{float(context.divide(Decimal(100 * part.numerator), Decimal(part.denominator))):.15g} %"
+
+
+def price_in_words(request: SelectRequest, charge: Charge, budget: Budget | None, share: Fraction | None) -> str:
+    """Describes a statement's price as a part of a budget, and the part that a far cheaper form would take.
+
+    share: the caller's part of the budget, None for all.
+    """
+    in_epsilon = charge.epsilon is not None and (budget is None or budget.pure)
+    amount = f"epsilon = {float(charge.epsilon or 0):g}" if in_epsilon else f"rho = {float(charge.rho):.4g}"
     if charge.delta:
-        said += f", and delta = {float(charge.delta):g} for keys"
-    return said
+        amount += f", and delta = {float(charge.delta):g} for keys"
+    whole = None if budget is None else budget.epsilon if in_epsilon else budget.rho
+    if not whole:
+        return amount
+    word, mine = word_of(request.rows.unit_key), whole * (Fraction(1) if share is None else share)
+    price = charge.epsilon if in_epsilon and charge.epsilon is not None else charge.rho
+    said = f"{in_per_cent(price / mine)} of your budget{f' of each {word.lower()}' if word else ''} ({amount})"
+    cheaper = _cheaper(request, charge, budget)
+    if cheaper is None:
+        return said
+    options, rho = cheaper
+    return f"{said}; with {options} it would be {in_per_cent(rho / mine)}, usually with larger errors"
 
 
 def describe_entry(entry: LedgerEntry) -> str:
@@ -49,24 +61,20 @@ def describe_entry(entry: LedgerEntry) -> str:
     return f"ledger entry {entry.id}, {price}{f', delta = {float(entry.delta):g}' if entry.delta else ''},"
 
 
-def cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> str:
-    """Returns a note if the statement's epsilon would cost far less with the budget's delta, else an empty text."""
+def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> tuple[str, Fraction] | None:
+    """Returns the same epsilon with the budget's delta, as options, and its rho, if that costs far less."""
     delta = _delta(budget)
     summary = request.question.summary
     filtered = summary is not None and summary.method != "sketch"  # geometric noise alone
     if charge.epsilon is None or charge.delta or not delta or filtered:
-        return ""
+        return None
     try:
         approximate = rho_of(charge.epsilon, delta)
     except ValueError:
-        return ""
+        return None
     if approximate * FAR_CHEAPER > charge.rho:
-        return ""
-    return (
-        f"OPTIONS (epsilon = {float(charge.epsilon):g}, delta = {float(delta):g}) would cost rho = "
-        f"{float(approximate):.4g}, {float(charge.rho / approximate):.2g} times less, and have larger noise; "
-        f"OPTIONS (rho = {float(charge.rho):.4g}) costs the same and has Gaussian noise"
-    )
+        return None
+    return f"OPTIONS (epsilon = {float(charge.epsilon):g}, delta = {float(delta):g})", approximate
 
 
 def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetRefusal:
@@ -96,7 +104,11 @@ def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetR
     elif delta:
         asked = f"the statement, as epsilon = {float(epsilon_of(charge.rho, delta)):.4g} with delta = {float(delta):g},"
     accepted = [refused.accepted, " or ".join(forms)] if forms else [refused.accepted]
-    return BudgetRefusal(refused.what.replace("the statement", asked, 1), accepted=": ".join(accepted))
+    whole = budget.rho * (Fraction(1) if share is None else share)
+    parts = f"{in_per_cent(charge.rho / whole)}, and {in_per_cent(max(left, ZERO) / whole, up=False)} is left"
+    return BudgetRefusal(
+        f"{refused.what.replace('the statement', asked, 1)}: it takes {parts}", accepted=": ".join(accepted)
+    )
 
 
 def pure_epsilon_of(rho: Fraction) -> Fraction:

@@ -344,8 +344,8 @@ def _helping(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None
         return ""
     question = cube.request.question
     if expect_rows is None or len(figures) > 1 or any(item.function != "count" for item in question.aggregates):
-        less = ", ".join(f"{format_figure(item.times)} times less with {item.change.rstrip(',')}" for item in offers)
-        return f"beside its rows a cell's error would be {less}"
+        less = ", ".join(f"{format_figure(item.times)} times smaller with {item.change.rstrip(',')}" for item in offers)
+        return f"relative to a cell's rows, the error would be {less}"
     now = 100 * (figures[0] or 0.0) / expect_rows
     rows = expect_rows / max(question.cells)
     said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {format_figure(now)} %"
@@ -363,7 +363,7 @@ def _whose(cube: CubePlan) -> str:
     if len(cube.uses) < 2 or not lines or cube.request.question.intervals:
         return ""
     worst = max(lines, key=lambda line: line.worst or 0.0)
-    return f"worst_stderr is that of {worst.text}: dp_errors() has one line an aggregate"
+    return f"worst_stderr is that of {worst.text}, and dp_errors() has one line for each aggregate"
 
 
 def candidates(request: SelectRequest, proposal: CubeProposal) -> list[Forecast]:

@@ -128,7 +128,7 @@ class Streams:
         ranked, request = plans(stream), stream.request
         chosen, *others = explain_stream(stream, ranked)
         forecasts, budget = [chosen.noted(scope_of(stream)), *others], self.ledger.budget(request.rows.unit_key)
-        return explain_sql(charge_price(forecasts, request, asks_of(stream, ranked[0]), budget))
+        return explain_sql(charge_price(forecasts, request, asks_of(stream, ranked[0]), budget, caller.share))
 
     def list_streams(self, caller: Caller) -> str:
         """Returns SQL that lists the streams."""

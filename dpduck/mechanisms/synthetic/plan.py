@@ -254,7 +254,7 @@ def _worst(pool: Pool, schedule: Schedule, universe: int, records: int) -> str:
         return ""
     bound, chance = largest_error(schedule, universe, pool.queries, records)
     if bound >= records or chance >= 1:
-        return "; the paper's bound on the largest error says nothing here"
+        return "; the paper's bound on the largest error is above all rows"
     said = f"of {records} rows no query errs by more than {bound:.6g}, but with a chance of {chance:.2g}"
     return f"; {said} (a theorem of the worst case)"
 

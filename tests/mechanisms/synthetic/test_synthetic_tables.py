@@ -205,7 +205,7 @@ REFUSED = [
     ("CREATE PRIVATE TABLE s OPTIONS (epsilon = 1) AS SELECT sex FROM visits", "ends too early"),
     (
         "CREATE PRIVATE TABLE release_9 OPTIONS (epsilon = 1) AS SELECT sex FROM visits WORKLOAD MARGINALS (1)",
-        "not free",
+        "is reserved",
     ),
     ("DROP PRIVATE TABLE s", "no private view"),
 ]
