@@ -142,9 +142,9 @@ def _require_none_of_mwem(options: SyntheticOptions, chosen: str) -> None:
     """Refuses options that the chosen mechanism does not read: they would make another statement with its own price."""
     given = _of_mwem(options)
     if given:
-        names = f"{' and '.join(given)} {'say' if given[1:] else 'says'}"
+        names = f"{' and '.join(given)} {'have' if given[1:] else 'has'}"
         raise Refusal(
-            f"{names} nothing about mechanism = '{chosen}', which is taken here",
+            f"{names} no effect with mechanism = '{chosen}', which is chosen here",
             accepted="mechanism = 'mwem', or the statement without it",
         )
 
