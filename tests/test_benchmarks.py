@@ -49,7 +49,7 @@ class Tiny:
 
 ONE = {"one": (["u0"], None, 1.0)}
 TINY = {
-    "peers.table": Tiny(0, ("--rows", "1000"), says="# Beside whom we stand", long=True),
+    "peers.table": Tiny(0, ("--rows", "1000"), says="# Comparison with other tools", long=True),
     "papers.people": Tiny(4, ("--tables", "1"), {"DRAWS": 1, "ROWS": (1, 10), "NORMS": (1, 2, 8), "SUM_NORMS": (1,)}),
     "papers.pivots": Tiny(16),
     "papers.child_tables": Tiny(6, (), {"CUSTOMERS": 300}),

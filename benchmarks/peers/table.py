@@ -254,7 +254,7 @@ def better_lines(figure: str, cases: dict[str, dict[str, str]]) -> Iterator[str]
     yield from wrap(f"What we would do: {WOULD_DO[figure]}.", 118)
 
 
-HEAD = f"""# Beside whom we stand
+HEAD = f"""# Comparison with other tools
 
 Made by `python -m benchmarks.peers.table` in one run: {{where}}.
 

@@ -26,7 +26,17 @@ from dpduck.values.quoting import quote_identifier, quote_text
 if TYPE_CHECKING:
     from dpduck.server.owner_door import Owner
 
-BUDGET = ("table_name", "measure", "budget", "spent", "remaining", "share", "epsilon_left", "policy", "period")
+BUDGET = (
+    "table_name",
+    "declared",
+    "CASE WHEN measure = 'delta' THEN 'delta for keys' ELSE '' END AS measure",
+    "CASE WHEN budget > 0 THEN printf('%.3g %%', 100 * spent / budget) END AS spent",
+    "CASE WHEN budget > 0 THEN printf('%.3g %%', 100 * remaining / budget) END AS remaining",
+    "share",
+    "epsilon_left",
+    "policy",
+    "period",
+)
 LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
 """Columns of boxes, which have no room for more. --format csv has all columns."""
@@ -157,7 +167,7 @@ def _in_words(seconds: float | None) -> str:
     """Returns the time of an answer in words."""
     if seconds is None:
         return "not known beforehand"
-    return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, and as long as reading the rows takes"
+    return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, plus the time to read the rows"
 
 
 def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:

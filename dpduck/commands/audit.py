@@ -23,10 +23,10 @@ from dpduck.engine.connection import connect
 WIDTH = 80
 HEADER = f"{'mechanism':<16}{'unit':<8} {'measure':<7} {'charged':>9} {'seen':>9} {'found':>9} {'runs':>7}  verdict"
 EXPLAINED = (
-    "seen: at least so much of the measure was told, but for a chance of 1e-9 a statement. found: a loss of so much "
-    "would have been seen above what was charged, with probability 0.95. runs: on which the event was tested, of each "
-    "of two made-up tables that differ in one privacy unit. additivity: what is counted of all units together is the "
-    "sum of what is counted of each alone, of a made-up table with parts that are constant or NULL."
+    "seen: the least leak that these runs prove, wrong with probability 1e-9 a statement. found: a leak of this size "
+    "would have been detected with probability 0.95. Smaller is better, and longer runs lower it. runs: the runs on "
+    "each of two made-up tables that differ in one privacy unit. additivity: the counts of all units together are the "
+    "sum of the counts of each alone, on a made-up table with parts that are constant or NULL."
 )
 
 

@@ -38,8 +38,9 @@ from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.cubes.measures import with_matrix
+from dpduck.mechanisms.forecast import explain_sql
 from dpduck.mechanisms.known.cells import cells_sql
-from dpduck.mechanisms.known.reuse import explain_sql, nothing_sql, reuse_digest
+from dpduck.mechanisms.known.reuse import forecast_reuse, nothing_sql, reuse_digest
 from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.parts import EngineParts
@@ -251,7 +252,8 @@ class Engine:
                 reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 if reuse is not None and isinstance(question, SelectRequest):
                     chosen = reuse.chosen(request)
-        return self.foresight.explained(question) if chosen is None else explain_sql(chosen, self.foresight.explained)
+        forecast = partial(self.foresight.forecasts, share=caller.share)
+        return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
 
     def errors(self, text: str, caller: Caller) -> str:
         """Writes SQL with the predicted errors of each aggregate. It spends nothing and opens no private row."""
@@ -335,9 +337,7 @@ class Engine:
         """Returns SQL that lists the price of each statement, and their total. Nothing is charged."""
         from dpduck.mechanisms.batch import plan_batch  # noqa: PLC0415
 
-        with self._open_cursor() as cursor:
-            question_of = partial(self.question_of, caller=caller)
-            return plan_batch(text, question_of, self._releases, self._ledger, caller, cursor)
+        return plan_batch(text, partial(self.question_of, caller=caller), self._releases, self._ledger, caller)
 
     def combine_cells(self, text: str, caller: Caller) -> str:
         """Returns SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""

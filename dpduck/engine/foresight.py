@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from dpduck.engine.progress import Progress
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.select.request import SelectRequest
+from dpduck.mechanisms.forecast import Forecast, charge_price, errors_sql, noise_warning, worst_of
 from dpduck.mechanisms.mechanism import Mechanism
-from dpduck.mechanisms.prices import add_price, errors_listing, noise_warning, worst_of
 from dpduck.mechanisms.registry import explain_question
 from dpduck.mechanisms.release import Steps
 from dpduck.store.policies import PolicyStore
@@ -25,19 +26,23 @@ class Foresight:
     steps: Steps
     progress: Progress | None
 
-    def explained(self, question: Any) -> str:
-        """Returns SQL with the comparison of strategies, the price of the chosen strategy, and advice."""
+    def forecasts(self, question: Any, share: Fraction | None) -> list[Forecast]:
+        """Returns the ways to answer a question, with advice and the price of the chosen way.
+
+        share: the caller's part of the budget, None for all.
+        """
         explanation = explain_question(question)
-        if explanation.request is None:
-            return explanation.sql
-        budget, expected = self.ledger.budget(explanation.request.rows.unit_key), self._expect_rows(explanation.request)
-        worst = worst_of(explanation.errors(expected))
-        words = (
-            noise_warning(_has_only_counts(explanation.request), worst, expected),
-            explanation.advice(budget, expected),
-        )
-        own = expected if worst is None and isinstance(question, SelectRequest) and _has_only_counts(question) else None
-        return add_price(explanation.sql, explanation.request, explanation.asks, budget, worst, words, own)
+        request = explanation.request
+        if request is None:
+            return list(explanation.forecasts)
+        budget, expected = self.ledger.budget(request.rows.unit_key), self._expect_rows(request)
+        worst, ways = worst_of(explanation.errors(expected)), list[Forecast]()
+        for way in explanation.forecasts:
+            stderr = worst if way.stderr is None and way.chosen else way.stderr
+            warning = noise_warning(request, stderr, expected) if isinstance(question, SelectRequest) else ""
+            advice = explanation.advice(budget, expected) if way.chosen else ""
+            ways.append(replace(way, stderr=stderr).noted(warning, advice))
+        return charge_price(ways, request, explanation.asks, budget, share)
 
     def errors(self, question: Any) -> str:
         """Returns SQL with a row of errors for each aggregate."""
@@ -45,7 +50,7 @@ class Foresight:
         lines = [] if explanation.request is None else explanation.errors(self._expect_rows(explanation.request))
         if not lines:
             raise Refusal("this statement has no errors by aggregate", accepted="dp_explain of it")
-        return errors_listing(lines)
+        return errors_sql(lines)
 
     def rank_error(self, question: Any) -> float | None:
         """Returns the standard error of the rank of a statement's first quantile. None if it has no quantile."""
@@ -62,8 +67,8 @@ class Foresight:
         self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
         expected = self._expect_rows(plan.request)
         words = ["" if mechanism.warn is None else mechanism.warn(plan, expected)]
-        if mechanism.errors is not None and expected is not None and _has_only_counts(plan.request):
-            words.append(noise_warning(True, worst_of(mechanism.errors(plan, expected)), expected))
+        if mechanism.errors is not None and expected is not None:
+            words.append(noise_warning(plan.request, worst_of(mechanism.errors(plan, expected)), expected))
         for word in filter(None, words):
             if self.progress is not None:
                 self.progress.say(word)
@@ -73,8 +78,3 @@ class Foresight:
         """Returns EXPECT ROWS of the policy, if there is one."""
         policy = self.policies.now().policies.get(request.rows.table.sql)
         return None if policy is None else policy.expect_rows
-
-
-def _has_only_counts(request: SelectRequest) -> bool:
-    """Tells whether all aggregates are counts."""
-    return all(aggregate.function == "count" for aggregate in request.question.aggregates)

@@ -102,7 +102,8 @@ class SparkEngine:
             facts = self._facts(there)
             fields = self._session.table(there).schema.fields
         except Exception:
-            raise Refusal(f"the engine does not say what {there} is", accepted=ACCEPTED) from None
+            accepted = f"{ACCEPTED}; or the session that made it"
+            raise Refusal(f"the engine shows no table {there} to this session", accepted=accepted) from None
         if kind.isTemporary or kind.tableType not in ("MANAGED", "EXTERNAL") or "view text" in facts:
             raise Refusal(f"{there} is a {str(kind.tableType).lower()}, not a table", accepted=ACCEPTED)
         if any(word in name for name in facts for word in _NOT_ALL_ROWS):
@@ -289,7 +290,7 @@ def _column(there: str, described: Any) -> tuple[str, str]:
     own_type = type_name.upper() if _DECIMAL.fullmatch(type_name) else TYPES.get(type_name)
     if own_type is None or padded:
         raise Refusal(
-            f"{there}.{name} is {'char' if padded else type_name.partition('<')[0]}, which does not travel",
+            f"{there}.{name} is {'char' if padded else type_name.partition('<')[0]}, a type that is not supported",
             accepted=f"columns of {', '.join(TYPES)} and decimal; or a table without it",
         )
     return name, own_type

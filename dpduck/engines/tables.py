@@ -181,7 +181,7 @@ class EngineTables:
         """Returns an engine's rows for one statement, after a check that its tables are unchanged."""
         (engine, buckets), policies = self._engines[name], list(map(self._policies.required_policy, private))
         if not every and prepared != self.prepared.of(private):
-            raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again")
+            raise Refusal("a table was prepared again meanwhile", accepted="the same statement again")
         sent = [Sent(one.table.parts, shapes[one.table], unit=unit_column(one, shapes[one.table])) for one in policies]
         sent += [public_table(cursor, table.sql, table.parts, shapes[table]) for table in public]
         if prepared is not None:

@@ -194,9 +194,10 @@ def scope_of(request: SelectRequest) -> str:
     A view is published, and the column of the privacy unit is not. So the text does not name that column.
     """
     unit = (
-        "a row"
+        "one row"
         if request.rows.unit_sql is None
-        else f"all rows of one value of its column, at most {request.rows.max_rows} counted"
+        else f"all rows of one privacy unit, of which at most {request.rows.max_rows} "
+        f"{'is' if request.rows.max_rows == 1 else 'are'} counted"
     )
     selection = request.question.selection
     if selection is not None and request.rows.unit_sql is not None and selection.groups < request.rows.unit_bound:
@@ -218,14 +219,14 @@ def scope_of(request: SelectRequest) -> str:
         domains = [request.question.sources[position].domain for position in key.sources]
         without = [domain for domain in domains if not domain.with_null]
         others = [domain for domain in domains if _leaves_out(domain)]
-        left = [word for word, missing in (("NULL", without), ("other values", others)) if missing]
+        left = " or ".join(word for word, missing in (("NULL", without), ("other values", others)) if missing)
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
-        keys.append(f"{key.name} ({', without '.join([size, *([' and '.join(left)] if left else [])])})")
+        keys.append(f"{key.name} ({size}{f', rows with {left} are not counted' if left else ''})")
     price, implied = request.price, ""
     if price.charge.epsilon is None and price.stated_epsilon is not None and request.question.selection is None:
         implied = f"implies epsilon = {float(price.stated_epsilon):g}, delta = {float(price.stated_delta or 0):g}; "
     cut = warn_of_count_bounds(request)
-    return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
+    return f"{implied}protects {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:

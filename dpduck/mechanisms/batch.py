@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-import duckdb
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
@@ -19,6 +18,7 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.dialect import MAX_CHARACTERS, PrivateDuckDB
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.registry import explain_question
 from dpduck.store.cursors import Caller
 from dpduck.store.releases import ReleaseStore
@@ -32,24 +32,27 @@ MOST_SHOWN = 120
 COLUMNS = (
     ("number", "INTEGER"), ("statement", "VARCHAR"), ("table_name", "VARCHAR"), ("epsilon", "DOUBLE"),
     ("rho", "DOUBLE"), ("delta", "DOUBLE"), ("worst_stderr", "DOUBLE"), ("cells", "BIGINT"), ("measure", "VARCHAR"),
-    ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"),
+    ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"), ("remaining_percent", "DOUBLE"),
 )  # fmt: skip
 
 
 Planned = tuple[tuple[Periods | None, Charge], ...]
 """Prices of earlier statements, with the periods that they would be charged to."""
 
+Remainder = tuple[str, Fraction, Fraction]
+"""The measure that a budget adds up, the amount that is left of it, and the whole of it."""
+
 
 @dataclass(frozen=True)
 class BatchStep:
-    """Statement of a batch. known: whether it is answered already, and so is free. sql: the SQL of its dp_explain."""
+    """Statement of a batch. known: whether it is answered already, and so is free."""
 
     text: str
     request: SelectRequest
     asks: Sequence[Ask[Any]]
     known: bool
     digest: str
-    sql: str
+    chosen: Forecast
 
 
 def split_statements(text: str) -> list[str]:
@@ -84,7 +87,6 @@ def plan_batch(
     releases: ReleaseStore,
     ledger: Ledger,
     caller: Caller,
-    cursor: duckdb.DuckDBPyConnection,
 ) -> str:
     """Returns SQL with the prices of the statements. question_of: the question and the request of a statement."""
     steps = []
@@ -98,13 +100,12 @@ def plan_batch(
             raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         release = releases.by_digest(question.digest())
         is_answered = release is not None and (caller.owner or release.principal == caller.name)
-        steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), details.sql))
-    return rows_sql(COLUMNS, _price_steps(steps, ledger, caller, cursor))
+        chosen = next(way for way in details.forecasts if way.chosen)
+        steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), chosen))
+    return rows_sql(COLUMNS, _price_steps(steps, ledger, caller))
 
 
-def _price_steps(
-    steps: Sequence[BatchStep], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
-) -> list[list[Value]]:
+def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> list[list[Value]]:
     """Returns a row for each statement, with the budget that would be left after it, and a total row for each unit.
 
     A statement that does not fit into the budget is refused, and costs nothing.
@@ -120,42 +121,41 @@ def _price_steps(
         run = None if periods is None else periods.periods
         granted, asked = together.get(unit, ((), ()))
         wanted = () if free else ((run, price),)
-        measure, left = _left(unit, (*granted, *wanted), run, ledger, caller)
+        measure, left, whole = _left(unit, (*granted, *wanted), run, ledger, caller)
         fits = free or left >= 0
         if fits:
             granted = (*granted, *wanted)
             seen.add(step.digest)
         else:
-            measure, left = _left(unit, granted, run, ledger, caller)
+            measure, left, whole = _left(unit, granted, run, ledger, caller)
         together[unit] = granted, (*asked, *wanted)
         cost = Charge(ZERO, ZERO) if free else price
-        explained = cursor.execute(f"SELECT worst_stderr, cells FROM ({step.sql}) WHERE chosen").fetchall()
-        stderr, cells = explained[0] if explained else (None, None)
         note = "answered already: free" if step.known else "as a statement above: free" if free else None
         short = " ".join(step.text.split())
         rows.append([
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
-            cost.delta, stderr, cells, measure, max(left, ZERO), fits, note,
+            cost.delta, step.chosen.stderr, step.chosen.cells, measure, max(left, ZERO), fits, note,
+            _per_cent(left, whole),
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
-        measure, left = _left(unit, granted, None, ledger, caller)
+        measure, left, whole = _left(unit, granted, None, ledger, caller)
         fits, total = granted == asked, reduce(add_charges, (price for _, price in asked), NOTHING)
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
-            note,
+            note, _per_cent(left, whole),
         ])  # fmt: skip
     return rows
 
 
-def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> tuple[str, Fraction]:
-    """Returns the measure of a unit's budget and the amount that would be left, below 0 if the budget does not suffice.
+def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> Remainder:
+    """Returns the amount that would be left of a unit's budget, below 0 if the budget does not suffice.
 
     For units by periods it is the least amount of any period of the run, or the amount of LIFETIME if that is less.
     """
     budget = ledger.budget(unit)
     if budget is None:
-        return "epsilon", Fraction(-1)
+        return "epsilon", Fraction(-1), ZERO
     share = Fraction(1) if caller.share is None else caller.share
     own = None if caller.share is None else caller.name
     both = ((None, Fraction(1)), (own, share))
@@ -179,12 +179,16 @@ def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, pri
     return sums.most(within)
 
 
-def _of(budget: Budget, spent: Charge, others: Fraction) -> tuple[str, Fraction]:
-    """Returns a budget's measure and the amount left after spending. others: the share of other principals."""
+def _of(budget: Budget, spent: Charge, others: Fraction) -> Remainder:
+    """Returns the amount left of a budget after spending. others: the share of other principals."""
+    amount, keys = budget.epsilon if budget.pure else budget.rho, budget.delta_keys * (1 - others)
+    whole = (amount or ZERO) * (1 - others)
     if budget.pure:
-        if spent.epsilon is None:
-            return "epsilon", Fraction(-1)
-        return "epsilon", (budget.epsilon or ZERO) * (1 - others) - spent.epsilon
-    if spent.delta > budget.delta_keys * (1 - others):
-        return "delta", budget.delta_keys * (1 - others) - spent.delta
-    return "rho", (budget.rho or ZERO) * (1 - others) - spent.rho
+        return "epsilon", Fraction(-1) if spent.epsilon is None else whole - spent.epsilon, whole
+    if spent.delta > keys:
+        return "delta", keys - spent.delta, keys
+    return "rho", whole - spent.rho, whole
+
+
+def _per_cent(left: Fraction, whole: Fraction) -> float | None:
+    return float(100 * max(left, ZERO) / whole) if whole else None

@@ -13,7 +13,7 @@ from dpduck.kernel.ledger.secrets import Secrets
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.options import Option
-from dpduck.mechanisms.prices import AggregateError
+from dpduck.mechanisms.forecast import AggregateError, Forecast
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader, ReleasePlan, Steps
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.privacy import Budget
@@ -65,8 +65,8 @@ class Mechanism(Generic[Q, P, N]):
     - header: the other facts that are public before anything is counted.
     - measure: the only step with a door.
     - recover: the results that follow from the noisy numbers. This step costs nothing.
-    - describe: dp_explain of a question and its plan.
-    - unplanned: dp_explain of a question for which no plan meets the request.
+    - describe: the ways to answer a question, the plan's way first.
+    - unplanned: the other ways, at their price, if no plan meets the request.
     - columns: names and types of the released table. SQL around the table is bound to these before the charge.
     - seconds: an estimate of the time that all steps after planning take, from public facts alone.
     - errors: the error of each aggregate, given EXPECT ROWS.
@@ -84,9 +84,9 @@ class Mechanism(Generic[Q, P, N]):
     header: Callable[[P], ReleaseHeader]
     measure: Callable[[P, Door, Tools], N]
     recover: Callable[[P, N, Tools], ReleasedTable]
-    describe: Callable[[Q, P], str]
+    describe: Callable[[Q, P], Sequence[Forecast]]
     columns: Callable[[P], Columns]
-    unplanned: Callable[[Q], str] | None = None
+    unplanned: Callable[[Q], Sequence[Forecast]] | None = None
     seconds: Callable[[P], float | None] | None = None
     errors: Callable[[P, int | None], Sequence[AggregateError]] | None = None
     advise: Callable[[P, Budget | None, int | None], str] | None = None

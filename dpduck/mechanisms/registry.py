@@ -14,10 +14,10 @@ from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.options import Option
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes import CUBES
+from dpduck.mechanisms.forecast import AggregateError, Forecast
 from dpduck.mechanisms.keys import KEYS
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.norms import NORMS
-from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.summaries import SKETCHES, SUMMARIES
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Budget
@@ -58,14 +58,14 @@ def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any
 
 @dataclass(frozen=True)
 class Explained:
-    """Explanation of a question: SQL with the possible plans, the chosen plan first, its request and its asks.
+    """Explanation of a question: the ways to answer it, the chosen way first, its request and its asks.
 
     The request is None if no plan meets the question. The other plans are shown all the same.
     errors: the error of each aggregate, given EXPECT ROWS, empty if the mechanism does not predict errors.
     advice: the changes that would help most, given the budget as well.
     """
 
-    sql: str
+    forecasts: Sequence[Forecast]
     request: SelectRequest | None = None
     asks: Sequence[Ask[Any]] = ()
     errors: Callable[[int | None], Sequence[AggregateError]] = lambda expect_rows: ()

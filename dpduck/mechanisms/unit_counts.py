@@ -27,7 +27,7 @@ def warn_of_count_bounds(request: SelectRequest) -> str:
                 said.append(f"{aggregate.text} takes a unit with more than {bound} rows for one with {bound}")
     if not said:
         return ""
-    return f"{'; '.join(dict.fromkeys(said))}: avg(n, contribution_bounds_per_row => (0, 100)) has other bounds"
+    return f"{'; '.join(dict.fromkeys(said))}: avg(n, contribution_bounds_per_row => (low, high)) sets other bounds"
 
 
 def _count_columns(source: Source) -> Iterator[str]:

@@ -251,7 +251,7 @@ def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
         raise Refusal(
             f"CLAMP needs a column of numbers, and {clause.column} is of type {type_name}",
             accepted="a numeric column; or no CLAMP, and bounds where it is asked: "
-            f"sum(TRY_CAST({clause.column} AS DOUBLE), contribution_bounds_per_row => (0, 100))",
+            f"sum(TRY_CAST({clause.column} AS DOUBLE), contribution_bounds_per_row => ({clause.low}, {clause.high}))",
             position=clause.position,
         )
     if high <= low:

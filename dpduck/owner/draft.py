@@ -35,13 +35,13 @@ _MANY = 40
 """Most columns that one remark names."""
 
 WHO = (
-    "who is protected? All rows with one value of this column are protected together: name the column that says "
-    "whose a row is. PRIVACY UNIT ROW, without MAX ROWS, protects single rows: only where no person has two."
+    "who is protected? All rows with one value of this column are protected together: name the column that "
+    "identifies a person. PRIVACY UNIT ROW, without MAX ROWS, protects single rows: take it only if no person has two."
 )
 MOST = (
     "MAX ROWS is the most rows of one unit that an answer sees; others are left out. Be generous, as with 100 or 1000, "
-    "where the budget has a delta or is in rho: max_norm_contributed bounds the noise of a statement there, not MAX "
-    "ROWS. Type it in OPTIONS where a statement has fewer than 20 groups. In a budget of epsilon alone more rows add "
+    "if the budget has a delta or is in rho: max_norm_contributed bounds the noise of a statement there, not MAX "
+    "ROWS. Type it in OPTIONS if a statement has fewer than 20 groups. In a budget of epsilon alone more rows add "
     "noise to every answer. dp_check tells the owner what several would drop, and with a statement what norms leave "
     "out; do not copy the data's own maximum."
 )

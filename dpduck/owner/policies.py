@@ -41,8 +41,8 @@ from dpduck.values.privacy import PrivacyUnit, Reference
 from dpduck.values.quoting import fold, quote_text
 
 FILES = ("parquet", "csv", "json", "tsv", "xlsx")
-ANEW = "; what was asked before a change is charged anew where it is asked again"
-KEPT = "; what was answered stays answered, free of charge"
+ANEW = "; repeating an earlier question will cost again"
+KEPT = "; repeating an earlier question stays free"
 
 
 @dataclass(frozen=True)

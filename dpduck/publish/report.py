@@ -22,7 +22,7 @@ import duckdb
 
 from dpduck.publish.pictures import TOTAL, Rows, Shape, charts, shape_of, svg
 from dpduck.publish.published_views import PublishedView, metadata_sql, read_views
-from dpduck.publish.words import ABOUT, HOW_TO_READ, Cost, costs, number_text, spent_sentences
+from dpduck.publish.words import ABOUT, HOW_TO_READ, Cost, costs, number_text, percent, spent_sentences
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
 
@@ -335,8 +335,8 @@ def _promises(policies: Rows) -> str:
     columns = ("table", "what is promised", "rows counted")
     rows = [(row["table_name"], row["guarantee"], row["max_rows"]) for row in policies]
     return (
-        "<section><h2>What is protected</h2><p>Of each who is protected so many rows are counted at most; what they "
-        f"did beyond that is in no number.</p>"
+        "<section><h2>What is protected</h2><p>At most this many rows of each person or other protected unit are "
+        "counted. Further rows are left out.</p>"
         f"{table_html(columns, rows, 'Policies')}</section>"
     )
 
@@ -351,8 +351,9 @@ def _budget(row: Mapping[str, Any]) -> str:
     name = escape(str(row["table_name"]) + (f", {row['period']}" if row["period"] else ""))
     budget, spent = float(row["budget"]), float(row["spent"])
     bar = f'<meter min="0" max="{budget}" value="{spent}" aria-label="spent of {name}"></meter>'
-    amounts = f"{escape(str(row['measure']))}: {spent:.4g} of {budget:.4g} spent"
-    return f"<tr><td>{name}</td><td>{bar}</td><td>{amounts}</td></tr>"
+    whole = "the delta for keys" if row["measure"] == "delta" else escape(str(row["declared"]))
+    said = f"{percent(spent / budget if budget else 0.0)} of {whole} is spent"
+    return f"<tr><td>{name}</td><td>{bar}</td><td>{said}</td></tr>"
 
 
 def _ledger(ledger: Rows, with_ledger: bool) -> str:

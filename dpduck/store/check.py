@@ -119,8 +119,9 @@ Columns = Callable[[str, Mapping[str, object]], list[Any]]
 an engine, where each task has some of the units."""
 
 TOTAL = "dpduck_total_"
+LARGER = "a larger MAX ROWS drops fewer rows and adds noise"
 NORMS = (
-    "MAX ROWS may be generous where prices have a delta or are in rho, and statements a norm; dp_check with a "
+    "MAX ROWS may be generous if prices have a delta or are in rho, and statements have a norm; dp_check with a "
     "statement shows what norms leave out"
 )
 MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepares the rows of today"
@@ -187,7 +188,7 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogCol
         if may_be_unit and values:
             per = f"SELECT count(*) AS rows FROM {table.sql}{where_sql([f'{name} IS NOT NULL'])} GROUP BY {name}"
             high, most = _row(reads, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
-            advice = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
+            advice = f"if {column.name} is the privacy unit, consider it as MAX ROWS; the most is {most:.0f}"
             findings.append(CheckFinding(f"99 % of {column.name} have at most this many rows", high, advice))
     return findings
 
@@ -214,14 +215,12 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
         advice = f"with MAX ROWS {other} a count at epsilon = 1 without a delta has a standard error of "
         advice += f"{other * 2**0.5:.3g} (Laplace noise)"
         if other == bound:
-            advice = f"a larger MAX ROWS drops fewer and adds noise: {advice}"
+            advice = f"{LARGER}: {advice}"
         dropped.append(_rows(f"rows dropped by MAX ROWS {other}", lost, total, advice))
     return [
         CheckFinding("privacy units", units, ""),
         CheckFinding("median rows of a unit", median, ""),
-        CheckFinding(
-            "99 % of units have at most this many rows", high, "a MAX ROWS to consider: less bias against less noise"
-        ),
+        CheckFinding("99 % of units have at most this many rows", high, f"consider it as MAX ROWS; {LARGER}"),
         CheckFinding("most rows of a unit", most, NORMS),
         *dropped,
         _rows("rows whose unit is NULL", total - owned, total, "they are never counted, nor are rows without a parent"),

@@ -147,4 +147,4 @@ def require_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise Refusal(f"{name[:40]!r} cannot be the name of a view", accepted=accepted)
     if name.lower().startswith(("release_", "dpduck_")):
-        raise Refusal(f"the name {name[:40]!r} is not free for a view", accepted=accepted)
+        raise Refusal(f"the name {name[:40]!r} is reserved", accepted=accepted)

@@ -227,7 +227,7 @@ class PreparedTables:
         except StoreError:
             if self._known.get(table.sql) is record:
                 raise
-            raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
+            raise Refusal(f"{table} was prepared again meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
         domains = _domains(policy, columns[table.sql])

@@ -212,7 +212,7 @@ def _require_as_in_postgres(cursor: duckdb.DuckDBPyConnection, table: TableName)
             second.execute(BUILT_IN_ONLY)
             rows = second.execute(_query(database, asked)).fetchall()
     except duckdb.Error:
-        raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
+        raise Refusal(f"PostgreSQL shows no table {table} to this connection", accepted=_ACCEPTED) from None
     if len(rows) != 1 or rows[0][0] not in ("r", "p") or rows[0][3]:
         raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
     _, secured, computed, _, listed = rows[0]

@@ -30,11 +30,6 @@ MOST_SHOWN = 400
 """Longest run of periods that has a line for each in dp_budget. A longer run, all of equal spending, has one line."""
 
 Value = str | int | float | bool | Fraction | None
-EXPLAINED = (
-    ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
-    ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
-    ("note", "VARCHAR"), ("seconds", "DOUBLE"),
-)  # fmt: skip
 
 
 def rows_sql(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]]) -> str:

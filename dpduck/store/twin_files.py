@@ -286,7 +286,7 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
     try:
         reader.columns(cursor, " UNION ALL ".join(f"(SELECT 1 FROM {name} LIMIT 0)" for name in names), {})
     except InternalError:
-        raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
+        raise Refusal("a table was prepared again meanwhile", accepted="the same statement again") from None
 
 
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> list[str]:

@@ -76,7 +76,8 @@ def test_explain_spends_nothing(clinic: Path) -> None:
     run("sql", clinic, POLICY)
     shown = run("explain", clinic, COUNT).stdout
     assert max(map(len, shown.splitlines())) <= 80 and "count(*)" in shown
-    assert [line for line in shown.splitlines() if line.startswith(("strategy: I", "cost: epsilon = 0.5", "note: "))]
+    beginnings = ("strategy: I", "cost: 50 % of your budget (epsilon = 0.5)", "note: ")
+    assert all(any(line.startswith(words) for line in shown.splitlines()) for words in beginnings)
     assert "total_variance" in run("explain", clinic, COUNT, "--all").stdout
     candidates = rows("explain", clinic, COUNT)
     assert [candidate["chosen"] for candidate in candidates][:2] == [True, False]
@@ -94,7 +95,7 @@ def test_boxes_fit_a_terminal(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> 
     run("sql", clinic, f"{view} SELECT sex, count(*) AS visits, avg(age) AS average_age FROM visits GROUP BY sex")
     for command, needed in (
         (("show", clinic, "by_sex"), ("visits", "average_age", "visits_stderr")),
-        (("budget", clinic), ("budget", "spent", "remaining", "epsilon_left", " 0.5 ")),
+        (("budget", clinic), ("declared", "epsilon = 1 ", "50 %", "epsilon_left", " 0.5 ")),
         (("ledger", clinic), ("charged_at", "epsilon", "statement", "│ CREATE PRIVACY POLICY", " 0.5 ")),
         (("releases", clinic), ("by_sex", "epsilon", "statement: CREATE PRIVATE VIEW")),
         (("policies", clinic), ("privacy_unit: ", "    BUDGET (epsilon = 1),")),
@@ -224,7 +225,8 @@ def test_a_stream_is_made_and_read(clinic: Path) -> None:
         "CREATE PRIVATE STREAM by_month OPTIONS (epsilon = 1) AS SELECT came, count(*) AS n FROM stays GROUP BY ALL"
     )
     explained = run("explain", clinic, stream).output
-    assert "cost: epsilon = 1\n" in explained and "over the whole horizon" in " ".join(explained.split())
+    assert "cost: 100 % of your budget (epsilon = 1)\n" in explained
+    assert "over the whole horizon" in " ".join(explained.split())
     for statement in (stream, "REFRESH PRIVATE STREAM by_month UNTIL '2024-03-01'"):
         assert run("sql", clinic, statement).exit_code == 0
     read = rows("sql", clinic, "SELECT came, n_stderr FROM private.by_month ORDER BY came")

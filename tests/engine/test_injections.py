@@ -108,4 +108,4 @@ def test_names_of_views_are_plain(con: duckdb.DuckDBPyConnection, name: str) -> 
     """A view's name is a word: it names a table, a file, and nothing of dpduck's own."""
     said = ask(con, f'CREATE PRIVATE VIEW "{name}" OPTIONS (epsilon = 0.1) AS SELECT count(*) FROM visits')
     own = name.startswith(("dpduck_", "release_"))
-    assert ("is not free for a view" if own else "cannot be the name of a view") in said
+    assert ("is reserved" if own else "cannot be the name of a view") in said

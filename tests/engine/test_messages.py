@@ -76,7 +76,7 @@ def test_the_note_says_what_is_known_of_averages(clinic: Clinic) -> None:
         r'the error of avg\("age"\) is about ([0-9.,]+) divided by the rows of a cell; (ALTER [^,]*),', note
     )
     assert found is not None, note
-    assert "beside its rows a cell's error would be 6 times less with no ward (6 values)" in note
+    assert "relative to a cell's rows, the error would be 6 times smaller with no ward (6 values)" in note
     of_average = f"FROM dp_errors({asked}) WHERE aggregate LIKE 'avg%'"
     assert clinic.value(f"SELECT stderr {of_average}") is None
     assert found[1] in clinic.value(f"SELECT note {of_average}")
@@ -94,9 +94,9 @@ def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:
         "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, age, count(*) AS n FROM visits GROUP BY ALL"
     )
     comment = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'cube'")
-    assert comment.startswith("differentially private, epsilon = 1 (pure); privacy unit all rows of one")
-    assert "at most 4 counted" in comment
-    assert "by ward (6 values, without NULL and other values), age (10 values, without NULL" in comment
+    assert comment.startswith("differentially private, epsilon = 1 (pure); protects all rows of one")
+    assert "of which at most 4 are counted" in comment
+    assert "by ward (6 values, rows with NULL or other values are not counted), age (10 values, rows with" in comment
     assert "ledger entry" in comment
     asked = f"{ASKED} ward, age, count(*) AS n FROM visits GROUP BY ALL"
     stated = clinic.value(f"SELECT worst_stderr FROM dp_explain($${asked}$$) WHERE chosen")
@@ -176,12 +176,12 @@ def test_the_ends_have_no_standard_error(clinic: Clinic) -> None:
 
 
 def test_owners_are_told_what_a_change_means(clinic: Clinic) -> None:
-    """A budget that protects little, questions that are charged anew, and what is spent as an epsilon."""
+    """A budget that protects little, questions that cost again, and what is spent as an epsilon."""
     alter = "ALTER PRIVACY POLICY ON visits SET "
     (said,) = clinic.dp(f"{alter}MAX EPSILON 2")[0]
-    assert said.endswith("what was answered stays answered, free of charge")
+    assert said.endswith("repeating an earlier question stays free")
     (said,) = clinic.dp(f"{alter}DOMAIN sex IN (0, 1) WITH NULL")[0]
-    assert said.endswith("what was asked before a change is charged anew where it is asked again")
+    assert said.endswith("repeating an earlier question will cost again")
     (said,) = clinic.dp(f"{alter}BUDGET (epsilon = 5000)")[0]
     assert "budget: epsilon = 5000, more than the largest price of one statement, 100;" in said
     clinic.dp(f"{ASKED} sex, count(*) FROM visits GROUP BY sex")

@@ -62,7 +62,7 @@ def test_what_is_no_table(server: Server) -> None:
 def test_what_does_not_travel(server: Server, values: pa.Array, said: str) -> None:
     """Columns of other types are refused by name."""
     there = server.put(f"of_{said}", pa.table({"unit": [1], "odd": values}), 1)
-    with pytest.raises(Refusal, match=f"odd is {said}, which does not travel"):
+    with pytest.raises(Refusal, match=f"odd is {said}, a type that is not supported"):
         SparkEngine(server.session).described(there)
 
 

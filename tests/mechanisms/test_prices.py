@@ -1,4 +1,4 @@
-"""What a statement costs is said before it is asked, when it is refused, and in both forms."""
+"""What a statement costs is said before it is asked, and when it is refused, as a part of a budget."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def explained(clinic: Clinic, statement: str) -> tuple[float, str]:
     return rows[0]
 
 
-def test_a_price_is_explained_in_both_forms(open_clinic: OpenClinic) -> None:
+def test_a_price_is_explained_as_a_part_of_a_budget(open_clinic: OpenClinic) -> None:
     """What dp_explain says of the chosen row is what the ledger is charged, and what would be far cheaper."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(APPROXIMATE.format(""))
     rho, words = explained(clinic, by("sex", epsilon="0.5"))
     assert rho == pytest.approx(float(rho_of_laplace(4, 4, Fraction(8))), rel=1e-12) and rho < 0.125
-    assert words.startswith("rho = 0.1076, as epsilon = 2.229 with delta = 1e-06 costs; OPTIONS (epsilon = 0.5, delta")
-    assert "times less, and have larger noise" in words
+    assert words.startswith("59 % of your budget (rho = 0.1076); with OPTIONS (epsilon = 0.5, delta = 1e-06) it would")
+    assert words.endswith("it would be 3.6 %, usually with larger errors")
     clinic.dp(by("sex", epsilon="0.5"))
     assert clinic.value("SELECT rho FROM dp_ledger() ORDER BY id DESC LIMIT 1") == pytest.approx(rho, rel=1e-12)
     rho, words = explained(clinic, by("sex", epsilon="1", more="delta = 1e-6"))
-    assert words == "rho = 0.02436, as epsilon = 1 with delta = 1e-06 costs" and round(rho, 5) == 0.02436
+    assert words == "14 % of your budget (rho = 0.02436)" and round(rho, 5) == 0.02436
     columns = [row[0] for row in clinic.rows(f"DESCRIBE FROM dp_explain($${by('sex', epsilon='0.5')}$$)")]
     assert columns[9:11] == ["note", "price"]
     others = clinic.con.execute("SELECT max(rho), count(price) FROM dp_explain(?)", [by("sex", epsilon="0.5")])
@@ -74,6 +74,7 @@ def test_what_is_left_is_refused_in_the_unit_of_the_question(open_clinic: OpenCl
         r"rho of at most 0\.185069: epsilon = ([0-9.]+) without a delta \(some statements: more\) or", pure
     )
     assert left is not None
+    assert ": it takes 640 %, and 100 % is left; accepted: rho of at most" in pure
     with_delta = clinic.refused(by("sex", epsilon="3.1", more="delta = 1e-6"))
     assert "the statement, as epsilon = 3.1 with delta = 1e-06, asks for" in with_delta
     assert "rho of at most 0.185069: epsilon = 2.99999 with delta = 1e-06 or epsilon = " in with_delta

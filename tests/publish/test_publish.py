@@ -88,7 +88,7 @@ def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, 
         published.execute("SET lock_configuration = true")
         tables = published.execute("SELECT table_name, comment FROM duckdb_tables() ORDER BY 1").fetchall()
         assert [name for name, _ in tables] == ["cube", "dpduck_releases"]
-        scope = r"privacy unit all rows of one value of its column, at most 4 counted; by ward \(.*\), sex \(.*\)"
+        scope = r"protects all rows of one privacy unit, of which at most 4 are counted; by ward \(.*\), sex \(.*\)"
         error = r"standard error of n \S+( to \S+)?"
         price = r"differentially private, epsilon = 0\.5 \(pure\)"
         assert re.fullmatch(rf"{price}; {scope}; {error}; strategy \w+: [\w ,]+", tables[0][1])

@@ -108,7 +108,7 @@ def test_nothing_is_told_unasked(clinic: Path) -> None:
     """No private text, and who asked, and what, only with the ledger; policies, budgets and charges are there."""
     page = reported(clinic)
     assert "canary" not in page and "owner" not in page.partition("The ledger")[2]
-    assert "all rows of one patient: epsilon = 10" in page and "4 of 10 spent" in page
+    assert "all rows of one patient: epsilon = 10" in page and "40% of epsilon = 10 is spent" in page
     assert "owner" in reported(clinic, "--with-ledger").partition("The ledger")[2]
 
 

@@ -92,7 +92,7 @@ def test_budgets_and_limits_change_no_answer(clinic: Clinic, paid: tuple[list[ob
     answers, named, charges = paid
     assert charges == len(STATEMENTS) + len(MADE)
     for change in CHANGES:
-        assert alter(clinic, f"SET {change}").endswith("what was answered stays answered, free of charge")
+        assert alter(clinic, f"SET {change}").endswith("repeating an earlier question stays free")
         assert asked(clinic) == answers, change
     assert made(clinic) == named and clinic.charges() == charges
     planned = clinic.rows("SELECT epsilon, rho, note FROM dp_plan('{}') LIMIT 1".format(STATEMENTS["count"]))
@@ -144,7 +144,7 @@ def test_what_answers_depend_on_is_charged_anew(open_clinic: Callable[..., Clini
     clinic.dp(text)
     alter(clinic, "SET EXPECT ROWS 800")
     assert (clinic.dp(text), clinic.charges())[1] == 1
-    assert alter(clinic, change).endswith("charged anew where it is asked again")
+    assert alter(clinic, change).endswith("repeating an earlier question will cost again")
     alter(clinic, "SET EXPECT ROWS 700")
     found = clinic.dp(text)
     assert clinic.charges() == 2

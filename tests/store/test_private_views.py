@@ -105,17 +105,17 @@ def test_every_column_says_what_it_is(open_clinic: OpenClinic) -> None:
     assert columns["low"] == columns["twice"]
     assert columns["low"].startswith("computed from answers that are differentially private, rho = ")
     table = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'v'")
-    assert "; implies epsilon = 1, delta = 1e-06; privacy unit " in table
+    assert "; implies epsilon = 1, delta = 1e-06; protects all rows of one privacy unit, " in table
 
 
 def test_names_that_are_taken(clinic: Clinic) -> None:
-    """An existing view needs OR REPLACE; a released table's and the bookkeeping's names are not free."""
+    """An existing view needs OR REPLACE; a released table's and the bookkeeping's names are reserved."""
     clinic.dp(VIEW)
     other = VIEW.replace("epsilon = 1", "epsilon = 2")
     assert "exists" in clinic.refused(other)
     assert "exists" in clinic.refused(other.replace("by_ward", "BY_WARD"))
-    assert "not free" in clinic.refused(other.replace("by_ward", "release_99"))
-    assert "not free" in clinic.refused(other.replace("by_ward", "Release_2"))
+    assert "is reserved" in clinic.refused(other.replace("by_ward", "release_99"))
+    assert "is reserved" in clinic.refused(other.replace("by_ward", "Release_2"))
     clinic.rows("CREATE TABLE private.main.mine (i INTEGER)")
     assert "is taken" in clinic.refused(other.replace("by_ward", "mine"))
     assert clinic.charges() == 1
@@ -126,7 +126,7 @@ def test_odd_names(clinic: Clinic) -> None:
     for name in ('a "b"; DROP TABLE visits; --', "../etc", "a.b", "dpduck_x", "1a", "\u2603", "x" * 101, " "):
         quoted = '"' + name.replace('"', '""') + '"'
         refused = clinic.refused(VIEW.replace("by_ward", quoted))
-        assert "not free" in refused if name == "dpduck_x" else "cannot be the name of a view" in refused
+        assert "is reserved" in refused if name == "dpduck_x" else "cannot be the name of a view" in refused
     clinic.dp(VIEW.replace("by_ward", '"Select"'))
     assert clinic.value('SELECT count(*) FROM private."Select"') == 6
     clinic.dp('DROP PRIVATE VIEW "select"')

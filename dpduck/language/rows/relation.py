@@ -215,7 +215,7 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
         target = facts.policy(table)
         if target is None or target.unit.key != policy.unit.key or any(table == parent.table for parent in parents):
             raise Refusal(
-                f"the policy of {table} no longer says whose rows these are",
+                f"the policy of {table} no longer names the privacy unit of these rows",
                 accepted=f"the policy of {policy.table} declared anew, after that of {table}",
             )
         require_key(table, reference.parent_column, facts)

@@ -106,7 +106,7 @@ class AggregateReader:
             raise refusal(node, "count takes one argument", _COUNTS)
         bounds = self._bounds(node)
         if PER_ROW in bounds:
-            raise refusal(node, f"{PER_ROW} does not apply to count", f"count(*, {PER_GROUP} => (0, 5))")
+            raise refusal(node, f"{PER_ROW} does not apply to count", f"count(*, {PER_GROUP} => (0, high))")
         condition, operand = "", None
         if argument is not None and not isinstance(argument, (exp.Star, exp.Literal)):
             expression = resolve(argument, self.source.scope)
@@ -118,7 +118,7 @@ class AggregateReader:
         if PER_GROUP in bounds:
             low, high = bounds[PER_GROUP]
             if low.denominator != 1 or high.denominator != 1 or high > 10**9 or low < 0:
-                raise refusal(node, "bounds of a count are whole numbers from 0", f"{PER_GROUP} => (0, 5)")
+                raise refusal(node, "bounds of a count are whole numbers from 0", f"{PER_GROUP} => (0, high)")
             operand = Operand("", low, high, Fraction(1), "sum")
         return Aggregate(condition, text, "count", operand)
 
@@ -189,7 +189,7 @@ class AggregateReader:
         self.expressions.append(expression)
         bounds = self._bounds(node)
         if PER_GROUP in bounds and not by_group:
-            raise refusal(node, f"{PER_GROUP} does not apply to {_name(node)}", f"{PER_ROW} => (0, 100)")
+            raise refusal(node, f"{PER_GROUP} does not apply to {_name(node)}", f"{PER_ROW} => (low, high)")
         per_group = by_group if PER_GROUP in bounds else ""
         given = bounds.get(PER_GROUP) or bounds.get(PER_ROW)
         clamp_of: ClampOf = self.source.clamp
@@ -205,7 +205,7 @@ class AggregateReader:
             grid = self._open(expression)
         if grid is None:
             _require_numbers(argument, self.types.get(sql_of(expression.unnest()), ""))
-            accepted = f"{_name(node)}(x, {PER_ROW} => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy"
+            accepted = f"{_name(node)}(x, {PER_ROW} => (low, high)), or CLAMP x BETWEEN low AND high in the policy"
             if by_group and isinstance(expression.unnest(), exp.Column):
                 accepted += ", or max_norm_contributed = 'private'"
             raise refusal(argument, "nothing public bounds these values", accepted)
@@ -269,12 +269,12 @@ class AggregateReader:
             name = str(bound.this.name).lower()
             if name not in (PER_ROW, PER_GROUP):
                 raise refusal(
-                    node, f"the argument {name!r} is unknown", f"{PER_ROW} => (0, 100), {PER_GROUP} => (0, 5)"
+                    node, f"the argument {name!r} is unknown", f"{PER_ROW} => (low, high), {PER_GROUP} => (low, high)"
                 )
             pair = bound.expression.expressions if isinstance(bound.expression, exp.Tuple) else []
             values = [literal(value) for value in pair]
             if len(values) != 2 or values[0] is None or values[1] is None or values[0] >= values[1]:
-                raise refusal(node, f"{name} takes two numbers, the lower one first", f"{name} => (0, 100)")
+                raise refusal(node, f"{name} takes two numbers, the lower one first", f"{name} => (low, high)")
             if bounds:
                 raise refusal(node, "bounds are given twice", f"{PER_ROW} or {PER_GROUP}, once")
             bounds[name] = (values[0], values[1])
@@ -354,7 +354,7 @@ def _require_numbers(column: exp.Expr, type_name: str) -> None:
     """Refuses a column that is not numeric: no bounds would help. Other expressions have no type here."""
     if type_name and not sql_type(type_name).is_numeric:
         kind = sql_type(type_name).word
-        bounded = f"; or TRY_CAST({column.name} AS DOUBLE), {PER_ROW} => (0, 100)"
+        bounded = f"; or TRY_CAST({column.name} AS DOUBLE), {PER_ROW} => (low, high)"
         way = {"BOOLEAN": f"; or CAST({column.name} AS INTEGER)", "VARCHAR": bounded}.get(kind, "")
         raise refusal(column, f"{column.name} is {kind}", f"a numeric column{way}")
 

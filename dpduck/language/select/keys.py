@@ -259,10 +259,12 @@ class KeyBuilder:
         values = values_to_try(domains)
         tried = [replace(source, labels=tuple(chain(*column))) for source, column in zip(inputs, values, strict=True)]
         if misplaces(domains, values, self.facts.image(text, tried)):
+            pairs = zip(inputs, domains, strict=True)
+            names = [source.name for source, domain in pairs if isinstance(domain, RangeDomain)]
             raise Refusal(
-                "the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge",
-                accepted="groups that each bin is in as a whole, the column itself, count(*) FILTER (WHERE ..), "
-                "or a smaller STEP in the policy",
+                f"these groups cut a bin of {' or '.join(names)} in two, and all rows of a bin are in one group",
+                accepted="groups of whole bins, as with comparisons to edges of bins; the column itself; "
+                "count(*) FILTER (WHERE ..); or a smaller STEP in the policy",
             )
 
     def _is_free(self, column: exp.Column) -> bool:

@@ -65,7 +65,7 @@ TABLE = (
            accepted=_WEIGHTS.format("aggregate_weights", "aggregate")),
     Option("quantiles", "choice", "how quantiles are measured", choices=(AUTO, TREE, CHOICE)),
     Option("quantile_intervals", "flag", "FALSE: chosen quantiles have all of the price, and no intervals"),
-    Option("max_norm_contributed", "number", "units count less whose counts have a larger L2 norm", Fraction(1),
+    Option("max_norm_contributed", "number", "a unit with a larger L2 norm of counts counts less", Fraction(1),
            Fraction(10**9), choices=(PRIVATE,),
            accepted="max_norm_contributed = 30: rows, up to MAX ROWS; or 'private'"),
     Option("max_sum_norm_contributed", "numbers", "the same of sums", most=Fraction(10**15), what="a norm",

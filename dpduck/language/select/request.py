@@ -142,7 +142,7 @@ def _require_one_say(given: StatementOptions, method: str) -> None:
     parameters = _SIZED_BY.get(method, ())
     if "summary_size" in given and parameters and all(name in given for name in parameters):
         listed = " and ".join(parameters)
-        what = f"summary_size says nothing beside {listed} of summary = {method!r}"
+        what = f"summary_size has no effect beside {listed} of summary = {method!r}"
         raise refusal(given["summary_size"], what, f"summary_size, or {listed}")
 
 

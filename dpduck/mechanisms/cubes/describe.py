@@ -27,9 +27,8 @@ from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans_at, rule_of, tree_buckets, with_rivals
 from dpduck.mechanisms.cubes.recover import cell_variances, nonlinear_answers, of_centre
 from dpduck.mechanisms.cubes.weighed import bounds
-from dpduck.mechanisms.prices import AggregateError, by_rows
+from dpduck.mechanisms.forecast import AggregateError, Forecast, by_rows
 from dpduck.mechanisms.unit_counts import warn_of_count_bounds
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.choose import spell_out
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.quantiles import bounds_of, rank_deviations
@@ -333,8 +332,8 @@ def _helping(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None
         return ""
     question = cube.request.question
     if expect_rows is None or len(figures) > 1 or any(item.function != "count" for item in question.aggregates):
-        less = ", ".join(f"{format_figure(item.times)} times less with {item.change.rstrip(',')}" for item in offers)
-        return f"beside its rows a cell's error would be {less}"
+        less = ", ".join(f"{format_figure(item.times)} times smaller with {item.change.rstrip(',')}" for item in offers)
+        return f"relative to a cell's rows, the error would be {less}"
     now = 100 * (figures[0] or 0.0) / expect_rows
     rows = expect_rows / max(question.cells)
     said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {format_figure(now)} %"
@@ -352,24 +351,21 @@ def _whose(cube: CubePlan) -> str:
     if len(cube.uses) < 2 or not lines or cube.request.question.intervals:
         return ""
     worst = max(lines, key=lambda line: line.worst or 0.0)
-    return f"worst_stderr is that of {worst.text}: dp_errors() has one line an aggregate"
+    return f"worst_stderr is that of {worst.text}, and dp_errors() has one line for each aggregate"
 
 
-_COLUMNS = [*EXPLAINED, ("privacy_unit", "VARCHAR"), ("bounds", "VARCHAR"), ("private_sql", "VARCHAR")]
+def candidates(request: SelectRequest, proposal: CubeProposal) -> list[Forecast]:
+    """Returns every candidate, the chosen one first. It alone has a privacy unit, bounds and private SQL.
 
-
-def candidates(request: SelectRequest, proposal: CubeProposal) -> str:
-    """Returns a row for every candidate, the chosen one first. It alone has a privacy unit, bounds and private SQL.
-
-    total_variance and worst_stderr are about counts and sums, in their own units. They are NULL without counts and
-    sums, because errors of averages, variances and quantiles depend on the answer. seconds: measured for planning,
-    estimated for noise and recovery, without the counting of rows.
+    Variances and errors are about counts and sums, in their own units. They are None without counts and sums, because
+    errors of averages, variances and quantiles depend on the answer. seconds: measured for planning, estimated for
+    noise and recovery, without the counting of rows.
     """
     cube = with_rivals(proposal.found)
-    return rows_sql(_COLUMNS, [_row(cube, plan, place) for place, plan in enumerate(cube.measures[0].plans)])
+    return [_forecast(cube, plan, place) for place, plan in enumerate(cube.measures[0].plans)]
 
 
-def _row(cube: CubePlan, plan: Plan, place: int) -> list[Value]:
+def _forecast(cube: CubePlan, plan: Plan, place: int) -> Forecast:
     request, chosen = cube.request, place == 0
     plans = [plan if number == 0 else _like(part, plan) for number, part in enumerate(cube.measures)]
     sizes = [use.size for use in cube.uses]
@@ -377,24 +373,23 @@ def _row(cube: CubePlan, plan: Plan, place: int) -> list[Value]:
     if request.question.intervals:
         used = used[:1]
     drawn = list(zip(plans, (part.measure.noisy_tables for part in cube.measures), strict=True))
-    notes = (spell_out(plan.strategy), plan.note, _together(cube), _note(cube, plan) if chosen else "")
     seconds = sum(part.planning_seconds for part in plans) + sum(estimate_seconds(a) * n for a, n in drawn)
-    return [
+    own = [
+        ("privacy_unit", request.rows.unit_text),
+        ("bounds", "; ".join(_bounds(cube, number) for number in range(len(cube.measures)))),
+        ("private_sql", ";\n".join(job_sql(scan.job) for scan in scans_of(cube))),
+    ]
+    return Forecast(
         plan.strategy,
         chosen,
-        sum(part.total_variance * size for part, size in used) if any(sizes) else None,
-        max(part.worst_stderr * size**0.5 for part, size in used) if any(sizes) else None,
-        request.price.stated_epsilon,
-        request.price.stated_delta,
-        request.price.charge.rho,
         sum(part.cells for part, _ in used),
         sum(len(part.measurements) * tables for part, tables in drawn),
-        "; ".join(note for note in notes if note),
+        (spell_out(plan.strategy), plan.note, _together(cube), _note(cube, plan) if chosen else ""),
+        sum(part.total_variance * size for part, size in used) if any(sizes) else None,
+        max(part.worst_stderr * size**0.5 for part, size in used) if any(sizes) else None,
         float(f"{seconds:.1g}"),  # an estimate: the caller gets no exact clock
-        request.rows.unit_text if chosen else None,
-        "; ".join(_bounds(cube, number) for number in range(len(cube.measures))) if chosen else None,
-        ";\n".join(job_sql(scan.job) for scan in scans_of(cube)) if chosen else None,
-    ]
+        [(name, "VARCHAR", text) for name, text in own] if chosen else [],
+    )
 
 
 def _together(cube: CubePlan) -> str:

@@ -33,14 +33,13 @@ from dpduck.language.text.names import (
 )
 from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.recover import ROUNDING, sum_with_weights
+from dpduck.mechanisms.forecast import AggregateError, Forecast
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.measures import KeyMeasures, key_measures_with_norm, measures_of_keys, norms_of_keys
 from dpduck.mechanisms.mechanism import Columns, OneAsk, Tools
-from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import interval_lists, label_array, release_columns
 from dpduck.store.sandbox import sandbox
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.recovery.curved import LEVELS, Noisy, average_about
 from dpduck.strategies.recovery.intervals import ErrorLaw, lows_after_selection
@@ -420,30 +419,28 @@ SIZES = (1, 10, 50, 100, 500)
 """Numbers of privacy units for which the chances are shown."""
 
 
-def explain_keys(request: SelectRequest, proposal: KeyProposal) -> str:
-    """Returns the plan and a plan with the other noise at the same rho and delta, with the columns of every
-    explanation.
+def explain_keys(request: SelectRequest, proposal: KeyProposal) -> list[Forecast]:
+    """Returns the plan and a plan with the other noise at the same rho and delta.
 
-    The number of groups is private, so total_variance and cells are NULL. worst_stderr: of a published group.
+    The number of groups is private, so there is no total variance, and no number of cells. The error is that of a
+    published group.
     """
-    columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
-    columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
     chosen = proposal.plan
     other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
-    rows = [
-        _row(request, chosen, True, _note(request, chosen)),
-        _row(request, plan_request(request, other), False, "at the same rho and delta"),
-    ]
-    return rows_sql(columns, rows)
-
-
-def _row(request: SelectRequest, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
-    worst, price = max((law[0].stderr for law in key_laws(plan) if law), default=None), request.price
     return [
-        plan.strategy, chosen, None, worst, price.stated_epsilon, price.charge.delta, price.charge.rho,
-        None, plan.queries, note, 0.0, plan.threshold,
-        sqrt(plan.selection.variance), *(plan.published(size) for size in SIZES),
-    ]  # fmt: skip
+        _forecast(chosen, True, _note(request, chosen)),
+        _forecast(plan_request(request, other), False, "at the same rho and delta"),
+    ]
+
+
+def _forecast(plan: KeyPlan, chosen: bool, note: str) -> Forecast:
+    worst = max((law[0].stderr for law in key_laws(plan) if law), default=None)
+    further = [
+        ("threshold", "BIGINT", plan.threshold),
+        ("selection_stderr", "DOUBLE", sqrt(plan.selection.variance)),
+        *((f"published_{size}", "DOUBLE", plan.published(size)) for size in SIZES),
+    ]
+    return Forecast(plan.strategy, chosen, None, plan.queries, (note,), stderr=worst, seconds=0.0, further=further)
 
 
 def _note(request: SelectRequest, plan: KeyPlan) -> str:

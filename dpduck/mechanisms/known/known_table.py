@@ -113,12 +113,10 @@ def _describe_sources(answers: Sequence[KnownAnswer]) -> str:
     """Describes the releases behind answers, and the rows that the answers leave out."""
     names = list(dict.fromkeys(name for answer in answers for name in answer.releases))
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    parts = [shown]
     alone = next((answer.alone for answer in answers if answer.alone), "")
     if alone:
-        parts.append(f"of {alone[:19]}, about the rows of then")
-    parts += _other_rows(answers)
-    return "; ".join(parts)
+        shown += f" of {alone[:19]}, about the rows of that time"
+    return "; ".join([shown, *_other_rows(answers)])
 
 
 def _other_rows(answers: Sequence[KnownAnswer]) -> list[str]:
@@ -128,7 +126,7 @@ def _other_rows(answers: Sequence[KnownAnswer]) -> list[str]:
     if left:
         columns = [column.split(".")[-1].strip('"') for column in left]
         shown = " or ".join(columns[:8]) + (f" or one of {len(columns) - 8} more" if len(columns) > 8 else "")
-        lines.append(f"without rows whose {shown} is outside of its domain")
+        lines.append(f"rows with {shown} outside of its domain are not counted")
     return [*lines, *dict.fromkeys(answer.bounded for answer in answers if answer.bounded)]
 
 

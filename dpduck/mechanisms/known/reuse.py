@@ -23,6 +23,7 @@ from dpduck.language.text.names import highs_column, lows_column
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import amount_of, plan_cube, require_within
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases
 from dpduck.mechanisms.known.given import MarginalGap, given_known, request_at_price
 from dpduck.mechanisms.known.tables import PLANNED
@@ -33,7 +34,6 @@ from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.strategies.target import raise_price, round_up
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import quote_text
 
 STEPS = 1024
 """Steps up to the price of a target without earlier releases, in the search for the price with earlier releases."""
@@ -267,18 +267,15 @@ def combine_answers(
     return answers, columns, rows.select([name for name, _ in columns])
 
 
-def explain_sql(chosen: Chosen, explained: Callable[[SelectRequest], str]) -> str:
-    """Writes dp_explain with the largest standard errors of the answers, both without and with earlier releases.
+def forecast_reuse(chosen: Chosen, forecast: Callable[[SelectRequest], list[Forecast]]) -> list[Forecast]:
+    """Adds the largest standard errors of the answers, both without and with earlier releases.
 
-    If other marginals are measured than the statement's own, the first row is about these marginals.
+    If other marginals are measured than the statement's own, the first forecast is about these marginals.
     """
-    sql = explained(chosen.written)
+    ways = forecast(chosen.written)
     if chosen.request is not chosen.written:
-        own = f"SELECT * REPLACE (concat('given what is known; ', note) AS note) FROM ({explained(chosen.request)})"
-        rest = f"SELECT * REPLACE (false AS chosen, NULL AS price) FROM ({sql})"
-        sql = f"{own} WHERE chosen UNION ALL BY NAME {rest}"
-    shown = [
-        f"CASE WHEN chosen THEN CAST({quote_text(repr(error))} AS DOUBLE) END AS {name}"
-        for name, error in (("stderr_alone", chosen.alone), ("stderr_with_known", chosen.together))
-    ]
-    return f"SELECT *, {', '.join(shown)} FROM ({sql}) AS reusing"
+        own = next(way for way in forecast(chosen.request) if way.chosen)
+        others = [replace(way, chosen=False, price=None) for way in ways]
+        ways = [replace(own, notes=("given what is known", *own.notes)), *others]
+    errors = [("stderr_alone", "DOUBLE", chosen.alone), ("stderr_with_known", "DOUBLE", chosen.together)]
+    return [replace(way, further=[*way.further, *errors]) if way.chosen else way for way in ways]

@@ -33,13 +33,12 @@ from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
 from dpduck.mechanisms.cubes.weighed import bounds, measures_with_norm
+from dpduck.mechanisms.forecast import AggregateError, Forecast
 from dpduck.mechanisms.jobs import bind_contributions
 from dpduck.mechanisms.mechanism import Columns
 from dpduck.mechanisms.norms.centers import CenterSearch, center_search
-from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
 from dpduck.mechanisms.released_rows import release_columns, rows_per_set
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.plan import noisy_queries
 from dpduck.values.arrays import IntegerArray
@@ -333,7 +332,7 @@ def norm_columns(proposal: NormProposal) -> Columns:
     return release_columns(proposal.request, wholes(proposal.shape))
 
 
-def describe(request: SelectRequest, proposal: NormProposal) -> str:
+def describe(request: SelectRequest, proposal: NormProposal) -> list[Forecast]:
     """Describes the only strategy. Its error follows from the norms, which nobody knows before the release."""
     cells, treatment = sum(request.question.cells), request.question.treatment
     notes = ["identity: every cell of all keys together"]
@@ -361,25 +360,10 @@ def describe(request: SelectRequest, proposal: NormProposal) -> str:
             f"a sum of all rows costs {float(LEFT_OUT):.0%}, and upper ends of intervals hold what norms leave out"
         ]
     notes += [
-        f"privacy unit {request.rows.unit_sql}, at most {request.rows.max_rows} rows",
+        f"privacy unit {request.rows.unit_text}",
         "the error is the norm over the root of twice the rest of the price, and is known with the answer",
     ]
-    note = "; ".join(notes) + _foretold(request)
-    charge = request.price.charge
-    row: list[Value] = [
-        "I",
-        True,
-        None,
-        None,
-        None,
-        None,
-        float(charge.rho),
-        cells,
-        len(request.question.grouping_sets),
-        note,
-        None,
-    ]
-    return rows_sql(EXPLAINED, [row])
+    return [Forecast("I", True, cells, len(request.question.grouping_sets), (*notes, _foretold(request)))]
 
 
 def _by_rows(request: SelectRequest) -> str:
@@ -401,7 +385,7 @@ def _foretold(request: SelectRequest) -> str:
         lines = foreseen(plan, None)
         rows.append(max(line.worst or 0.0 for line in lines))
     listed = ", ".join(f"{float(norm):g}" for norm in tried)
-    return f"; at a norm of {listed} it is {', '.join(map(format_figure, rows))}"
+    return f"at a norm of {listed} it is {', '.join(map(format_figure, rows))}"
 
 
 def errors_of(proposal: NormProposal, expect_rows: int | None) -> list[AggregateError]:

@@ -5,36 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
+from dpduck.mechanisms.forecast import Forecast, state_price
 from dpduck.mechanisms.sparse.projection import ProjectionPlan, guess_second_moment, projection_plan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import SessionPlan, SparseWorkload, session_plan
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
-COLUMNS = (*EXPLAINED[:-1], ("predicted_error", "DOUBLE"))
-SMALLEST = "smallest predicted error; "
+SMALLEST = "smallest predicted error"
 
 
-def explain_sparse(sparse: SparseRequest) -> str:
-    """Returns SQL with one row for each way: the statement's own way first, then by predicted error."""
+def explain_sparse(sparse: SparseRequest) -> list[Forecast]:
+    """Returns a forecast for each way: the statement's own way first, then by predicted error."""
     request, options = sparse.request, sparse.options
     declared = SparseWorkload(options.sparsity, options.queries, float(options.beta), options.updates, None)
     moment = guess_second_moment(sparse.expect_rows, options.heaviest)
     all_ways = ways(
         request.price.charge, request.rows.unit_bound, declared, moment, projection_plan(sparse), _session(sparse)
     )
-    charge = request.price.charge
-    stated = request.price.stated_epsilon if charge.epsilon is None else charge.epsilon
-    rows: list[list[Value]] = [
-        [
-            way.name, way.name == sparse.kind, None if way.stderr is None else way.stderr**2 * options.queries,
-            way.stderr, stated, request.price.stated_delta, charge.rho, way.cells, 1,
-            (SMALLEST if number == 0 else "") + way.note, way.error,
-        ]
+    forecasts = [
+        Forecast(
+            way.name,
+            way.name == sparse.kind,
+            way.cells,
+            1,
+            ("" if number else SMALLEST, way.note),
+            None if way.stderr is None else way.stderr**2 * options.queries,
+            way.stderr,
+            further=[("predicted_error", "DOUBLE", way.error)],
+        )
         for number, way in enumerate(all_ways)
-    ]  # fmt: skip
-    return rows_sql(COLUMNS, sorted(rows, key=lambda row: not row[1]))
+    ]
+    return state_price(sorted(forecasts, key=lambda way: not way.chosen), request.price)
 
 
 def _session(sparse: SparseRequest) -> SessionPlan | None:

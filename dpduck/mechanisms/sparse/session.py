@@ -123,7 +123,7 @@ def _widen(plan: SessionPlan, alpha: float) -> SessionPlan:
     slack = alpha - plan.alpha
     if slack < 0:
         raise Refusal(
-            f"at this price no session with so many updates answers within alpha = {alpha:g}",
+            f"at this price no session of {plan.law.updates} updates answers within alpha = {alpha:g}",
             accepted=f"alpha of at least {plan.alpha:.6g}, or fewer updates",
         )
     return replace(plan, law=replace(plan.law, threshold=plan.law.threshold + int(slack * UNITS)), alpha=alpha)

@@ -20,8 +20,9 @@ from dpduck.language.statements.kinds import STREAM, CreatePrivate, RefreshPriva
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
+from dpduck.mechanisms.forecast import charge_price, explain_sql
 from dpduck.mechanisms.parts import EngineParts
-from dpduck.mechanisms.prices import add_price, in_both_forms
+from dpduck.mechanisms.prices import in_both_forms
 from dpduck.mechanisms.rehearsal import rehearse_asks
 from dpduck.mechanisms.release import WAITING
 from dpduck.mechanisms.streams.difference import difference
@@ -109,10 +110,10 @@ class Streams:
         stream = self.analyse(statement)
         caller.require_tables(stream.request.asked_tables)
         ranked, request = plans(stream), stream.request
+        chosen, *others = explain_stream(stream, ranked)
+        forecasts = [chosen.noted(scope_of(stream)), *others]
         budget = self.parts.ledger.budget(request.rows.unit_key)
-        return add_price(
-            explain_stream(stream, ranked), request, asks_of(stream, ranked[0]), budget, words=(scope_of(stream),)
-        )
+        return explain_sql(charge_price(forecasts, request, asks_of(stream, ranked[0]), budget, caller.share))
 
     def list_streams(self, caller: Caller) -> str:
         """Returns SQL that lists the streams."""

@@ -29,9 +29,9 @@ from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, Measures, choose_measures
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, UnitBounds, amount_of, noise_of, unit_bounds
 from dpduck.mechanisms.cubes.recover import is_whole
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.streams.plan import StreamRequest
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.measurements import Measurement
@@ -43,7 +43,6 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.records import as_array, read_record
 
-COLUMNS = (*EXPLAINED, ("stderr_by_period", "DOUBLE[]"), ("privacy_unit", "VARCHAR"))
 CELLS = "I"
 """Strategy over other keys for one grouping set: it measures every cell."""
 PLANNING_SECONDS = 0.5
@@ -284,13 +283,13 @@ def _plan_stream(stream: StreamRequest, axis: TimeAxis) -> StreamPlan:
     return replace(plan, told=tuple(answers))
 
 
-def explain_stream(stream: StreamRequest, ranked: Sequence[StreamPlan]) -> str:
-    """Returns dp_explain of a stream: its plans, the chosen plan first, with the error of each period."""
-    return rows_sql(COLUMNS, [_row(stream, plan, number == 0) for number, plan in enumerate(ranked)])
+def explain_stream(stream: StreamRequest, ranked: Sequence[StreamPlan]) -> list[Forecast]:
+    """Returns a forecast for each plan of a stream, the chosen plan first, with the error of each period."""
+    return [_forecast(stream, plan, number == 0) for number, plan in enumerate(ranked)]
 
 
-def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
-    """Returns a strategy's row, with the errors of the first answer that has any, in its worst grouping set."""
+def _forecast(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> Forecast:
+    """Returns a strategy's forecast, with the errors of the first answer that has any, in its worst grouping set."""
     request, cube, over_time = stream.request, cube_of(stream, plan), variances(plan.axis, stream.question)
     cells = [prod(of) for of in _shapes(workload_of(stream))]
     total, errors = 0.0, dict[str, FloatArray]()
@@ -299,7 +298,7 @@ def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
         total += use.size * float(over_time.sum()) * float(np.dot(over_keys.variances, cells))
         if use.weights:
             errors[name] = np.sqrt(use.size * max(over_keys.variances) * over_time)
-    price, at = request.price, [period for period in _SHOWN if period <= stream.periods]
+    at = [period for period in _SHOWN if period <= stream.periods]
     first = next(iter(errors.values()), np.sqrt(plan.noise.variance * over_time))
     said = [", ".join(f"{of[period - 1]:.3g}" for period in at) for of in errors.values() or [first]]
     named = [f"{name} {text}" for name, text in zip(errors, said, strict=True)] if len(stream.shown) > 1 else said
@@ -308,11 +307,12 @@ def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
         f"{', '.join(map(str, at))} periods"
     )
     measured = sum(len(x.asked) for x in plan.parts) if plan.told else 1
-    return [
-        plan.name, chosen, total, float(first.max()), price.stated_epsilon, price.stated_delta, price.charge.rho,
-        stream.periods * sum(cells), plan.axis.factor.rows * measured, note, 0.0,
-        str([round(float(x), 6) for x in first]), f"{request.rows.unit_text} over all periods" if chosen else None,
-    ]  # fmt: skip
+    further = [
+        ("stderr_by_period", "DOUBLE[]", str([round(float(x), 6) for x in first])),
+        ("privacy_unit", "VARCHAR", f"{request.rows.unit_text} over all periods" if chosen else None),
+    ]
+    groups, worst = plan.axis.factor.rows * measured, float(first.max())
+    return Forecast(plan.name, chosen, stream.periods * sum(cells), groups, (note,), total, worst, 0.0, further)
 
 
 def _shapes(workload: MarginalWorkload) -> list[tuple[int, ...]]:

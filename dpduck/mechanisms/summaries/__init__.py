@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import sqrt
 
 from dpduck.kernel.queries.sketches import Sketched
 from dpduck.language.select.request import SelectRequest
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.summaries.measure import (
     FITTED,
@@ -28,58 +30,50 @@ from dpduck.mechanisms.summaries.measure import (
 )
 from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
 from dpduck.mechanisms.summaries.recover import summary_columns
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.store.tables import Value
 
 # dp_explain of a summary: every method with its predicted size and errors. It spends nothing.
 
 DRAWS_PER_SECOND = 1_000_000
 
 
-def summary_listing(request: SelectRequest, proposal: object = None) -> str:
-    """Renders SQL with one row for each method, the chosen method first.
+def explain_summary(request: SelectRequest, proposal: object = None) -> list[Forecast]:
+    """Returns a forecast for each method, the chosen method first.
 
     worst_stderr: of a random cell. total_variance: over all cells. cells: predicted rows. error_10, error_1000,
     error_100000: predicted root mean squared errors of sums over that many random cells, or over all if fewer.
     """
-    columns = [*EXPLAINED, *((f"error_{subset}", "DOUBLE") for subset in SUBSETS)]
     sketch_asked = request.question.summary is not None and request.question.summary.method == "sketch"
     designs = summary_candidates(request) if request.price.charge.epsilon is not None else []
-    rows = [_row(request, design, chosen=number == 0 and not sketch_asked) for number, design in enumerate(designs)]
+    ways = [_forecast(request, design, number == 0 and not sketch_asked) for number, design in enumerate(designs)]
     if any(key.shape for key in request.question.keys):
-        rows += _other_shape(request, sketch_asked)
-    elif request.question.aggregates[0].operand is None:
-        rows.insert(0 if sketch_asked else len(rows), _sketch_row(request, sketch_asked))
-    return rows_sql(columns, rows)
+        return [*ways, *_other_shape(request, sketch_asked)]
+    if request.question.aggregates[0].operand is None:
+        ways.insert(0 if sketch_asked else len(ways), _sketch_forecast(request, sketch_asked))
+    return ways
 
 
-def _row(request: SelectRequest, design: SummaryDesign, *, chosen: bool) -> list[Value]:
+def _forecast(request: SelectRequest, design: SummaryDesign, chosen: bool) -> Forecast:
     worth = float(contribution_of(request).unit)
-    variance = design.predicted[0] ** 2 / SUBSETS[0] * worth**2
-    return [
-        design.method,
-        chosen,
-        variance * float(design.cells),
-        sqrt(variance),
-        request.price.stated_epsilon,
-        request.price.stated_delta,
-        request.price.charge.rho,
-        round(min(design.rows, 9e18)),
-        1,
-        _note(request, design),
-        design.rows / DRAWS_PER_SECOND,
-        *(error * worth for error in design.predicted),
-    ]
+    variance, cells = design.predicted[0] ** 2 / SUBSETS[0] * worth**2, round(min(design.rows, 9e18))
+    total, seconds, note = variance * float(design.cells), design.rows / DRAWS_PER_SECOND, _note(request, design)
+    further = _errors(error * worth for error in design.predicted)
+    return Forecast(design.method, chosen, cells, 1, (note,), total, sqrt(variance), seconds, further)
 
 
-def _other_shape(request: SelectRequest, sketch_asked: bool) -> list[list[Value]]:
-    """Returns the row of the same method over the other shape of ranges, none if there is no such summary."""
+def _errors(errors: Iterable[float]) -> list[tuple[str, str, Value]]:
+    return [(f"error_{subset}", "DOUBLE", error) for subset, error in zip(SUBSETS, errors, strict=True)]
+
+
+def _other_shape(request: SelectRequest, sketch_asked: bool) -> list[Forecast]:
+    """Returns the same method over the other shape of ranges, none if there is no such summary."""
     summary = request.question.summary
     if summary is None or sketch_asked or request.price.charge.epsilon is None or summary.method == "filter_one_sided":
         return []
     other = replace(summary, shape="dyadic" if summary.shape == "haar" else "haar")
     asked = replace(request, question=replace(request.question, summary=other))
-    row = _row(asked, summary_candidates(asked)[0], chosen=False)
-    return [[f"{row[0]}, range_summary = '{other.shape}'", *row[1:]]]
+    way = _forecast(asked, summary_candidates(asked)[0], False)
+    return [replace(way, strategy=f"{way.strategy}, range_summary = '{other.shape}'")]
 
 
 def _shape_note(request: SelectRequest, design: SummaryDesign) -> str:
@@ -94,16 +88,13 @@ def _shape_note(request: SelectRequest, design: SummaryDesign) -> str:
     return f"dyadic intervals{fits}: for ranges where few labels have rows"
 
 
-def _sketch_row(request: SelectRequest, chosen: bool) -> list[Value]:
+def _sketch_forecast(request: SelectRequest, chosen: bool) -> Forecast:
     design = sketch_design(request)
     buckets, variance = design.rows * design.width, design.predicted[0] ** 2 / SUBSETS[0]
-    price = (request.price.stated_epsilon, request.price.stated_delta, request.price.charge.rho)
     shape = f"{design.rows} rows of {design.width} buckets"
-    note = f"{design.noise.kind.value} noise; {shape}; errors of sums of point queries"
-    return [
-        "sketch", chosen, variance, sqrt(variance), *price, buckets, 1, note, buckets / DRAWS_PER_SECOND,
-        *design.predicted,
-    ]  # fmt: skip
+    notes = (f"{design.noise.kind.value} noise", shape, "errors of sums of point queries")
+    seconds, further = buckets / DRAWS_PER_SECOND, _errors(design.predicted)
+    return Forecast("sketch", chosen, buckets, 1, notes, variance, sqrt(variance), seconds, further)
 
 
 def _note(request: SelectRequest, design: SummaryDesign) -> str:
@@ -139,7 +130,7 @@ SUMMARIES = Mechanism[SelectRequest, SummaryProposal, Drawn](
     header=summary_header,
     measure=draw_layers,
     recover=summary_table,
-    describe=summary_listing,
+    describe=explain_summary,
     columns=lambda proposal: summary_columns(proposal.request),
 )
 SKETCHES = Mechanism[SelectRequest, SketchProposal, Sketched](
@@ -154,6 +145,6 @@ SKETCHES = Mechanism[SelectRequest, SketchProposal, Sketched](
     header=sketch_header,
     measure=answer_of,
     recover=sketch_table,
-    describe=summary_listing,
+    describe=explain_summary,
     columns=lambda proposal: SKETCH_COLUMNS,
 )

@@ -15,6 +15,7 @@ from dpduck.kernel.queries.families import WEIGHT
 from dpduck.kernel.queries.operators import Family
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.synthetic import SyntheticOptions
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, kept_zeros
 from dpduck.mechanisms.synthetic.fit import records_for_plan
 from dpduck.mechanisms.synthetic.mwem import Method
@@ -40,7 +41,6 @@ from dpduck.mechanisms.synthetic.schedule import (
     updates_of,
 )
 from dpduck.mechanisms.synthetic.seconds import aim_seconds, drawing_seconds, plan_seconds, rounds_seconds
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
@@ -142,9 +142,9 @@ def _require_none_of_mwem(options: SyntheticOptions, chosen: str) -> None:
     """Refuses options that the chosen mechanism does not read: they would make another statement with its own price."""
     given = _of_mwem(options)
     if given:
-        names = f"{' and '.join(given)} {'say' if given[1:] else 'says'}"
+        names = f"{' and '.join(given)} {'have' if given[1:] else 'has'}"
         raise Refusal(
-            f"{names} nothing about mechanism = '{chosen}', which is taken here",
+            f"{names} no effect with mechanism = '{chosen}', which is chosen here",
             accepted="mechanism = 'mwem', or the statement without it",
         )
 
@@ -254,7 +254,7 @@ def _worst(pool: Pool, schedule: Schedule, universe: int, records: int) -> str:
         return ""
     bound, chance = largest_error(schedule, universe, pool.queries, records)
     if bound >= records or chance >= 1:
-        return "; the paper's bound on the largest error says nothing here"
+        return "; the paper's bound on the largest error is above all rows"
     said = f"of {records} rows no query errs by more than {bound:.6g}, but with a chance of {chance:.2g}"
     return f"; {said} (a theorem of the worst case)"
 
@@ -354,25 +354,21 @@ def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:
     Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(parameters))
 
 
-def explain_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:
-    """Renders dp_explain: every mechanism, the chosen first. predicted_error: mean total variation over the marginals.
+def explain_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> list[Forecast]:
+    """Returns a forecast for every mechanism, the chosen first. predicted_error: mean total variation over marginals.
 
-    The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
+    The errors of MWEM's answers depend on the data, so it has no variance.
     """
-    base = request.base
-    rows: list[list[Value]] = []
+    base, forecasts = request.base, list[Forecast]()
     for number, fit in enumerate(fits):
-        note = fit.note
-        if number == 0:
-            note = f"{note}; {_note(base, request, fits)}"
-        cells = sum(base.question.cells)
+        note = _note(base, request, fits) if number == 0 else ""
         asked = fit.schedule.rounds if fit.schedule is not None else len(fit.plan.measurements) if fit.plan else 0
         total, worst = (fit.plan.total_variance, fit.plan.worst_stderr) if fit.plan is not None else (None, None)
-        rows.append([
-            fit.name, number == 0, total, worst, base.price.stated_epsilon, base.price.stated_delta,
-            base.price.charge.rho, cells, asked, note, fit.seconds, fit.error,
-        ])  # fmt: skip
-    return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
+        further = [("predicted_error", "DOUBLE", fit.error)]
+        cells = sum(base.question.cells)
+        way = Forecast(fit.name, number == 0, cells, asked, (fit.note, note), total, worst, fit.seconds, further)
+        forecasts.append(way)
+    return forecasts
 
 
 def _note(base: SelectRequest, request: SyntheticRequest, fits: tuple[Fit, ...]) -> str:

@@ -19,6 +19,7 @@ from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
+from dpduck.mechanisms.forecast import Forecast, explain_sql
 from dpduck.mechanisms.known.margins import KnownMargins
 from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.prices import describe_entry
@@ -33,7 +34,6 @@ from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observation_sec
 from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import sandbox
-from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.values.errors import InternalError, Interrupted, Refusal
 from dpduck.values.quoting import quote_identifier
 
@@ -170,10 +170,9 @@ class SyntheticTables:
         if statement.columns:
             note = "free of charge: fitted to all that is known of these columns"
         cells, tables = sum(observation.value.size for observation in fitting.observations), len(fitting.observations)
-        free = Fraction(0)
-        shown: list[Value] = ["sample", True, None, None, free, free, free, cells, tables, note]
-        columns = [*EXPLAINED[:-1], ("price", "VARCHAR"), EXPLAINED[-1]]
-        return rows_sql(columns, [[*shown, "nothing: it reads released tables alone", fitting.seconds(statement.rows)]])
+        seconds, free, words = fitting.seconds(statement.rows), Fraction(0), "nothing: it reads released tables alone"
+        way = Forecast("sample", True, cells, tables, (note,), seconds=seconds)
+        return explain_sql([replace(way, epsilon=free, delta=free, rho=free, price=words)])
 
     def _source(self, statement: SampleRelease, caller: Caller) -> tuple[StoredRelease, Callable[[], Fitting]]:
         """Returns a released cube, or the release of all known margins, and a function that reads its margins."""

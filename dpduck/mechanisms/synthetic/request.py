@@ -118,7 +118,7 @@ def _require_free(options: SyntheticOptions, for_each: ForEach | None, columns: 
         names.append(fold(name))
     if for_each is not None and options.rows is not None:
         raise Refusal(
-            "rows says nothing here: there are as many as the parents have",
+            "the option rows has no effect here: the parents decide how many rows there are",
             accepted="the statement without it",
             position=for_each.position,
         )
@@ -142,7 +142,7 @@ def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
         return exp.Group(expressions=[exp.GroupingSets(expressions=sets)])
     most = max(comb(len(columns), k) for k in range(1, workload.order + 1)) if columns else 0
     if workload.order > len(columns):
-        raise Refusal(f"there are {len(columns)} columns", accepted="at most so many at a time", position=place)
+        raise Refusal(f"there are {len(columns)} columns", accepted=f"at most {len(columns)} at a time", position=place)
     if most > MOST_FAMILIES:
         raise Refusal(f"the workload has {most} sets of columns", accepted=f"at most {MOST_FAMILIES}", position=place)
     return exp.Group(expressions=[exp.Anonymous(this="marginals", expressions=[order, *names])])

@@ -250,16 +250,16 @@ def at_most(number: float) -> str:
     return _round_digits(number, ROUND_FLOOR)
 
 
-def _round_digits(number: float, how: str) -> str:
-    return f"{float(Context(_DIGITS, how).plus(Decimal(repr(float(number))))):.{_DIGITS}g}"
+def _round_digits(number: float, how: str, digits: int = _DIGITS) -> str:
+    return f"{float(Context(digits, how).plus(Decimal(repr(float(number))))):.{_DIGITS}g}"
 
 
 def _remains(row: Mapping[str, Any]) -> str:
     if row.get("fits") is False:
         return f" is more than is left to you of the budget of {row['table_name']}."
-    if row.get("remaining") is None:
+    if row.get("remaining_percent") is None:
         return "."
-    return f", and {row['measure']} = {at_most(row['remaining'])} is left to you after it."
+    return f", and {_round_digits(row['remaining_percent'], ROUND_FLOOR, 2)} % of your budget will remain."
 
 
 def budgets(rows: Sequence[Mapping[str, Any]]) -> Html:

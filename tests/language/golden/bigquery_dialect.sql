@@ -154,7 +154,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) item, COUNT(note, contri
 
 -- title: COUNT with bounds of a row
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(*, contribution_bounds_per_row => (0, 4)) FROM requests
--- refused: line 1, column 57: contribution_bounds_per_row does not apply to count; accepted: count(*, contribution_bounds_per_group => (0, 5))
+-- refused: line 1, column 57: contribution_bounds_per_row does not apply to count; accepted: count(*, contribution_bounds_per_group => (0, high))
 
 -- title: COUNT(DISTINCT the privacy unit)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(DISTINCT professor) FROM requests
@@ -182,7 +182,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) item, SUM(quantity, cont
 
 -- title: SUM that nothing bounds
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) SUM(price) FROM requests
--- refused: line 1, column 61: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy, or max_norm_contributed = 'private'
+-- refused: line 1, column 61: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy, or max_norm_contributed = 'private'
 
 -- title: SUM with bounds for a column without a clamp
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) SUM(price, contribution_bounds_per_row => (0, 10)) FROM requests

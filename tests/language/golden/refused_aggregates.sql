@@ -1,14 +1,14 @@
 -- title: a sum whose bounds are in the wrong order
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(age, contribution_bounds_per_row => (10, 0)) FROM visits GROUP BY sex
--- refused: line 1, column 61: contribution_bounds_per_row takes two numbers, the lower one first; accepted: contribution_bounds_per_row => (0, 100)
+-- refused: line 1, column 61: contribution_bounds_per_row takes two numbers, the lower one first; accepted: contribution_bounds_per_row => (low, high)
 
 -- title: bounds that are no pair of numbers
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(age, contribution_bounds_per_row => 10) FROM visits GROUP BY sex
--- refused: line 1, column 61: contribution_bounds_per_row takes two numbers, the lower one first; accepted: contribution_bounds_per_row => (0, 100)
+-- refused: line 1, column 61: contribution_bounds_per_row takes two numbers, the lower one first; accepted: contribution_bounds_per_row => (low, high)
 
 -- title: an unknown argument of an aggregate
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(age, bounds => (0, 10)) FROM visits GROUP BY sex
--- refused: line 1, column 61: the argument 'bounds' is unknown; accepted: contribution_bounds_per_row => (0, 100), contribution_bounds_per_group => (0, 5)
+-- refused: line 1, column 61: the argument 'bounds' is unknown; accepted: contribution_bounds_per_row => (low, high), contribution_bounds_per_group => (low, high)
 
 -- title: bounds given twice
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(age, contribution_bounds_per_row => (0, 10), contribution_bounds_per_row => (0, 10)) FROM visits GROUP BY sex
@@ -20,7 +20,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*, contributio
 
 -- title: bounds by row of a count
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*, contribution_bounds_per_row => (0, 5)) FROM visits GROUP BY sex
--- refused: line 1, column 61: contribution_bounds_per_row does not apply to count; accepted: count(*, contribution_bounds_per_group => (0, 5))
+-- refused: line 1, column 61: contribution_bounds_per_row does not apply to count; accepted: count(*, contribution_bounds_per_group => (0, high))
 
 -- title: bounds by group of a variance
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, var_pop(age, contribution_bounds_per_group => (0, 5)) FROM visits GROUP BY sex
@@ -60,7 +60,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(DISTINCT code) F
 
 -- title: a division by what may be zero
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(age / code) FROM visits GROUP BY sex
--- refused: line 1, column 65: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy
+-- refused: line 1, column 65: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy
 
 -- title: a volatile function inside a sum
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(random(), contribution_bounds_per_row => (0, 1)) FROM visits GROUP BY sex
@@ -92,7 +92,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) age, median(least(greates
 
 -- title: an average of a text
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) avg(sex) FROM visits
--- refused: line 1, column 60: sex is VARCHAR; accepted: a numeric column; or TRY_CAST(sex AS DOUBLE), contribution_bounds_per_row => (0, 100)
+-- refused: line 1, column 60: sex is VARCHAR; accepted: a numeric column; or TRY_CAST(sex AS DOUBLE), contribution_bounds_per_row => (low, high)
 
 -- title: a sum of a date
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(day) FROM visits

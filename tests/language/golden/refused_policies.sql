@@ -290,7 +290,7 @@ CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN
 
 -- title: a clamp of a text
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP word BETWEEN 0 AND 1)
--- refused: line 1, column 81: CLAMP needs a column of numbers, and word is of type VARCHAR; accepted: a numeric column; or no CLAMP, and bounds where it is asked: sum(TRY_CAST(word AS DOUBLE), contribution_bounds_per_row => (0, 100))
+-- refused: line 1, column 81: CLAMP needs a column of numbers, and word is of type VARCHAR; accepted: a numeric column; or no CLAMP, and bounds where it is asked: sum(TRY_CAST(word AS DOUBLE), contribution_bounds_per_row => (0, 1))
 
 -- title: a clamp of steps that do not divide it
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP charge BETWEEN 0 AND 1 STEP 0.3)
@@ -490,7 +490,7 @@ CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX 
 -- before: CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
 -- before: DROP PRIVACY POLICY ON stays
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM doses
--- refused: line 1, column 70: the policy of memory.main.stays no longer says whose rows these are; accepted: the policy of memory.main.doses declared anew, after that of memory.main.stays
+-- refused: line 1, column 70: the policy of memory.main.stays no longer names the privacy unit of these rows; accepted: the policy of memory.main.doses declared anew, after that of memory.main.stays
 
 -- title: a parent that has lost its key
 -- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)

@@ -40,7 +40,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(sex, age) FROM visi
 
 -- title: an aggregate that is not a count
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) max(patient_id) FROM visits
--- refused: line 1, column 60: nothing public bounds these values; accepted: max(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy
+-- refused: line 1, column 60: nothing public bounds these values; accepted: max(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy
 
 -- title: a list of the values
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) list(note) FROM visits
@@ -52,7 +52,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) string_agg(note, ',') FRO
 
 -- title: sum without a clamp
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(patient_id) FROM visits
--- refused: line 1, column 60: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy, or max_norm_contributed = 'private'
+-- refused: line 1, column 60: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy, or max_norm_contributed = 'private'
 
 -- title: SAMPLE
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits USING SAMPLE 10%
@@ -328,11 +328,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits GROU
 
 -- title: weekdays of bins of a month
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) dayofweek(day) AS d, count(*) FROM visits GROUP BY d
--- refused: line 1, column 56: the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge; accepted: groups that each bin is in as a whole, the column itself, count(*) FILTER (WHERE ..), or a smaller STEP in the policy
+-- refused: line 1, column 56: these groups cut a bin of day in two, and all rows of a bin are in one group; accepted: groups of whole bins, as with comparisons to edges of bins; the column itself; count(*) FILTER (WHERE ..); or a smaller STEP in the policy
 
 -- title: a group that begins inside a bin
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) age < 33 AS young, count(*) FROM visits GROUP BY young
--- refused: line 1, column 56: the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge; accepted: groups that each bin is in as a whole, the column itself, count(*) FILTER (WHERE ..), or a smaller STEP in the policy
+-- refused: line 1, column 56: these groups cut a bin of age in two, and all rows of a bin are in one group; accepted: groups of whole bins, as with comparisons to edges of bins; the column itself; count(*) FILTER (WHERE ..); or a smaller STEP in the policy
 
 -- title: a group that has no text form
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) coalesce((sex, ward), (ward, sex)), count(*) FROM visits GROUP BY 1

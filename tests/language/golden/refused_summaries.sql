@@ -20,15 +20,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'geometric', su
 
 -- title: a size beside the filter that decides it
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', theta = 3, summary_size = 4) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 102: summary_size says nothing beside theta of summary = 'filter'; accepted: summary_size, or theta
+-- refused: line 1, column 102: summary_size has no effect beside theta of summary = 'filter'; accepted: summary_size, or theta
 
 -- title: a size beside the threshold that decides it
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', tau = 3, summary_size = 4) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 103: summary_size says nothing beside tau of summary = 'threshold'; accepted: summary_size, or tau
+-- refused: line 1, column 103: summary_size has no effect beside tau of summary = 'threshold'; accepted: summary_size, or tau
 
 -- title: a size beside both parameters that decide it
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter_threshold', theta = 3, tau = 4, summary_size = 4) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 121: summary_size says nothing beside theta and tau of summary = 'filter_threshold'; accepted: summary_size, or theta and tau
+-- refused: line 1, column 121: summary_size has no effect beside theta and tau of summary = 'filter_threshold'; accepted: summary_size, or theta and tau
 
 -- title: a total for a threshold that is given
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', tau = 3, total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward

@@ -76,7 +76,7 @@ def test_help_without_a_column_of_the_key_is_told_at_its_own_error(stays: Clinic
     asked = f"{CLAUSE.format('')}day, count(*) FROM stays GROUP BY day"
     said = str(stays.rows(f"FROM dp_explain($${asked}$$)")[0])
     assert "one unit adds at most 6, 1 to one group" in said
-    assert "8 times less with no day" not in said
+    assert "8 times smaller with no day" not in said
 
 
 UNLIKE = {

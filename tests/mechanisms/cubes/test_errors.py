@@ -152,7 +152,7 @@ def test_advice_is_true_of_every_aggregate(visits: Clinic) -> None:
     assert seen > 20
 
 
-OFFER = re.compile(r"([\d.e+]+) times less with (OPTIONS \([^)]*\)|MAX ROWS \d+|no sex)")
+OFFER = re.compile(r"([\d.e+]+) times smaller with (OPTIONS \([^)]*\)|MAX ROWS \d+|no sex)")
 
 
 def test_a_chosen_quantile_errs_as_its_law_says(visits: Clinic) -> None:

@@ -178,10 +178,10 @@ def test_boolean_columns_are_zero_or_one(trips: Clinic, column: str) -> None:
 @pytest.mark.parametrize(
     ("item", "accepted"),
     [
-        ("sum(who::INTEGER)", "sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100"),
-        ("avg(origin::INTEGER)", "avg(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100"),
+        ("sum(who::INTEGER)", "sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high"),
+        ("avg(origin::INTEGER)", "avg(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high"),
         ("avg(late)", "a numeric column; or CAST(late AS INTEGER)"),
-        ("avg(origin)", "a numeric column; or TRY_CAST(origin AS DOUBLE), contribution_bounds_per_row => (0, 100)"),
+        ("avg(origin)", "a numeric column; or TRY_CAST(origin AS DOUBLE), contribution_bounds_per_row => (low, high)"),
     ],
 )
 def test_what_bounds_a_value_is_said(trips: Clinic, item: str, accepted: str) -> None:

@@ -80,7 +80,7 @@ def test_other_rows_do_not_take_a_view_s_name(clinic: Clinic) -> None:
     comments = "SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('total', 'first') ORDER BY ALL"
     asked = [comments, "FROM private.total", "FROM private.first"]
     before = [clinic.rows(one) for one in asked]
-    left_out = "without rows whose s is outside of its domain"
+    left_out = "rows with s outside of its domain are not counted"
     for name, why in (("total", left_out), ("first", f"{left_out}; MAX ROWS was applied before WHERE")):
         line = clinic.refused(f"REFRESH PRIVATE VIEW {name}")
         assert f"what is known is about other rows than {name!r}: {why}; accepted: CREATE OR REPLACE" in line

@@ -47,7 +47,7 @@ def test_rows_of_one_moment_alone_are_combined(clinic: Clinic) -> None:
     release(clinic, SEX, "epsilon = 1")
     alone = stderr(clinic)
     release(clinic, CUBE, "epsilon = 0.5")
-    assert stderr(clinic) == alone and resting_on(clinic).startswith("release_2; of 20")
+    assert stderr(clinic) == alone and resting_on(clinic).startswith("release_2 of 20")
     clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE")
     for number in range(2):
         release(clinic, SEX, f"epsilon = 1, refresh = '{number}'")
@@ -55,7 +55,7 @@ def test_rows_of_one_moment_alone_are_combined(clinic: Clinic) -> None:
     assert stderr(clinic) == pytest.approx(alone / 2**0.5, rel=1e-9)
     clinic.dp("ALTER PRIVACY POLICY ON visits UNPREPARE")
     clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE")
-    assert resting_on(clinic).startswith("release_4, release_5; of 20"), "prepared rows of before, by their date"
+    assert resting_on(clinic).startswith("release_4, release_5 of 20"), "prepared rows of before, by their date"
     release(clinic, SEX, "epsilon = 1, refresh = 'other rows'")
     assert resting_on(clinic) == "release_6", "the rows of now come first, whatever older ones knew"
     clinic.dp("ALTER PRIVACY POLICY ON visits NEW EPOCH")
@@ -94,7 +94,7 @@ def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
     )
     clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE")
     release(clinic, CUBE, "epsilon = 90")
-    assert resting_on(clinic) == "release_2; without rows whose ward is outside of its domain"
+    assert resting_on(clinic) == "release_2; rows with ward outside of its domain are not counted"
     assert clinic.value(f"SELECT sum(n) FROM dp_known('{BY_SEX}')") == pytest.approx(67, abs=4)
     release(clinic, SEX, "epsilon = 95")
     assert resting_on(clinic) == "release_3"
@@ -103,7 +103,7 @@ def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
     assert resting_on(clinic, inside) == "release_2"
     open_ended = "SELECT sex, count(*) AS n FROM visits WHERE ward >= 1 GROUP BY sex"
     assert resting_on(clinic, open_ended) == (
-        "release_2; without rows whose ward is outside of its domain; MAX ROWS was applied before WHERE"
+        "release_2; rows with ward outside of its domain are not counted; MAX ROWS was applied before WHERE"
     )
 
 
@@ -128,9 +128,9 @@ def test_the_right_rows_go_before_the_least_noise(clinic: Clinic) -> None:
     """
     people(clinic)
     release(clinic, "s, a, count(*) AS n FROM p GROUP BY CUBE (s, a)", "epsilon = 100")
-    assert resting_on(clinic, TOTAL) == "release_2; without rows whose a or s is outside of its domain"
+    assert resting_on(clinic, TOTAL) == "release_2; rows with a or s outside of its domain are not counted"
     release(clinic, "s, count(*) AS n FROM p GROUP BY s", "epsilon = 10")
-    assert resting_on(clinic, TOTAL) == "release_3; without rows whose s is outside of its domain"
+    assert resting_on(clinic, TOTAL) == "release_3; rows with s outside of its domain are not counted"
     release(clinic, "count(*) AS n FROM p", "epsilon = 0.5")
     release(clinic, "a, count(*) AS n FROM p GROUP BY a", "epsilon = 0.5")
     for question, source, rows in ((TOTAL, "release_4", 9000), (BY_A, "release_5", 6750)):
@@ -192,7 +192,7 @@ def test_a_store_of_the_version_before(clinic_path: Path, open_clinic: Callable[
     assert "nothing was measured of this table" in one_line(caught.value)
     assert opened.dp(by("sex")) and opened.charges() == 1
     opened.dp(by("sex", "2"))
-    assert resting_on(opened).startswith("release_3; of 20")
+    assert resting_on(opened).startswith("release_3 of 20")
 
 
 @pytest.fixture

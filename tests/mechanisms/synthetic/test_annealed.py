@@ -81,7 +81,7 @@ def test_what_annealed_rounds_do_not_take(wide: Clinic) -> None:
         statement(f"{price}, mechanism = 'aim', adaptive = TRUE"),
     ])  # fmt: skip
     assert "cannot serve this workload" in messages[0]
-    assert "adaptive says nothing about mechanism = 'aim'" in messages[1]
+    assert "adaptive has no effect with mechanism = 'aim'" in messages[1]
 
 
 @pytest.mark.slow

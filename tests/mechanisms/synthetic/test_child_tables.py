@@ -167,7 +167,7 @@ def test_refusals_are_of_released_rows_and_cost_nothing(shop: Clinic) -> None:
     for message, said in zip(messages, (
         "there is no private table", "no column of whole numbers", "not different in every row",
         "no column of whole numbers", "a column 'item' already", "there is no column 'nowhere'", "is not expected here",
-        "is not expected here", "is below 0, or too large", "rows says nothing here", "a column 'Item' already",
+        "is not expected here", "is below 0, or too large", "rows has no effect here", "a column 'Item' already",
         "a column 'customer' already", "no column of the SELECT is one of the parents",
         "a column of no name", "a column of no name",
     ), strict=True):  # fmt: skip

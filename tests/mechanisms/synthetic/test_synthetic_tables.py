@@ -180,10 +180,10 @@ def test_a_cube_is_sampled_free_of_charge(made: Clinic) -> None:
 
 
 REFUSED = [
-    (create("x", "epsilon = 1, rounds = 9"), "rounds says nothing about mechanism = 'cube', which is taken here"),
+    (create("x", "epsilon = 1, rounds = 9"), "rounds has no effect with mechanism = 'cube', which is chosen here"),
     (
         create("x", "epsilon = 1, mechanism = 'barak', keep = 'average', replays = 3"),
-        "replays and keep say nothing about mechanism = 'barak', which is taken here",
+        "replays and keep have no effect with mechanism = 'barak', which is chosen here",
     ),
     (create("s", "epsilon = 1, bogus = 2"), "'bogus' is unknown"),
     (create("s", "mechanism = 'mwem'"), "price is missing"),
@@ -205,7 +205,7 @@ REFUSED = [
     ("CREATE PRIVATE TABLE s OPTIONS (epsilon = 1) AS SELECT sex FROM visits", "ends too early"),
     (
         "CREATE PRIVATE TABLE release_9 OPTIONS (epsilon = 1) AS SELECT sex FROM visits WORKLOAD MARGINALS (1)",
-        "not free",
+        "is reserved",
     ),
     ("DROP PRIVATE TABLE s", "no private table"),
 ]

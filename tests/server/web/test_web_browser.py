@@ -198,7 +198,13 @@ def test_the_price_is_shown_before_the_button_that_pays(browser: Browser, served
     page.wait_for_selector(PAY)
     assert len(served.spent()) == before
     shown = page.inner_text("#result")
-    words = ("epsilon = 0.037", "is left to you after it", "typical standard error", "Nothing is charged before", "Pay")
+    words = (
+        "epsilon = 0.037",
+        "of your budget will remain",
+        "typical standard error",
+        "Nothing is charged before",
+        "Pay",
+    )
     places = [shown.index(word) for word in words]
     assert places == sorted(places), shown
     page.dblclick(PAY)

@@ -63,7 +63,7 @@ def test_the_price_names_errors_and_what_is_left(served: Served, alice: Browser)
     """Of a SELECT, a view, a statement that was paid before, one without room, and one that drops a view."""
     spent = served.spent()
     first = alice.ask(f"{by('ward', '0.25')};")
-    assert "epsilon = 0.25 , and epsilon = " in first.words and "is left to you after it" in first.words
+    assert "epsilon = 0.25 , and " in first.words and " % of your budget will remain" in first.words
     assert "typical standard error" in first.words and "Pay epsilon = 0.25, and run" in first.words
     assert "within 45.2 of the truth" in first.words, "two standard errors of Laplace noise at 4 rows a patient"
     made = alice.ask(

@@ -12,10 +12,10 @@ from dpduck.kernel.queries.tables import Total
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.language.text.options import Option
+from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Columns, Mechanism, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
-from dpduck.store.tables import EXPLAINED, rows_sql
 from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.errors import Refusal
 
@@ -64,11 +64,10 @@ def recover(proposal: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
     )
 
 
-def describe(request: SelectRequest, proposal: Rounded) -> str:
-    """Writes one row of dp_explain."""
-    charge, variance = request.price.charge, proposal.variance
-    price = (request.price.stated_epsilon, request.price.stated_delta, charge.rho)
-    return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {proposal.to}", 0.0]])
+def describe(request: SelectRequest, proposal: Rounded) -> list[Forecast]:
+    """Forecasts the only way to answer."""
+    variance = proposal.variance
+    return [Forecast("rounded", True, 1, 1, (f"to {proposal.to}",), variance, variance**0.5, seconds=0.0)]
 
 
 ROUNDED = Mechanism[SelectRequest, Rounded, int](

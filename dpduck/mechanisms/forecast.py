@@ -1,0 +1,172 @@
+"""Forecasts: a row of dp_explain for each way to answer a statement, a row of dp_errors for each aggregate.
+
+They follow from policies, budgets and plans. Nothing here is charged, and nothing private is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpduck.kernel.door import compute_charge
+from dpduck.kernel.price import Ask
+from dpduck.language.select.request import Price, SelectRequest
+from dpduck.mechanisms.prices import price_in_words
+from dpduck.store.tables import Value, rows_sql
+from dpduck.values.accounting import rho_of_pure
+from dpduck.values.privacy import Budget
+
+EXPLAINED = (
+    ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
+    ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
+    ("note", "VARCHAR"), ("price", "VARCHAR"), ("seconds", "DOUBLE"),
+)  # fmt: skip
+"""Columns of every dp_explain. The columns of a mechanism follow them."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One way to answer a statement, as dp_explain shows it before any charge.
+
+    - chosen: whether the statement is answered in this way.
+    - cells: the cells that one aggregate releases. None if their number is private.
+    - groups: the queries that share the price.
+    - notes: parts of the note, of which some may be empty.
+    - total_variance, stderr: of all cells, and of the worst cell. None if they depend on the answer.
+    - seconds: the expected time of all steps but the counting.
+    - further: columns of the mechanism, each with a name, a type and a value.
+    - epsilon, delta, rho, price: the price, which a mechanism leaves out, in numbers and in words.
+    """
+
+    strategy: str
+    chosen: bool
+    cells: int | None
+    groups: int
+    notes: Sequence[str] = ()
+    total_variance: float | None = None
+    stderr: float | None = None
+    seconds: float | None = None
+    further: Sequence[tuple[str, str, Value]] = ()
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
+    rho: Fraction | None = None
+    price: str | None = None
+
+    def noted(self, *notes: str) -> Forecast:
+        """Returns the forecast with more notes at its end."""
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def state_price(forecasts: Iterable[Forecast], price: Price) -> list[Forecast]:
+    """States the price that a statement asks for in each of its forecasts."""
+    epsilon = price.charge.epsilon if price.stated_epsilon is None else price.stated_epsilon
+    delta = price.charge.delta or price.stated_delta
+    return [replace(forecast, epsilon=epsilon, delta=delta, rho=price.charge.rho) for forecast in forecasts]
+
+
+def charge_price(
+    forecasts: Iterable[Forecast],
+    request: SelectRequest,
+    asks: Iterable[Ask[Any]],
+    budget: Budget | None,
+    share: Fraction | None,
+) -> list[Forecast]:
+    """Puts the price of the chosen way's asks beside it. The rho of other ways is an upper bound.
+
+    That bound is the price of their epsilon, whatever they measure. share: the caller's part of the budget.
+    """
+    charge = compute_charge(request.price.charge, asks, request.price.least_rho)
+    most = charge.rho if charge.epsilon is None else rho_of_pure(charge.epsilon)
+    others, words = min(request.price.charge.rho, most), price_in_words(request, charge, budget, share)
+    return [
+        replace(forecast, rho=charge.rho, price=words) if forecast.chosen else replace(forecast, rho=others)
+        for forecast in state_price(forecasts, request.price)
+    ]
+
+
+def explain_sql(forecasts: Sequence[Forecast]) -> str:
+    """Returns SQL of dp_explain. A forecast without a column of another one has NULL there."""
+    further = {name: type_name for forecast in forecasts for name, type_name, _ in forecast.further}
+    rows: list[list[Value]] = []
+    for way in forecasts:
+        own = {name: value for name, _, value in way.further}
+        note = "; ".join(filter(None, way.notes))
+        rows.append([
+            way.strategy, way.chosen, way.total_variance, way.stderr, way.epsilon, way.delta, way.rho, way.cells,
+            way.groups, note, way.price, way.seconds, *map(own.get, further),
+        ])  # fmt: skip
+    return rows_sql((*EXPLAINED, *further.items()), rows)
+
+
+@dataclass(frozen=True)
+class AggregateError:
+    """Predicted error of one aggregate. A figure that no public fact tells is None.
+
+    - rows: the rows of a cell in the finest table.
+    - typical, worst: standard errors. For averages, variances and quantiles, no public fact tells the error of the
+      smallest cell.
+    - rank: the standard error of the rank of a tree's quantile, in rows.
+    - by_rows: the standard error times the rows of a cell, if these rows are not known.
+    """
+
+    text: str
+    cells: int | None
+    rows: float | None
+    typical: float | None
+    worst: float | None
+    rank: float | None = None
+    by_rows: float | None = None
+
+
+ERRORS = (
+    ("aggregate", "VARCHAR"), ("cells", "BIGINT"), ("rows_of_a_cell", "DOUBLE"), ("stderr", "DOUBLE"),
+    ("worst_stderr", "DOUBLE"), ("note", "VARCHAR"),
+)  # fmt: skip
+
+
+def errors_sql(lines: Sequence[AggregateError]) -> str:
+    """Returns SQL of dp_errors with four significant digits. A predicted error is accurate to fewer."""
+    rows: list[list[Value]] = []
+    for line in lines:
+        rows.append([line.text, line.cells, line.rows, *map(_short, (line.typical, line.worst)), _note(line)])
+    return rows_sql(ERRORS, rows)
+
+
+def _note(error: AggregateError) -> str | None:
+    """Describes an error by a cell's rows n if a figure is missing: in words, or as a number divided by n."""
+    if error.worst is not None:
+        return None
+    if error.typical is None:
+        said = by_rows(error.by_rows)
+        return said if error.cells is None else f"{said}; EXPECT ROWS of the policy puts figures here"
+    return None if error.by_rows is None else f"{float(f'{error.by_rows:.3g}'):.15g}/n"
+
+
+def by_rows(times: float | None) -> str:
+    """Describes an error that depends on the rows of a cell."""
+    if times is None:
+        return "the less, the more rows a cell has"
+    return f"about {float(f'{times:.3g}'):,g} divided by the rows of a cell"
+
+
+def _short(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.4g}")
+
+
+def worst_of(lines: Sequence[AggregateError]) -> float | None:
+    """Returns the largest predicted error, or None. An aggregate without a worst error counts with its typical one."""
+    foreseen = [line.typical if line.worst is None else line.worst for line in lines]
+    return max((error for error in foreseen if error is not None), default=None)
+
+
+def noise_warning(request: SelectRequest, worst: float | None, expect_rows: int | None) -> str:
+    """Warns if a count has more noise than the table's expected rows, and names the remedies. Else returns ''."""
+    has_only_counts = all(aggregate.function == "count" for aggregate in request.question.aggregates)
+    if not has_only_counts or worst is None or expect_rows is None or worst <= expect_rows:
+        return ""
+    return (
+        f"the noise of a count is larger than EXPECT ROWS {expect_rows}: an answer would be noise alone; "
+        "a higher epsilon, fewer cells or a smaller MAX ROWS help"
+    )
