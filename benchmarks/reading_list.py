@@ -87,10 +87,11 @@ OTHERS = {
     "jobs: the door prices what they say, and compares it with facts": ("mechanisms/jobs"),
     "a fault is a wrong answer": (
         "kernel/queries/cells language/select/analyse language/rows/scope language/rows/subqueries "
-        "language/rows/features language/rows/compiled"
+        "language/rows/common_tables language/rows/public_tables language/rows/features language/rows/compiled"
     ),
     "expressions: kernel/worker/functions refuses the rest of what runs; growth costs a worker time and room": (
-        "language/rows/functions language/select/binding language/text/dialect language/rows/expressions"
+        "language/rows/functions language/select/binding language/select/plain_types language/text/dialect "
+        "language/rows/expressions language/rows/copied_words"
     ),
     "prices and groups: the door refuses what costs more than is charged": (
         "language/select/options language/select/private_keys"

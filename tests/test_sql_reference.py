@@ -9,13 +9,13 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.macros import install_analyst_macros
+from dpduck.engine.analyst_macros import install_analyst_macros
 from dpduck.kernel.worker import functions as row_functions
 from dpduck.language.select import options
 from dpduck.language.select.keys import RANGE_END, RANGE_SHAPES
 from dpduck.language.statements import policy as policy_parser
-from dpduck.language.statements import synthetic as synthetic_options
-from dpduck.language.statements.synthetic import SyntheticOptions
+from dpduck.language.statements import synthetic_options
+from dpduck.language.statements.synthetic_options import SyntheticOptions
 from dpduck.language.text import positions as bigquery_forms
 from dpduck.language.text.options import Option
 from dpduck.mechanisms.registry import own_options

@@ -22,9 +22,9 @@ from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.synthetic.distribution import Distribution
-from dpduck.mechanisms.synthetic.fit import Observation, records_for_plan
-from dpduck.mechanisms.synthetic.measure import MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, synthesise
+from dpduck.mechanisms.synthetic.mwem_asks import MwemAsks
+from dpduck.mechanisms.synthetic.observations import Observation, records_for_plan
 from dpduck.mechanisms.synthetic.plan import plan_aim
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.prior import best_fit

@@ -42,9 +42,9 @@ from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
-from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.multiplicative import replay
 from dpduck.mechanisms.synthetic.mwem import Method
+from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.pool import Pool, parities
 from dpduck.mechanisms.synthetic.schedule import (
     Schedule,

@@ -38,8 +38,9 @@ from benchmarks.peers._wide_page import Compared, keep, kept, put
 from benchmarks.peers._wide_tables import MADE, PACKAGED, Wide, made, margin_of, packaged, trips
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import words64
-from dpduck.mechanisms.synthetic.distribution import Component, Distribution, sample_codes
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution
 from dpduck.mechanisms.synthetic.plan import plan_aim
+from dpduck.mechanisms.synthetic.sample import sample_codes
 from dpduck.values.accounting import rho_of
 
 MARGINS, AT_ONCE = 300, 10

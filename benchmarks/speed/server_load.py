@@ -28,11 +28,11 @@ import dpduck
 from dpduck.engine.connection import verify_store
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.publish.extensions import extension_file, load_extension
+from dpduck.server.answer_index import Size
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import Service, open_service
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.server.public_database import Size
 from dpduck.server.quack import QuackListener
 
 SLOWER, GATE_MS, QUACK_RATIO = 3.0, 1.0, 1.3

@@ -14,8 +14,9 @@ from itertools import islice
 
 import duckdb
 
-from dpduck.auditor.additivity import condition_statements, sums
+from dpduck.auditor.additivity import sums
 from dpduck.auditor.bounds import Bound, Claim, bounds
+from dpduck.auditor.conditions import condition_statements
 from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, ODD, SPREAD, Neighbours, neighbours
 from dpduck.auditor.runs import AuditPlan, Seen, measure_runs, plan_statement, query_releases, table_of
 from dpduck.auditor.search import StatementSearch

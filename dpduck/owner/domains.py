@@ -15,7 +15,7 @@ from dpduck.language.statements.kinds import ClampClause, DomainClause, PolicyCl
 from dpduck.language.statements.policy import EVERY
 from dpduck.language.text.dialect import exact_number
 from dpduck.language.text.names import TableName
-from dpduck.language.text.positions import nearest
+from dpduck.language.text.unknown_options import nearest
 from dpduck.store.catalog import Catalog
 from dpduck.store.sandbox import cast_texts, sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain

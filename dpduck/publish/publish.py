@@ -22,7 +22,7 @@ from shutil import copyfile
 
 import duckdb
 
-from dpduck.engine.macros import install_analyst_macros
+from dpduck.engine.analyst_macros import install_analyst_macros
 from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, read_certificates
 from dpduck.publish import checker

@@ -17,12 +17,13 @@ from pathlib import Path
 import duckdb
 
 from dpduck.language.text.words import meant_or
+from dpduck.server.answer_index import NOTHING
 from dpduck.server.audit import Audit, kind_of
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Debts, GivenUp, Limits, never
 from dpduck.server.principals import Principal, PrincipalBook, WatchedSecrets
-from dpduck.server.public_database import NOTHING, PublicDatabase, answer_name
+from dpduck.server.public_database import PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import VaultProcess

@@ -17,7 +17,8 @@ from typing import Any
 
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server import syntax
-from dpduck.server.syntax import Syntax, Tree, children_of, dicts_in, in_selects, path_of
+from dpduck.server.parse_tree import Tree, children_of, dicts_in, path_of
+from dpduck.server.syntax import Syntax, in_selects
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold
 

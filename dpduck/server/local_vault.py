@@ -23,8 +23,9 @@ from dpduck.kernel.rows.reader import SMALL_BUFFER
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.published_views import LEDGER_ENTRY
+from dpduck.server.earlier_answers import AnswerCache
 from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid
-from dpduck.server.principals import AnswerCache, PrincipalBook
+from dpduck.server.principals import PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.vault import ReleasedRows, Reply
 from dpduck.store.attaching import STORE_NAME, not_opened

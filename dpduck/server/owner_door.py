@@ -20,7 +20,8 @@ import duckdb
 
 from dpduck.engine.macros import UNEXPECTED
 from dpduck.server.runner_process import Message, create_table, pack, unpack
-from dpduck.server.vault import ReleasedRows, rows_from, rows_message
+from dpduck.server.vault import ReleasedRows
+from dpduck.server.vault_messages import rows_from, rows_message
 from dpduck.values.errors import DpduckError, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
 

@@ -10,9 +10,7 @@ import hmac
 import json
 import re
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -194,52 +192,3 @@ class WatchedSecrets:
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         return self._file.replace(name, expected, value)
-
-
-# Earlier answers to principals.
-
-MOST_KNOWN = 200
-"""The largest number of remembered statements of one principal."""
-
-
-class AnswerCache:
-    """Cache with the SQL of earlier answers, so that the same statement again costs no work.
-
-    A stored answer depends only on the caller, and on facts that the owner may change. The caller is a part of the key,
-    as looked up for this statement. Tables cannot change, since the database is open for reading alone.
-    """
-
-    def __init__(self, has_copies: Callable[[str], bool]) -> None:
-        """has_copies: whether all copies that SQL reads still exist. Without them, the answer is only in the store."""
-        self.changes = 0
-        self._has_copies = has_copies
-        self._lock = threading.Lock()
-        self._of: dict[str, OrderedDict[tuple[Caller, str], str]] = {}
-
-    def get(self, caller: Caller, action: str, argument: str | None) -> str | None:
-        """Returns the SQL of an answer, None if the statement must run."""
-        if action != "run" or argument is None:
-            return None
-        with self._lock:
-            mine = self._of.get(caller.name)
-            sql = None if mine is None else mine.get((caller, argument))
-        return sql if sql is not None and self._has_copies(sql) else None
-
-    def put(self, caller: Caller, action: str, argument: str | None, sql: str, changes: int) -> None:
-        """Remembers a question's SQL if the owner changed nothing since it began. A principal's oldest entries go."""
-        if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
-            return
-        with self._lock:
-            if changes != self.changes:
-                return
-            mine = self._of.setdefault(caller.name, OrderedDict())
-            mine[caller, argument] = sql
-            mine.move_to_end((caller, argument))
-            while len(mine) > MOST_KNOWN:
-                mine.popitem(last=False)
-
-    def forget(self) -> None:
-        """Forgets all answers, since the owner may have changed something."""
-        with self._lock:
-            self.changes += 1
-            self._of.clear()

@@ -10,15 +10,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.engine.macros import install_analyst_macros, read_macro_files
+from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.engine.macros import read_macro_files
+from dpduck.server.answer_index import NOTHING, AnswerIndex, Size, size_of
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
@@ -226,102 +225,3 @@ def answer_name(key: str) -> str:
 
 def _answer_table(key: str) -> str:
     return f"{ANSWERS}.main.{answer_name(key)}"
-
-
-# Answers that wait for their readers: the principal and the size of each, and the order in which they go.
-
-YOUNG = 60.0
-"""Seconds for which an answer never makes room for other principals: its reader may not have begun yet."""
-
-
-@dataclass(frozen=True)
-class _Entry:
-    principal: str
-    size: Size
-    used: float
-
-
-class AnswerIndex:
-    """Answers by key, the longest unused first. Many threads may use it.
-
-    A principal has a share of the room, and its longest unused answers make room for a new one. Answers of others go
-    only if all answers together are too many, and only if they are not young.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
-
-    def used(self, key: str) -> bool:
-        """Tells whether an answer is here. If so, it counts as just used."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return False
-            self._entries[key] = _Entry(entry.principal, entry.size, time.monotonic())
-            self._entries.move_to_end(key)
-            return True
-
-    def size(self, key: str) -> Size | None:
-        with self._lock:
-            entry = self._entries.get(key)
-        return None if entry is None else entry.size
-
-    def enter(self, principal: str, key: str, size: Size) -> None:
-        with self._lock:
-            self._entries[key] = _Entry(principal, size, time.monotonic())
-
-    def unread(self) -> list[str]:
-        """Removes all answers that are not young, and returns their keys."""
-        now = time.monotonic()
-        with self._lock:
-            return self._remove_keys([key for key, entry in self._entries.items() if now - entry.used >= YOUNG])
-
-    def room_for(self, principal: str, size: Size) -> list[str]:
-        """Removes the answers that must make room for one of this size, and returns their keys."""
-        limits, now = self._limits, time.monotonic()
-        with self._lock:
-            own = [key for key, entry in self._entries.items() if entry.principal == principal]
-            gone = self._first(own, size, limits.kept_each, limits.kept_bytes_each, limits.kept_rows // 2)
-            old = [key for key, entry in self._entries.items() if key not in gone and now - entry.used >= YOUNG]
-            left = [key for key in self._entries if key not in gone]
-            needed = self._first(left, size, limits.kept, limits.kept_bytes, limits.kept_rows)
-            gone += old[: len(needed)]
-            return self._remove_keys(gone)
-
-    def _first(self, keys: list[str], size: Size, most: int, most_bytes: int, most_rows: int) -> list[str]:
-        """Returns the first keys that must go so that the rest and a new answer stay within these bounds."""
-        count, rows, used = len(keys) + 1, size.rows, size.bytes
-        for key in keys:
-            rows, used = rows + self._entries[key].size.rows, used + self._entries[key].size.bytes
-        gone: list[str] = []
-        for key in keys:
-            if count <= most and rows <= most_rows and used <= most_bytes:
-                break
-            gone.append(key)
-            entry = self._entries[key]
-            count, rows, used = count - 1, rows - entry.size.rows, used - entry.size.bytes
-        return gone
-
-    def _remove_keys(self, keys: list[str]) -> list[str]:
-        for key in keys:
-            del self._entries[key]
-        return keys
-
-
-@dataclass(frozen=True)
-class Size:
-    """Size of a table of released rows."""
-
-    rows: int
-    columns: int
-    bytes: int
-
-
-NOTHING = Size(0, 0, 0)
-
-
-def size_of(rows: ReleasedRows) -> Size:
-    """Returns the size of released rows."""
-    return Size(rows.table.num_rows, len(rows.columns), rows.table.nbytes)

@@ -17,11 +17,10 @@ from typing import Any
 import duckdb
 
 from dpduck.language.text.words import position_in
-from dpduck.values.errors import PermissionRefusal, Position, Refusal
-from dpduck.values.quoting import fold
+from dpduck.server.parse_tree import Tree
+from dpduck.values.errors import Position, Refusal
 from dpduck.values.served_functions import TABLE
 
-Tree = dict[str, Any]
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
 DEEPEST = 60
 """The largest depth of nested brackets and CASE: no parser gets more than it can bear. See _LONGEST_PREFIX for NOT."""
@@ -297,40 +296,3 @@ WORDS_FOR = {
     "COLUMN_DATA": "this source of rows is",
 }
 """The words of a refusal for kinds that clients may use in good faith."""
-
-
-# Parts of DuckDB's parse tree, alike for DuckDB 1.5 and 2.0.
-
-
-def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
-    """Returns the folded catalog, schema and name of a table or function. DuckDB 2.0 writes them as one path."""
-    named = node.get("qualified_name")
-    parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
-    if named is not None:
-        path = [str(part) for part in named["path"]]
-        if len(path) > len(parts):
-            raise PermissionRefusal(
-                f"the name {'.'.join(path)[:200]!r} is not served", accepted="names of private views"
-            )
-        parts = [""] * (len(parts) - len(path)) + path
-    first, second, third = (fold(str(part)) for part in parts)
-    return first, second, third
-
-
-def children_of(call: Tree) -> list[Tree]:
-    """Returns a function's arguments, with their names as aliases. DuckDB 2.0 keeps names and expressions apart."""
-    if "arguments" in call:
-        return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
-    return list(call["children"])
-
-
-def dicts_in(value: Any) -> Iterator[Tree]:
-    """Yields every node in a tree."""
-    waiting = [value]
-    while waiting:
-        current = waiting.pop()
-        if isinstance(current, dict):
-            yield current
-            waiting.extend(current.values())
-        elif isinstance(current, list):
-            waiting.extend(current)

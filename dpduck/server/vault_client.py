@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from dpduck.server.idle_vault import KINDNESS, PATIENCE, Keeping, begin_idle_vault
 from dpduck.server.runner_process import Message, pack, unpack
-from dpduck.server.vault import ReleasedRows, Reply, reply_from, rows_from
+from dpduck.server.vault import ReleasedRows, Reply
+from dpduck.server.vault_messages import reply_from, rows_from
 from dpduck.store.cursors import Ceiling
 from dpduck.values.child_process import ChildProcess
 from dpduck.values.errors import Refusal, StoreError

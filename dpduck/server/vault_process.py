@@ -27,7 +27,8 @@ from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import door_path
 from dpduck.server.owner_door import OwnerDoor
 from dpduck.server.runner_process import Message, pack, unpack
-from dpduck.server.vault import Vault, rows_message
+from dpduck.server.vault import Vault
+from dpduck.server.vault_messages import rows_message
 from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, StoreError
 from dpduck.values.no_pandas import do_without_pandas

@@ -5,8 +5,9 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpduck.auditor.additivity import condition_statements, sums
+from dpduck.auditor.additivity import sums
 from dpduck.auditor.audit import ADDITIVITY, NOT_THE_SUM, check_sums
+from dpduck.auditor.conditions import condition_statements
 from dpduck.commands.audit import lines
 from tests.auditor.planted import BY_TWO, COUNT, KEYS, MEDIAN, SUM, shop
 from tests.support.additivity import plain_again

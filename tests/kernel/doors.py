@@ -16,7 +16,7 @@ from dpduck.kernel.queries.keys import Threshold
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.keys.plan import KeyPlan
-from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
+from dpduck.mechanisms.synthetic.mwem_asks import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.strategies.plan import Plan, noisy_queries

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.macros import install_analyst_macros
+from dpduck.engine.analyst_macros import install_analyst_macros
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from tests.engine.pinned_statements import STATEMENTS as PINNED
 from tests.engines.corpus import OF_PEOPLE

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 from dpduck.publish.extensions import load_extension
+from dpduck.server.answer_index import YOUNG, AnswerIndex, Size
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits, Quota, TimeGrid, parse_size
 from dpduck.server.local_vault import LocalVault
-from dpduck.server.public_database import YOUNG, AnswerIndex, Size
 from dpduck.server.quack import QuackListener
 from dpduck.server.runner_process import pack, unpack
 from dpduck.server.vault_process import TOO_MUCH, Crew, answer_all

@@ -9,9 +9,9 @@ from sqlglot import exp
 from dpduck.kernel.relations import Stored
 from dpduck.language.rows.facts import CatalogColumn, PublicFacts
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.public_tables import PublicTable
 from dpduck.language.rows.relation import numbers_rows
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
-from dpduck.language.rows.subqueries import PublicTable
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal

@@ -13,8 +13,8 @@ from dpduck.kernel.columns.expressions import Expression
 from dpduck.kernel.columns.expressions import RelationColumn as RowColumn
 from dpduck.kernel.relations import NUMBER_TYPE, PERIOD_COLUMN, UNIT_COLUMN, Stored, Union, Units
 from dpduck.kernel.units import InPeriod, Numbered, Referenced, ReferenceStep, UnitTuple, person_of
+from dpduck.language.rows.common_tables import CommonTables
 from dpduck.language.rows.facts import CatalogColumn, Policy, PrivateTable, PublicFacts
-from dpduck.language.rows.subqueries import CommonTables
 from dpduck.language.text.names import TableName, require_plain_names
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpduck.language.rows.functions import refuse_subqueries
-from dpduck.language.text.positions import copy_position, nearest, position_of, refusal
+from dpduck.language.text.positions import copy_position, position_of, refusal
+from dpduck.language.text.unknown_options import nearest
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_text
 

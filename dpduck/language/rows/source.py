@@ -6,14 +6,16 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dpduck.language.rows.common_tables import CommonTables, alias_columns, tables_of
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.joins import read_join
 from dpduck.language.rows.per_unit import has_windows, read_per_unit, read_windowed, resolve_selection
 from dpduck.language.rows.private_joins import join_private
+from dpduck.language.rows.public_tables import read_public_table
 from dpduck.language.rows.relation import RowReading, read_private_table, table_name
 from dpduck.language.rows.scope import Relation, Scope, resolve
-from dpduck.language.rows.subqueries import CommonTables, alias_columns, as_join, read_public_table, tables_of
+from dpduck.language.rows.subqueries import as_join
 from dpduck.language.rows.tree import RowSource, of_relation, require_few_copies
 from dpduck.language.rows.unions import read_union
 from dpduck.language.text.positions import refusal

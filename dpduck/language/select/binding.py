@@ -12,9 +12,10 @@ from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import temporal_arguments
 from dpduck.language.rows.predicates import literal, text_literal
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.rows.sql import base, bound_type, equality_keys, places_sql, written_conditions
+from dpduck.language.rows.sql import bound_type, places_sql, written_conditions
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader
+from dpduck.language.select.plain_types import check_types
 from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.text.dialect import exact_number
 from dpduck.language.text.names import TableName
@@ -132,43 +133,6 @@ def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> N
         facts.bind_rows(alone, alone, source.every_table)
     except Refusal as error:
         raise error.at(position_of(expression)) from None
-
-
-# A column inside an expression must have a plain type, even if it is public.
-#
-# A column alone may have any type: as a key, a unit, in IS NULL or count(column).
-
-_ACCEPTED = "numbers, texts, BOOLEAN, dates, times, INTERVAL, ENUM and UUID; any column as it stands, and IS NULL"
-
-
-def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[exp.Expr]) -> None:
-    """Refuses the first column without a plain type inside an expression, or inside a cast for a join.
-
-    keys: the grouping expressions. A key may be a column of any type. Conditions and operands may not: they are cast.
-    """
-    types, pairs = source.types, [(join, pair) for join in source.public_joins for pair in join.pairs]
-    alone = {id(node) for node in (*keys, *source.counted, *(private for _, (private, _) in pairs))}
-    for expression in written:
-        for column in () if equality_keys(expression, types) else expression.find_all(exp.Column):
-            if not _is_asked_for_null(column) and not (id(expression) in alone and expression.unnest() is column):
-                _require_plain(column, types[sql_of(column)])
-    for join, (private, name) in pairs:
-        public, own = types[base(join.alias, name)], types.get(sql_of(private))
-        if own != public:  # one column is cast to the other's type
-            _require_plain(private, own or public)
-            _require_plain(private, public)
-
-
-def _is_asked_for_null(column: exp.Column) -> bool:
-    node: exp.Expr | None = column.parent
-    while isinstance(node, exp.Paren):
-        node = node.parent
-    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
-
-
-def _require_plain(place: exp.Expr, type_name: str) -> None:
-    if not sql_type(type_name).is_plain:
-        raise refusal(place, f"an expression over {sql_type(type_name).word} is refused", _ACCEPTED)
 
 
 # Conditions are BOOLEAN, and ask for values in the column's domain. Types and domains alone decide.

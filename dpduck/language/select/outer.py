@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp, parse_one
 
+from dpduck.language.rows.common_tables import CommonTables, tables_around
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import (
@@ -21,10 +22,8 @@ from dpduck.language.rows.functions import (
     length_of,
 )
 from dpduck.language.rows.scope import Scope
-from dpduck.language.rows.subqueries import CommonTables, tables_around
 from dpduck.language.select.answers import ERROR_BARS, AnswerReader, alias_item, column_of_release
-from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
-from dpduck.language.text.names import (
+from dpduck.language.text.answer_columns import (
     GROUPING_ID,
     GROUPING_LEVEL,
     GROUPING_SET,
@@ -32,11 +31,12 @@ from dpduck.language.text.names import (
     KNOWN_FROM,
     RELEASED,
     TOTAL,
-    TableName,
     high_column,
     low_column,
     stderr_column,
 )
+from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
+from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold, plain_name, quote_identifier, quote_text
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.language.rows.expressions import check_atoms
+from dpduck.language.rows.copied_words import check_atoms
 from dpduck.language.statements.kinds import (
     KINDS,
     STREAM,
@@ -30,8 +30,9 @@ from dpduck.language.text.dialect import (
     TokenReader,
     tokenize_statement,
 )
-from dpduck.language.text.positions import note_positions, refuse_deprecated, refuse_wrapped
+from dpduck.language.text.positions import note_positions, refuse_deprecated
 from dpduck.language.text.words import position_in
+from dpduck.language.text.wrapped_calls import refuse_wrapped
 from dpduck.values.errors import InternalError, Position, Refusal
 
 KEYWORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SELECT", "UNION", "JOIN")

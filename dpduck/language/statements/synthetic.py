@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB, TokenReader
 from dpduck.language.text.names import TableName
-from dpduck.language.text.options import PRICE_OPTIONS, Option, read_given
-from dpduck.language.text.positions import refusal
 from dpduck.values.errors import Position
 
 WORKLOADS = "WORKLOAD MARGINALS (k), PARITIES (k), RANGES, GROUPING SETS (..) or (count(*) FILTER (WHERE ..), ..)"
@@ -211,86 +208,3 @@ def _condition(item: exp.Expr) -> exp.Expr | None:
         return None
     condition: exp.Expr = where.this
     return condition
-
-
-# Options of CREATE PRIVATE TABLE. Options of the price and of the privacy unit are read as in every statement.
-
-MECHANISMS = ("auto", "mwem", "aim", "cube", "barak")
-_SHARE = (Fraction(1, 100), Fraction(9, 10))
-SHARED_OPTIONS = (*PRICE_OPTIONS, Option("planning_seconds", "number", "time for searches"))
-SHARED = tuple(option.name for option in SHARED_OPTIONS)
-"""Names of the options that every statement has. One reader serves all statements."""
-
-OWN_OPTIONS = (
-    Option("mechanism", "choice", "how the table is made", choices=MECHANISMS),
-    Option("rows", "whole", "of the table; free", Fraction(1), Fraction(10**7)),
-    Option("weights", "flag", "a second table with the probability of every cell; free"),
-    Option("bins", "whole", "of a RANGE column, at most: neighbours are one", Fraction(1), Fraction(10**6)),
-    Option("inside", "flag", "values are drawn inside bins, not their lower edges; free"),
-    Option("key", "name", "a column of this name numbers the rows from 1; free"),
-    Option("rounds", "whole", "how often MWEM asks", Fraction(1), Fraction(10**4)),
-    Option("ask", "choice", "what a round asks", choices=("", "marginals", "queries")),
-    Option("update", "choice", "what follows a round", choices=("fit", "paper")),
-    Option("replays", "whole", "passes of the paper's update over all answers so far", Fraction(1), Fraction(1000)),
-    Option("keep", "choice", "which distribution is the answer", choices=("last", "average")),
-    Option("first", "choice", "asked before the rounds", choices=("", "nothing", "marginals", "histogram")),
-    Option("first_share", "number", "of the price, for those", *_SHARE),
-    Option("choice_share", "number", "of a round's price, for the choice of what to ask", *_SHARE),
-    Option("adaptive", "flag", "a round's price doubles where noise drowns what was learnt"),
-)
-OWN = tuple(option.name for option in OWN_OPTIONS)
-
-
-@dataclass(frozen=True)
-class SyntheticOptions:
-    """Options of a private table. rows: its number of rows, None for the noisy number of records.
-    weights: whether there is a table of probabilities as well. key: a column that numbers the rows, "" for none.
-    bins: the most bins of a RANGE column, 0 for all. inside: whether values lie inside bins, not at their lower edges.
-
-    rounds, ask, first: None or '' leaves the choice to dpduck. ask: 'marginals' as a whole, or single 'queries'.
-    update: 'fit' or 'paper'.
-    first: the measurement before the rounds, for first_share of the price: 'nothing', 'marginals' (1-way), 'histogram'.
-    keep: the 'last' distribution or the 'average'. adaptive: whether a round's price doubles if noise drowns an answer.
-    """
-
-    mechanism: str = "auto"
-    rows: int | None = None
-    weights: bool = False
-    bins: int = 0
-    inside: bool = False
-    rounds: int | None = None
-    ask: str = ""
-    update: str = "fit"
-    replays: int = 20
-    keep: str = "last"
-    first: str = ""
-    first_share: Fraction = Fraction(1, 5)
-    choice_share: Fraction | None = None
-    adaptive: bool = False
-    key: str = ""
-
-
-def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
-    """Reads a private table's own options. Returns them, and the shared options unread for the common reader."""
-    given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
-    default = SyntheticOptions()
-    if "key" in given and not given.text("key"):
-        raise refusal(given["key"], "a column of no name", "key = id, or the statement without it")
-    options = SyntheticOptions(
-        mechanism=given.choice("mechanism"),
-        rows=given.whole("rows"),
-        weights=given.flag("weights"),
-        bins=given.whole("bins") or 0,
-        inside=given.flag("inside"),
-        rounds=given.whole("rounds"),
-        ask=given.choice("ask"),
-        update=given.choice("update"),
-        replays=given.whole("replays") or default.replays,
-        keep=given.choice("keep"),
-        first=given.choice("first"),
-        first_share=given.number("first_share") or default.first_share,
-        choice_share=given.number("choice_share"),
-        adaptive=given.flag("adaptive"),
-        key=given.text("key"),
-    )
-    return options, tuple(expression for expression in expressions if expression.this.name.lower() in SHARED)

@@ -10,7 +10,8 @@ from typing import Literal
 from sqlglot import exp
 
 from dpduck.language.text.dialect import exact_number
-from dpduck.language.text.positions import refusal, some_of, unknown_option
+from dpduck.language.text.positions import refusal
+from dpduck.language.text.unknown_options import some_of, unknown_option
 
 Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name", "words"]
 Value = Fraction | int | tuple[Fraction, ...] | tuple[str, ...] | bool | str | None

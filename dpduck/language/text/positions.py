@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
-from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.language.text.dialect import START, TokenReader
+from dpduck.language.text.dialect import START
 from dpduck.language.text.words import position_in
 from dpduck.values.errors import Position, Refusal
 
@@ -108,73 +106,3 @@ def refuse_deprecated(text: str, tokens: Sequence[Token]) -> None:
 
 def _deprecation_refusal(text: str, token: Token, form: str, modern: str) -> Refusal:
     return Refusal(f"{form} is deprecated and refused", accepted=modern, position=position_in(text, token.start))
-
-
-# Calls of dpduck's functions in place of the statement itself: dp() inside dp(), or on the command line.
-
-_OURS = re.compile(r"dp(_\w+)?", re.IGNORECASE)
-_TAKES_STATEMENTS = ("dp", "dp_explain", "dp_errors")
-
-
-def refuse_wrapped(reader: TokenReader) -> None:
-    """Refuses FROM dp(..) and FROM dp_budget() as a statement, with the form to write. Otherwise reads nothing."""
-    tokens = reader.tokens
-    for index, (token, following) in enumerate(pairwise(tokens)):
-        if token.text.upper() == "DIFFERENTIAL_PRIVACY":
-            return
-        called = following.token_type == TokenType.L_PAREN and token.token_type != TokenType.STRING
-        if not called or not _OURS.fullmatch(token.text):
-            continue
-        if index and tokens[index - 1].text.upper() not in ("FROM", "CALL"):
-            continue
-        reader.index = index
-        name = token.text.lower()
-        if name not in _TAKES_STATEMENTS:
-            raise reader.refuse(f"{name}(..) is no statement of dp()", f"FROM {name}(..) by itself, outside dp(..)")
-        alone = f"the statement alone, without FROM {name}(..) around it"
-        if index + 2 < len(tokens) and tokens[index + 2].token_type == TokenType.NUMBER:
-            raise reader.refuse(
-                f"{name}( is followed by a number: in double quotes a shell puts its process id in the place of $$",
-                f"{alone}; or between single quotes",
-            )
-        raise reader.refuse(f"{name}(..) is written inside a statement of dp()", alone)
-
-
-# Unknown names of options, refused with the nearest known name first.
-
-NEAREST = 0.6
-"""Least similarity (difflib's ratio, from 0 to 1) of a name that a refusal suggests."""
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Lists names for a refusal, the name that may have been meant first.
-
-    >>> nearest("carier", ["origin", "carrier"])
-    'carrier (did you mean that?); all are origin, carrier'
-    """
-    near = get_close_matches(name.lower(), [candidate.lower() for candidate in names], n=1, cutoff=NEAREST)
-    first = next((candidate for candidate in names if near and candidate.lower() == near[0]), "")
-    shown = ", ".join(names[:20]) + (", .." if len(names) > 20 else "")
-    return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
-
-
-MOST_OPTIONS = 24
-"""Most options that a refusal lists."""
-
-
-def unknown_option(
-    place: exp.Expr, name: str, names: Sequence[str], suffix: str = "", older: Mapping[str, str] | None = None
-) -> Refusal:
-    """Returns the refusal of an unknown option. It suggests the modern or the nearest name, and lists all names."""
-    modern, near = (older or {}).get(name), get_close_matches(name, names, n=1, cutoff=NEAREST)
-    first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), or " if near else ""
-    others = [option for option in names if modern or option not in near]
-    return refusal(place, f"the option {name!r} is unknown{suffix}", first + some_of(others, len(names)))
-
-
-def some_of(options: Sequence[str], total: int | None = None) -> str:
-    """Lists options for a refusal, the first ones of a long list. total: the number of all options."""
-    listed = list(options)
-    if len(listed) > MOST_OPTIONS:
-        listed = [*listed[:MOST_OPTIONS], f".. (docs/sql.md has all {len(listed) if total is None else total})"]
-    return ", ".join(listed)

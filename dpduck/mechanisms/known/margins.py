@@ -22,7 +22,7 @@ from dpduck.language.text.names import TableName
 from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases
 from dpduck.mechanisms.known.known_table import paying, price_option, resting_on
 from dpduck.mechanisms.known.tables import Same
-from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.store.measured import MeasurementRecord
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.strategies.recovery.margins import close_under_intersection, independent_precisions

@@ -29,7 +29,7 @@ from dpduck.mechanisms.summaries.measure import (
     summary_table,
 )
 from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
-from dpduck.mechanisms.summaries.recover import summary_columns
+from dpduck.mechanisms.summaries.released import summary_columns
 from dpduck.store.tables import Value
 
 # dp_explain of a summary: every method with its predicted size and errors. It spends nothing.

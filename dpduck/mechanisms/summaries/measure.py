@@ -40,12 +40,11 @@ from dpduck.mechanisms.summaries.plan import (
 from dpduck.mechanisms.summaries.recover import (
     EstimatedSummary,
     estimate_weights,
-    summary_columns,
-    summary_rows,
     with_loss,
     with_parents,
     with_priorities,
 )
+from dpduck.mechanisms.summaries.released import summary_columns, summary_rows
 from dpduck.store.sandbox import sandbox
 from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.recovery.intervals import ErrorLaw, law_of

@@ -13,6 +13,7 @@ from dpduck.kernel.noise.law import Noise
 from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.queries.summaries import SummaryPlan
 from dpduck.language.select.request import LARGEST_SIZE, Summary
+from dpduck.mechanisms.summaries.guess import Stratum, guess_table
 
 # Effect of a summary on one cell, in floats: the chance to be kept, mean and square of the estimate.
 
@@ -312,45 +313,3 @@ def candidates(
     if summary.expect_rows is None:  # errors over empty cells alone say nothing about a method's loss
         return designs
     return sorted(designs, key=lambda design: (design.rows > 1.5 * summary.size, design.predicted[1]))
-
-
-# Guess of an unknown sparse table from public facts: the number of rows (EXPECT ROWS), and of possible cells.
-#
-# The number of occupied cells is private and unknown. The guess spreads rows by Zipf's law, which favours no
-# size of cell: as many rows are in cells of about 1 row as in cells of about 4 rows, of about 16 rows, and so on.
-# Methods that drop small cells and methods that sample large cells are both judged by their effect on such a table.
-
-STEP = 4
-"""A stratum has 1/STEP as many cells as the stratum before, and each cell has STEP times as many rows."""
-
-
-@dataclass(frozen=True)
-class Stratum:
-    """Stratum of `cells` cells with `rows` rows each."""
-
-    cells: float
-    rows: float
-
-
-def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
-    """Returns a guess of the occupied cells: strata of equally many rows, as many as leave a whole cell in the last.
-
-    Without EXPECT ROWS there are no strata. If there are too few cells for such strata, each cell has more rows.
-
-    >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guess_table(3_000, 10**9)]
-    [(600, 1), (150, 4), (38, 16), (9, 64), (2, 256)]
-    """
-    if not expect_rows:
-        return ()
-    strata = 1
-    while _smallest_cells(expect_rows, cells, strata + 1) >= STEP**strata:
-        strata += 1
-    first = _smallest_cells(expect_rows, cells, strata)
-    rows = expect_rows / strata / first
-    return tuple(Stratum(first / STEP**level, rows * STEP**level) for level in range(strata))
-
-
-def _smallest_cells(expect_rows: int, cells: int, strata: int) -> float:
-    """Counts the cells of the first of `strata` strata: one for each row, or fewer to fit all strata into `cells`."""
-    of_first = (1 - STEP**-strata) / (1 - 1 / STEP)
-    return float(min(expect_rows / strata, cells / of_first))

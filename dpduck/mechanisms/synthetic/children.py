@@ -22,10 +22,11 @@ from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.synthetic.distribution import Distribution, Words, conditional, kept_zeros, uniform, zero_tables
+from dpduck.mechanisms.synthetic.distribution import Distribution, conditional, kept_zeros, uniform, zero_tables
 from dpduck.mechanisms.synthetic.junction import Members, spread
 from dpduck.mechanisms.synthetic.pool import LARGEST_ZEROS
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.mechanisms.synthetic.sample import Words
 from dpduck.store.releases import ReleaseStore
 from dpduck.store.sandbox import sandbox
 from dpduck.values.arrays import FloatArray, IntegerArray

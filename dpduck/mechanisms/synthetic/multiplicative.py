@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.margin_tree import sum_away
-from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.values.arrays import FloatArray
 
 Codes = NDArray[np.intp]

@@ -22,18 +22,12 @@ from dpduck.mechanisms.synthetic.distribution import (
     uniform,
     zero_tables,
 )
-from dpduck.mechanisms.synthetic.fit import (
-    FLAT_PRIOR,
-    Observation,
-    Parameters,
-    fit,
-    marginal_observation,
-    query_observation,
-    total_of,
-)
+from dpduck.mechanisms.synthetic.estimates import askable_families, estimate_queries
+from dpduck.mechanisms.synthetic.fit import FLAT_PRIOR, Parameters, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
 from dpduck.mechanisms.synthetic.multiplicative import replay
-from dpduck.mechanisms.synthetic.pool import Estimates, Pool, askable_families, estimate_queries
+from dpduck.mechanisms.synthetic.observations import Observation, marginal_observation, query_observation, total_of
+from dpduck.mechanisms.synthetic.pool import Estimates, Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
 from dpduck.values.arrays import FloatArray
 

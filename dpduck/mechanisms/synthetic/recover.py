@@ -17,7 +17,7 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import words64
 from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
+from dpduck.language.text.answer_columns import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.forecast import Forecast, explain_sql
 from dpduck.mechanisms.known.margins import KnownMargins
@@ -25,11 +25,12 @@ from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.prices import describe_entry
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, fit_tables, sample_codes
-from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, fit_tables
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
+from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
+from dpduck.mechanisms.synthetic.sample import sample_codes
 from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observation_seconds
 from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.store.releases import StoredRelease

@@ -15,13 +15,8 @@ from dpduck.language.rows.relation import table_name
 from dpduck.language.select.analyse import row_count_request
 from dpduck.language.select.impossible_cells import ImpossibleCells, impossible_cells
 from dpduck.language.select.request import Key, SelectRequest
-from dpduck.language.statements.synthetic import (
-    CreateSynthetic,
-    ForEach,
-    SyntheticOptions,
-    WorkloadClause,
-    split_options,
-)
+from dpduck.language.statements.synthetic import CreateSynthetic, ForEach, WorkloadClause
+from dpduck.language.statements.synthetic_options import SyntheticOptions, split_options
 from dpduck.language.text.positions import refusal
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold

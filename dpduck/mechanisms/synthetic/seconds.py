@@ -12,11 +12,13 @@ from math import prod
 import numpy as np
 
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.mechanisms.synthetic.distribution import GOLDEN, STEPS, cliques_of
-from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES, Observation
+from dpduck.mechanisms.synthetic.distribution import STEPS, cliques_of
+from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES
 from dpduck.mechanisms.synthetic.junction import Members, eliminate
 from dpduck.mechanisms.synthetic.mwem import LAST_STEPS, ROUND_STEPS, Method
+from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.pool import Pool
+from dpduck.mechanisms.synthetic.sample import GOLDEN
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute, pair_noise
 from dpduck.strategies.plan import Plan
 

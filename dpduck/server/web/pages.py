@@ -42,6 +42,7 @@ from dpduck.server.web.asking import (
 from dpduck.server.web.beside import History, beside
 from dpduck.server.web.cards import BY_ANALYST, OWNER, cards, views_of
 from dpduck.server.web.drawing import Artist
+from dpduck.server.web.files import file_of, file_sql
 from dpduck.server.web.markup import (
     Html,
     budgets,
@@ -64,7 +65,7 @@ from dpduck.server.web.markup import (
     welcome,
 )
 from dpduck.server.web.requests import REFUSED, PageHosts, PageRequest, Response, new_nonce, set_cookie
-from dpduck.server.web.rows import FILE_BYTES, FILES, file_of, file_sql, render_rows, wish_of
+from dpduck.server.web.rows import FILE_BYTES, FILES, render_rows, wish_of
 from dpduck.store.cursors import DEARER, NamedLocks
 from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier, quote_text

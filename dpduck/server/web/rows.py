@@ -5,7 +5,6 @@ An address selects some of the rows that are here already. Its text reaches no s
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +12,10 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-import pyarrow as pa
-
 from dpduck.publish.pictures import Shape
 from dpduck.publish.report import cell_html, is_number_value, with_null_words
 from dpduck.server.web.asking import MOST_LETTERS, PageAnswer
 from dpduck.server.web.markup import Html, element, hidden
-from dpduck.values.errors import Refusal
-from dpduck.values.quoting import quote_identifier
-from dpduck.values.sqltypes import sql_type
 
 OF_A_PIECE = 100
 """Rows of a view that its page shows at once."""
@@ -33,7 +27,7 @@ FILE_BYTES = 8 * 2**20
 FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 _WHOLE = re.compile(r"[0-9]{1,7}")
 _NAMES = frozenset(("sort", "down", "filter", "page", "row"))
-_FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 """The beginning of texts that a spreadsheet takes for formulas. Some take the wide forms of =, +, - and @, too."""
 
 
@@ -165,41 +159,3 @@ def _sort_rows(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> lis
 def _either(value: Any) -> tuple[bool, float, str]:
     number = isinstance(value, (int, float, Decimal))
     return (not number, float(value) if number else 0.0, "" if number else str(value))
-
-
-# Files of all rows.
-
-
-def file_sql(name: str, columns: Sequence[tuple[str, str]]) -> str:
-    """Returns a SELECT of a view for a file. columns: name and type. Types that few programs read are cast."""
-    shown = ", ".join(_as_read(quote_identifier(column), kind) for column, kind in columns)
-    return f"SELECT {shown} FROM {quote_identifier(name)}"
-
-
-def _as_read(column: str, kind: str) -> str:
-    if sql_type(kind).is_read_by_programs:
-        return column
-    return f"CAST({column} AS {'DECIMAL(38, 0)' if sql_type(kind).is_whole else 'VARCHAR'}) AS {column}"
-
-
-def file_of(kind: str, table: pa.Table) -> bytes:
-    """Writes a table as a file. In CSV, a text that a spreadsheet would take for a formula gets a leading '."""
-    if table.nbytes > FILE_BYTES:
-        raise Refusal("the view is too large for a file", accepted="a SELECT of fewer rows or columns")
-    from pyarrow import csv, parquet  # noqa: PLC0415 - only files need them
-
-    target = io.BytesIO()
-    if kind == "parquet":
-        parquet.write_table(table, target)
-        return target.getvalue()
-    columns = [_harmless(column) if pa.types.is_string(column.type) else column for column in table.columns]
-    names = [f"'{name}" if re.match(_FORMULA, name) else name for name in table.column_names]
-    csv.write_csv(pa.table(columns, names=names), target)
-    return target.getvalue()
-
-
-def _harmless(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow.compute as pc  # noqa: PLC0415 - only files need it
-
-    quoted = pc.binary_join_element_wise("'", column, "")
-    return pc.if_else(pc.match_substring_regex(column, _FORMULA), quoted, column)

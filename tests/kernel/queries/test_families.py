@@ -23,8 +23,8 @@ from dpduck.kernel.queries.families import GRID, WEIGHT, Candidate, Choice, Fami
 from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import Family
 from dpduck.kernel.queries.tables import Total
-from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, synthesise
+from dpduck.mechanisms.synthetic.mwem_asks import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.strategies.budgets import root_below

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.summaries.plan import STEP, candidates, design_method, guess_table
+from dpduck.mechanisms.summaries.guess import STEP, guess_table
+from dpduck.mechanisms.summaries.plan import candidates, design_method
 from tests.mechanisms.summaries.drawn import as_estimated, one_by_one
 
 METHODS = ("filter", "threshold", "priority", "filter_threshold", "filter_priority")

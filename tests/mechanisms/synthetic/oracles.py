@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from dpduck.algebra.margin_tree import margin_tree
-from dpduck.mechanisms.synthetic.fit import coefficients_of, query_observation
 from dpduck.mechanisms.synthetic.multiplicative import replay_order
+from dpduck.mechanisms.synthetic.observations import coefficients_of, query_observation
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 

@@ -15,12 +15,13 @@ import pytest
 from benchmarks.peers._wide_tables import made, trips
 from benchmarks.peers.synthetic_wide import DESIGN, SEED, independent, of_rows, ours, picked, price_of
 from dpduck.kernel.queries.operators import Family
-from dpduck.language.statements.synthetic import SyntheticOptions
+from dpduck.language.statements.synthetic_options import SyntheticOptions
 from dpduck.mechanisms.synthetic import mwem
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution
+from dpduck.mechanisms.synthetic.estimates import askable_families, estimate_queries
 from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.plan import plan_aim
-from dpduck.mechanisms.synthetic.pool import Pool, askable_families, candidates, estimate_queries
+from dpduck.mechanisms.synthetic.pool import Pool, candidates
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, target_rounds
 from tests.mechanisms.synthetic.oracles import SeededOracle
 from tests.support.clinics import Clinic

@@ -7,16 +7,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.synthetic.distribution import (
-    Component,
-    Distribution,
-    cells_of,
-    cliques_of,
-    sample_codes,
-    uniform,
-)
-from dpduck.mechanisms.synthetic.fit import Observation, Parameters, fit
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution, cells_of, cliques_of, uniform
+from dpduck.mechanisms.synthetic.fit import Parameters, fit
 from dpduck.mechanisms.synthetic.junction import JunctionTree, calibrate, eliminate, junction_tree, spread
+from dpduck.mechanisms.synthetic.observations import Observation
+from dpduck.mechanisms.synthetic.sample import sample_codes
 
 SIZES = (3, 2, 4, 2, 3, 2)
 CHAIN = ((0, 1), (1, 2), (1, 3), (2, 3), (4, 5))

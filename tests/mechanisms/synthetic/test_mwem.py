@@ -13,9 +13,10 @@ from dpduck.algebra.margin_tree import margin_tree
 from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform
-from dpduck.mechanisms.synthetic.fit import Observation, fit
+from dpduck.mechanisms.synthetic.fit import fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
 from dpduck.mechanisms.synthetic.mwem import Method, Run, State, _estimates, _step_towards, synthesise
+from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.pool import Estimates, Pool, interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from dpduck.language.select.impossible_cells import ImpossibleCells
-from dpduck.mechanisms.synthetic.distribution import _draw_cells, kept_zeros, uniform, zero_tables
-from dpduck.mechanisms.synthetic.fit import Observation, fit
+from dpduck.mechanisms.synthetic.distribution import kept_zeros, uniform, zero_tables
+from dpduck.mechanisms.synthetic.fit import fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
+from dpduck.mechanisms.synthetic.observations import Observation
+from dpduck.mechanisms.synthetic.sample import _draw_cells
 from tests.support.clinics import Clinic
 
 PRICE = "epsilon = 2, delta = 1e-6"

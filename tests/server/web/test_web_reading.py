@@ -23,12 +23,13 @@ from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, charts
 from dpduck.publish.report import NullWord, caption_of
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
-from dpduck.server.web import beside, cards, rows
+from dpduck.server.web import beside, cards, files, rows
 from dpduck.server.web.asking import Desk, PageAnswer
 from dpduck.server.web.beside import History
 from dpduck.server.web.cards import View
+from dpduck.server.web.files import file_of, file_sql
 from dpduck.server.web.requests import REFUSED
-from dpduck.server.web.rows import Wish, file_of, file_sql, render_rows, wish_of
+from dpduck.server.web.rows import Wish, render_rows, wish_of
 from dpduck.values.column_notes import KEY
 from dpduck.values.errors import Refusal
 from tests.server.served import Served
@@ -278,7 +279,7 @@ def test_no_text_of_a_file_is_a_formula(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines[6] == '"north",6' and lines[7] == ",7"
     assert lines[8] == "\"'" and lines[10].startswith('"\'\uff1d1"'), "a line break, and the wide form of ="
     assert parquet.read_table(io.BytesIO(file_of("parquet", table))).to_pylist() == table.to_pylist()
-    monkeypatch.setattr(rows, "FILE_BYTES", 10)
+    monkeypatch.setattr(files, "FILE_BYTES", 10)
     with pytest.raises(Refusal, match="too large for a file"):
         file_of("csv", table)
 
