@@ -42,7 +42,7 @@ class StatementSearch:
         return text, parts
 
     def note(self, parts: Sequence[str], answered: bool) -> None:
-        """Notes whether a statement of these parts was answered."""
+        """Notes whether a statement with these parts was answered."""
         if answered:
             self.accepted.update(set(parts))
 

@@ -218,7 +218,7 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.commands.preparing import prepare_tables, preparing  # noqa: PLC0415
     from dpduck.engine.macros import MACROS  # noqa: PLC0415
-    from dpduck.language.text.answer_columns import in_sql  # noqa: PLC0415
+    from dpduck.language.text.names import in_sql  # noqa: PLC0415
     from dpduck.store.store_files import store_files  # noqa: PLC0415
 
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:

@@ -12,7 +12,7 @@ import duckdb
 
 from dpduck.commands.errors import one_line
 from dpduck.engine.connection import load
-from dpduck.language.text.answer_columns import in_sql
+from dpduck.language.text.names import in_sql
 from dpduck.values.errors import DpduckError, Refusal
 
 BEFORE = {

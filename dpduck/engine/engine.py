@@ -35,8 +35,7 @@ from dpduck.language.statements.kinds import (
 )
 from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.language.text.answer_columns import GROUPING_LEVEL
-from dpduck.language.text.names import TableName
+from dpduck.language.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.forecast import explain_sql

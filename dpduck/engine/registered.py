@@ -221,7 +221,7 @@ def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def _are_new(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> bool:
-    """Returns True if no macro has one of these names. False means that only a slower search can tell.
+    """Returns True if no macro has such a name. False means that only a slower search can tell.
 
     It creates macros of all names, of both kinds, and rolls back. This takes a third of the time of a list of macros.
     """

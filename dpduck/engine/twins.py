@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dpduck.language.statements.kinds import CreatePolicy
 from dpduck.language.statements.parse import parse_statement
-from dpduck.language.text.answer_columns import in_sql
+from dpduck.language.text.names import in_sql
 from dpduck.values.quoting import quote_identifier
 
 

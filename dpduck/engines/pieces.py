@@ -119,7 +119,7 @@ def answer_packed(
 
 
 def _pack_column(column: pa.ChunkedArray) -> bytes:
-    """Writes a column as compressed bytes. Texts are dictionary-encoded if fewer than half of them are distinct."""
+    """Writes a column as compressed bytes. Texts are dictionary-encoded if fewer than half are distinct."""
     array = column.combine_chunks()
     if pa.types.is_string(array.type) and 2 * pc.count_distinct(array, mode="all").as_py() < len(array):
         array = array.dictionary_encode()

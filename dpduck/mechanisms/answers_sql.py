@@ -11,7 +11,7 @@ from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.outer import PlainViewColumn
 from dpduck.language.select.private_keys import FURTHER, groups_text
 from dpduck.language.select.request import Key, Question, SelectRequest
-from dpduck.language.text.answer_columns import (
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_LEVEL,
     GROUPING_SET,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
 from dpduck.language.select.request import Key, Question, SelectRequest
-from dpduck.language.text.answer_columns import (
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
     answer_column,

@@ -185,7 +185,7 @@ class NullWord(str):
 
 
 def with_null_words(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Returns rows with words in place of NULL in keys: a total, a group without a value, or one of these two."""
+    """Returns rows with words in place of NULL in keys: a total, a group without a value, or either."""
     keys = {key.name: key for key in shape.keys}
     worded = []
     for row in rows:

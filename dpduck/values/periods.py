@@ -193,7 +193,7 @@ def _name(word: str, number: int) -> str:
 
 
 def runs(periods: Iterable[Periods]) -> list[Periods]:
-    """Splits runs at every start and end of any of them. Returns the pieces in order, each once, without gaps.
+    """Splits runs at every start and end. Returns the pieces in order, each once, without gaps.
 
     >>> [(one.first, one.last) for one in runs([Periods("DAY", 1, 5), Periods("DAY", 4, 9)])]
     [(1, 3), (4, 5), (6, 9)]

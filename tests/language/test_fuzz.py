@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dpduck.kernel.worker.functions import FUNCTIONS
 from dpduck.language.select.analyse import Analysis
 from dpduck.language.statements.parse import parse_statement
-from dpduck.language.text.answer_columns import HOLE
+from dpduck.language.text.names import HOLE
 from dpduck.values.errors import Refusal
 from tests.language.facts import analysed
 from tests.language.full_clinic import open_full_clinic

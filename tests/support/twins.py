@@ -19,7 +19,7 @@ from dpduck.kernel.places.prepared import PreparedPlace
 from dpduck.kernel.queries.key_counts import KeyCounts, count_keys
 from dpduck.kernel.queries.keys import KeyStream, read_groups
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.text.answer_columns import in_sql
+from dpduck.language.text.names import in_sql
 
 
 def told(counts: object) -> object:

@@ -379,7 +379,7 @@ _NAMES = "|".join([*sorted(WORDS, key=len, reverse=True), "TINY", "SMALL", "BIG"
 ALTERNATIVES = re.compile(rf"\b(?:{_NAMES})[)?]*\|(?!\|)")
 PARTS_OF_TEXTS = {"startswith", "endswith", "partition", "rpartition", "removeprefix", "removesuffix", "split"}
 ELSEWHERE = {
-    "dpduck/auditor/additivity.py": (1, "how a literal of a type is written"),
+    "dpduck/auditor/conditions.py": (1, "how a literal of a type is written"),
     "dpduck/store/sandbox.py": (1, "examples of literals, for messages"),
     "dpduck/store/stored.py": (2, "PostgreSQL's types as DuckDB reads them"),
     "dpduck/engines/spark.py": (2, "Spark's types as DuckDB has them"),

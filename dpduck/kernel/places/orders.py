@@ -227,7 +227,7 @@ def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers
 def _cut_crowds(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
     """Drops rows of integers that cannot count, for units of a part that may have very many rows.
 
-    Units with one value of ALIKE are counted together. If they have few rows in all, so has each of these units.
+    Units with one value of ALIKE are counted together. If they have few rows in all, so has each unit.
     """
     many = _many(integers.column(ALIKE), CROWDED + 1)
     if not len(many):

@@ -61,7 +61,7 @@ SUMMED = 9e6
 class GroupBounds:
     """Bounds of one privacy unit. groups: C, the number of groups with its rows. rows: the number of its rows.
 
-    per_group: k, its change of one group's number of units. total: the sum of these changes over its groups.
+    per_group: k, its change of one group's number of units. total: the sum of such changes over its groups.
     """
 
     groups: int

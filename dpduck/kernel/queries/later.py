@@ -1,4 +1,4 @@
-"""Asks that are declared after the charge, when earlier answers are known. One price was charged for all of them."""
+"""Asks that are declared after the charge, when earlier answers are known. One price was charged for all."""
 
 from __future__ import annotations
 

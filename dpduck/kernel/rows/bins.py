@@ -143,7 +143,7 @@ def _double(number: float) -> str:
 
 
 def _calendar_bins(value: str, domain: RangeDomain) -> str | None:
-    """Writes bins of whole months, or of a fixed number of days or microseconds. None if the bins are none of these."""
+    """Writes bins of whole months, or of a fixed number of days or microseconds. None for any other bins."""
     if not sql_type(domain.type_name).is_moment:
         return None
     try:

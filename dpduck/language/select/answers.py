@@ -20,7 +20,8 @@ from dpduck.language.rows.functions import (
 from dpduck.language.rows.scope import Scope, resolve
 from dpduck.language.select.aggregates import AggregateReader, is_list
 from dpduck.language.select.request import Aggregate
-from dpduck.language.text.answer_columns import (
+from dpduck.language.text.dialect import MAX_DEPTH
+from dpduck.language.text.names import (
     GROUPING_ID,
     PRICE_EPSILON,
     PRICE_RHO,
@@ -31,7 +32,6 @@ from dpduck.language.text.answer_columns import (
     margin_column,
     stderr_column,
 )
-from dpduck.language.text.dialect import MAX_DEPTH
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold
 

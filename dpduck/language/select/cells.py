@@ -16,7 +16,7 @@ from dpduck.language.select.answers import AnswerReader, alias_item, column_of_r
 from dpduck.language.select.outer import SelectItem
 from dpduck.language.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Aggregate, Key, SelectRequest, Summary
 from dpduck.language.statements.kinds import AskStatement
-from dpduck.language.text.answer_columns import answer_column, raw_column, stderr_column, variance_column
+from dpduck.language.text.names import answer_column, raw_column, stderr_column, variance_column
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold
 

@@ -17,7 +17,7 @@ from dpduck.language.rows.scope import Scope, resolve
 from dpduck.language.select.answers import column_of_release
 from dpduck.language.select.label_spans import label_reader
 from dpduck.language.select.request import Key
-from dpduck.language.text.answer_columns import GROUPING_ID
+from dpduck.language.text.names import GROUPING_ID
 
 MOST_LISTED = 1_000
 """The most labels that the answer's SQL lists, possible or impossible ones. If both are more, all labels are shown."""

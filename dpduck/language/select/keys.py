@@ -21,7 +21,7 @@ from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.bin_probes import misplaces, values_to_try
 from dpduck.language.select.private_keys import SELECTING, build_private_key
 from dpduck.language.select.request import Key, SelectRequest
-from dpduck.language.text.answer_columns import is_reserved
+from dpduck.language.text.names import is_reserved
 from dpduck.language.text.positions import position_of, refusal
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain, tells_values_apart
 from dpduck.values.errors import Refusal
@@ -42,7 +42,7 @@ def range_text(function: str, column: str) -> str:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Grouping of a SELECT. keys: distinct keys by canonical SQL, in order of appearance. sets: tuples of these texts.
+    """Grouping of a SELECT. keys: distinct keys by canonical SQL, in order of appearance. sets: tuples of such texts.
 
     A repeated set stays repeated, as in SQL: GROUPING SETS ((a), (a)) answers every cell twice.
     """

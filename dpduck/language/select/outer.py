@@ -23,7 +23,8 @@ from dpduck.language.rows.functions import (
 )
 from dpduck.language.rows.scope import Scope
 from dpduck.language.select.answers import ERROR_BARS, AnswerReader, alias_item, column_of_release
-from dpduck.language.text.answer_columns import (
+from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_LEVEL,
     GROUPING_SET,
@@ -31,12 +32,11 @@ from dpduck.language.text.answer_columns import (
     KNOWN_FROM,
     RELEASED,
     TOTAL,
+    TableName,
     high_column,
     low_column,
     stderr_column,
 )
-from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
-from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold, plain_name, quote_identifier, quote_text
 

@@ -18,8 +18,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.language.text.answer_columns import HOLE
-from dpduck.language.text.names import TableName
+from dpduck.language.text.names import HOLE, TableName
 from dpduck.language.text.words import position_in
 from dpduck.values.errors import Position, Refusal
 from dpduck.values.quoting import quote_text

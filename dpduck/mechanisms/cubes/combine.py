@@ -21,7 +21,7 @@ from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.select.options import confidence_from
 from dpduck.language.statements.parse import parse_expression
-from dpduck.language.text.answer_columns import GROUPING_ID, GROUPING_SET, answer_column
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.language.text.words import meant_or
 from dpduck.store.cursors import Caller
 from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease

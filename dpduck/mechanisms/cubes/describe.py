@@ -21,7 +21,7 @@ from dpduck.kernel.door import compute_charge
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.private_keys import groups_text
 from dpduck.language.select.request import AUTO, TREE, Aggregate, Key, Question, SelectRequest
-from dpduck.language.text.answer_columns import in_sql
+from dpduck.language.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans_at, rule_of, tree_buckets, with_rivals

@@ -23,7 +23,7 @@ from dpduck.kernel.queries.keys import Beside, GroupBounds, PublishedKeys, Thres
 from dpduck.language.rows.compiled import raw_program, text_of
 from dpduck.language.select.private_keys import FURTHER, counts_units
 from dpduck.language.select.request import KeySelection, SelectRequest
-from dpduck.language.text.answer_columns import (
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
     answer_column,

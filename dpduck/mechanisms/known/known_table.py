@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpduck.language.select.known import KnownQuestion
 from dpduck.language.select.request import Price, SelectRequest
-from dpduck.language.text.answer_columns import KNOWN_FROM, high_column, low_column
+from dpduck.language.text.names import KNOWN_FROM, high_column, low_column
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, plan_cube
 from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.select.known import KnownQuestion
 from dpduck.language.select.request import SelectRequest, Target
-from dpduck.language.text.answer_columns import highs_column, lows_column
+from dpduck.language.text.names import highs_column, lows_column
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import amount_of, plan_cube, require_within

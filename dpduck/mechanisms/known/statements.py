@@ -25,7 +25,7 @@ from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import SampleRelease
-from dpduck.language.text.answer_columns import GROUPING_LEVEL
+from dpduck.language.text.names import GROUPING_LEVEL
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.known.answer import KnownReleases
 from dpduck.mechanisms.known.known_table import known_table, refresh_view, require_rows_of_view, resting_on

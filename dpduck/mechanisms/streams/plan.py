@@ -17,7 +17,7 @@ from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.select.request import Aggregate, Key, Question, SelectRequest
 from dpduck.language.statements.kinds import AskStatement, CreatePrivate
-from dpduck.language.text.answer_columns import GROUPING_ID, HOLE, answer_column, stderr_column
+from dpduck.language.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
 from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Option, StatementOptions, read_given
 from dpduck.language.text.positions import refusal
 from dpduck.strategies.time_axis import MOST_PERIODS, STRATEGIES

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.language.select.request import Aggregate
-from dpduck.language.text.answer_columns import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.cubes.measures import Use
 from dpduck.mechanisms.cubes.plan import CubePlan
 from dpduck.mechanisms.cubes.recover import nonlinear_answers, sum_with_weights

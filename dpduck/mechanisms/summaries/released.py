@@ -12,7 +12,7 @@ from dpduck.algebra.dyadic import DyadicAxis
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.language.select.cells import node_columns
 from dpduck.language.select.request import SelectRequest
-from dpduck.language.text.answer_columns import (
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
     answer_column,

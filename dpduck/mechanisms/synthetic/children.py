@@ -47,8 +47,8 @@ BELOW_ONE = 1 - 2.0**-20
 class Parents:
     """Released rows that are parents. keys: the key of each row. times: the number of children of each row.
 
-    A row has 0 children if WHERE rules out all of them. given: for the place of a key in the question, each row's code.
-    identity: a digest, which differs if any of these facts differs.
+    A row has 0 children if WHERE rules out every child. given: for the place of a key in the question, each row's code.
+    identity: a digest, which differs if a fact differs.
     """
 
     keys: pa.Array

@@ -50,7 +50,7 @@ class Distribution:
         return junction_tree(tuple(component.members for component in self.components))
 
     def holding(self, attributes: Iterable[int]) -> list[int]:
-        """Returns positions of the components with some of these attributes, and of components connected to them."""
+        """Returns positions of the components with any of the attributes, and of components connected to them."""
         wanted, roots = set(attributes), self.tree.roots
         own_roots = {roots[place] for place, component in enumerate(self.components) if wanted & set(component.members)}
         return [place for place, root in enumerate(roots) if root in own_roots]

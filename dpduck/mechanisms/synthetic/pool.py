@@ -87,7 +87,7 @@ class Pool:
         return np.array([[place in family.attributes for place in range(len(self.sizes))] for family in self.families])
 
     def sharing(self, attributes: Members) -> NDArray[np.bool_]:
-        """Tells which families have some of these attributes."""
+        """Tells which families have at least one of the attributes."""
         return np.asarray(self.members[:, list(attributes)].any(axis=1))
 
 

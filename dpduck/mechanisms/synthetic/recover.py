@@ -17,7 +17,7 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import words64
 from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.language.text.answer_columns import GROUPING_ID, GROUPING_SET, answer_column
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.forecast import Forecast, explain_sql
 from dpduck.mechanisms.known.margins import KnownMargins

@@ -161,7 +161,7 @@ def plan_own(
     """Returns the plan with the least total variance for these rows, shape (rows, cells).
 
     budgets: 'optimal', or 'uniform' for the same noise on every row. bits: of the largest norm of a column. Refuses
-    rows that leave an answer undetermined, and names some of these answers.
+    rows that leave an answer undetermined, and names some.
     """
     if entries.ndim != 2 or entries.shape[1] != workload.cells or not entries.any():
         raise Refusal(f"the strategy's matrix must have {workload.cells} columns and an entry that is not 0")

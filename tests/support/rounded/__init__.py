@@ -10,7 +10,7 @@ from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, AskScan
 from dpduck.kernel.queries.tables import Total
 from dpduck.language.select.request import SelectRequest
-from dpduck.language.text.answer_columns import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.language.text.options import Option
 from dpduck.mechanisms.forecast import Forecast
 from dpduck.mechanisms.jobs import counting_job

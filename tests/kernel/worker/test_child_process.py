@@ -1,4 +1,4 @@
-"""Child processes: frames of any length arrive whole, and whoever is late, silent or gone is no one's wait for ever."""
+"""Child processes: frames of any length arrive whole, and a process that is late, silent or gone ends every wait."""
 
 from __future__ import annotations
 
