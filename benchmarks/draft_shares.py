@@ -36,9 +36,10 @@ from dpduck.kernel.price import price
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.mechanisms.mechanism import Tools
+from dpduck.owner.column_values import clamp_of, codes_of, no_answer, seen
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.private_draft import PrivateQuestion, questions
-from dpduck.owner.suggestions import clamp_of, codes_of, no_answer, seen, unit_facts
+from dpduck.owner.unit_rows import unit_facts
 from dpduck.store.policies import PolicyStore
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.privacy import Charge

@@ -16,8 +16,9 @@ from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, draw_sum
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fit_intervals
 from dpduck.mechanisms.summaries.measure import CHECKED, FITTED
+from dpduck.mechanisms.summaries.parents import with_parents
 from dpduck.mechanisms.summaries.plan import SummaryDesign, design_method, noise_variance
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_parents, with_priorities
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_priorities
 
 
 @dataclass(frozen=True)

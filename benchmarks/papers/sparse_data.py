@@ -35,8 +35,9 @@ from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fit_intervals
+from dpduck.mechanisms.summaries.parents import with_parents
 from dpduck.mechanisms.summaries.plan import design_method, noise_variance
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_parents, with_priorities
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_priorities
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)

@@ -36,7 +36,7 @@ from dpduck.language.statements.kinds import (
 from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL, TableName
-from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
+from dpduck.mechanisms.answers_sql import empty_release_sql, margins_sql
 from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.forecast import explain_sql
 from dpduck.mechanisms.known.cells import cells_sql
@@ -44,6 +44,7 @@ from dpduck.mechanisms.known.reuse import forecast_reuse, nothing_sql, reuse_dig
 from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.published_facts import errors_of, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser
 from dpduck.owner.changes import OwnerChanges

@@ -47,9 +47,6 @@ _SAID: dict[str, str] = {}
 _KEPT: list[Callable[[str, str | None], str | None]] = []
 
 
-# The macros of sql/macros, which any DuckDB runs over released tables, on a connection where dpduck is loaded.
-
-
 def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store: str) -> None:
     """Creates the macros of sql/macros in the current database. They take a name without a dot for a store's table."""
     for text in read_macro_files():

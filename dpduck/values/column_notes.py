@@ -1,6 +1,6 @@
 """Comments on the columns of a private view. They state the role of each column, for people and for pictures.
 
-Comments are written where a view is made (mechanisms/answers_sql.py). They are read where it is drawn
+Comments are written where a view is made (mechanisms/published_facts.py). They are read where it is drawn
 (publish/pictures.py). A `{}` stands for the guarantee. Views of earlier versions only say that a column is a key.
 """
 

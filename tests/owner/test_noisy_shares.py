@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from dpduck.language.rows.facts import CatalogColumn
+from dpduck.owner.column_values import ColumnShares, clamp_of, codes_of, no_answer, seen
 from dpduck.owner.noisy_shares import FRACTIONS, Beyond, Tail, shares_up_to
 from dpduck.owner.private_draft import NICE, PrivateQuestion, grid_of, place_sql
-from dpduck.owner.suggestions import ColumnShares, clamp_of, codes_of, no_answer, of_numbers, seen, unit_facts
+from dpduck.owner.suggestions import of_numbers
+from dpduck.owner.unit_rows import unit_facts
 from dpduck.values.arrays import FloatArray
 from tests.mechanisms.cubes.aggregate_clinic import open_stays
 from tests.owner.test_private_draft import policy_of

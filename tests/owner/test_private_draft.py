@@ -14,7 +14,8 @@ import pytest
 from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.private_draft import NICE, PrivateQuestion, grid_of, questions
-from dpduck.owner.suggestions import Answered, suggest, unit_facts
+from dpduck.owner.suggestions import Answered, suggest
+from dpduck.owner.unit_rows import unit_facts
 from dpduck.store.policies import PolicyStore
 from dpduck.values.accounting import rho_of
 from tests.mechanisms.cubes.aggregate_clinic import exact_tables, open_stays, plan_of

@@ -381,7 +381,7 @@ PARTS_OF_TEXTS = {"startswith", "endswith", "partition", "rpartition", "removepr
 ELSEWHERE = {
     "dpduck/auditor/conditions.py": (1, "how a literal of a type is written"),
     "dpduck/store/sandbox.py": (1, "examples of literals, for messages"),
-    "dpduck/store/stored.py": (2, "PostgreSQL's types as DuckDB reads them"),
+    "dpduck/store/postgres.py": (2, "PostgreSQL's types as DuckDB reads them"),
     "dpduck/engines/spark.py": (2, "Spark's types as DuckDB has them"),
     "dpduck/language/rows/functions.py": (1, "sqlglot's names of types that a CAST may have"),
     "dpduck/language/select/aggregates.py": (1, "what a message accepts in place of a type"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import hypot, inf, isfinite, prod, sqrt
+from math import hypot, inf, isfinite, sqrt
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans_at, rule_of, tree_buckets, with_rivals
 from dpduck.mechanisms.cubes.recover import cell_variances, nonlinear_answers, of_centre
+from dpduck.mechanisms.cubes.seconds import estimate_seconds
 from dpduck.mechanisms.cubes.weighed import bounds
 from dpduck.mechanisms.forecast import AggregateError, Forecast, by_rows
 from dpduck.mechanisms.unit_counts import warn_of_count_bounds
@@ -478,28 +479,3 @@ def _what(measure: Measure) -> str:
         return f"{len(measure.strategy.rows)} counts together, of which one row is in at most {measure.strategy.most},"
     names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "choice": "choices of a value"}
     return names.get(measure.form, "values present")
-
-
-# Estimated seconds of a plan's noise and recovery, from public sizes alone: a guide for dp_explain.
-
-SECONDS_PER_DRAW = 1e-7
-"""Time of one exact draw of noise and its addition, measured on one core from 2020."""
-
-SECONDS_PER_STEP = 5e-9
-"""Time of one cell along one axis in recovery."""
-
-SECONDS_PER_QUERY = 5e-5
-"""Time of every measurement and every grouping set, whatever its size."""
-
-SAMPLE = 1000
-"""Size of the evenly spread sample of measurements, if there are more than twice as many."""
-
-
-def estimate_seconds(plan: Plan) -> float:
-    """Estimates the seconds to draw one aggregate's noise and to recover its answers."""
-    stride = max(1, len(plan.measurements) // SAMPLE)
-    sampled = plan.measurements[::stride]
-    measured = stride * sum(prod(measurement.query.shape) for measurement in sampled)
-    axes = 1 + max((len(marginal) for marginal in plan.workload.marginals), default=0)
-    fixed = SECONDS_PER_QUERY * (len(plan.measurements) + len(plan.workload.marginals))
-    return fixed + SECONDS_PER_DRAW * measured + SECONDS_PER_STEP * axes * (measured + plan.workload.cells)

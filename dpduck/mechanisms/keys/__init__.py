@@ -2,16 +2,8 @@
 
 from dpduck.kernel.queries.keys import PublishedKeys
 from dpduck.language.select.request import SelectRequest
-from dpduck.mechanisms.keys.plan import (
-    KeyProposal,
-    explain_keys,
-    foreseen_of_keys,
-    key_columns,
-    key_header,
-    key_table,
-    propose_keys,
-    warn_of_keys,
-)
+from dpduck.mechanisms.keys.explain import explain_keys, foreseen_of_keys
+from dpduck.mechanisms.keys.plan import KeyProposal, key_columns, key_header, key_table, propose_keys, warn_of_keys
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 
 KEYS = Mechanism[SelectRequest, KeyProposal, PublishedKeys](

@@ -13,9 +13,9 @@ import pyarrow as pa
 from dpduck.language.select.known import KnownQuestion
 from dpduck.language.select.request import Price, SelectRequest
 from dpduck.language.text.names import KNOWN_FROM, high_column, low_column
-from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, plan_cube
 from dpduck.mechanisms.known.answer import KnownAnswer, KnownReleases
+from dpduck.mechanisms.published_facts import notes_of, scope_of
 from dpduck.mechanisms.released_rows import AnswerColumn, release_columns, release_rows
 from dpduck.store.cursors import ReleaseCopies
 from dpduck.store.measured import MeasurementRecord

@@ -26,10 +26,10 @@ from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL
-from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.known.answer import KnownReleases
 from dpduck.mechanisms.known.known_table import known_table, refresh_view, require_rows_of_view, resting_on
 from dpduck.mechanisms.known.reuse import Reuse, combine_answers, nothing_sql, reuse_digest
+from dpduck.mechanisms.published_facts import notes_of, scope_of
 from dpduck.mechanisms.registry import own_options
 from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog, Facts

@@ -18,11 +18,11 @@ from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.private_keys import ONE_PER_GROUP
 from dpduck.language.statements.kinds import STREAM, CreatePrivate, RefreshPrivate
 from dpduck.language.statements.parse import parse_statement
-from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.forecast import charge_price, explain_sql
 from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.prices import in_both_forms
+from dpduck.mechanisms.published_facts import notes_of
 from dpduck.mechanisms.rehearsal import rehearse_asks
 from dpduck.mechanisms.release import WAITING
 from dpduck.mechanisms.streams.difference import difference

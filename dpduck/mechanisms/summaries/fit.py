@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import DyadicAxis
 from dpduck.kernel.queries.cells import MixedRadix, first_of_each, ordering
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, places_of
+from dpduck.mechanisms.summaries.parents import places_of
+from dpduck.mechanisms.summaries.recover import EstimatedSummary
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 Places = NDArray[np.intp]

@@ -29,6 +29,7 @@ from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.summaries.fit import fit_intervals
+from dpduck.mechanisms.summaries.parents import with_parents
 from dpduck.mechanisms.summaries.plan import (
     SketchDesign,
     SummaryDesign,
@@ -37,13 +38,7 @@ from dpduck.mechanisms.summaries.plan import (
     empty_moments,
     noise_variance,
 )
-from dpduck.mechanisms.summaries.recover import (
-    EstimatedSummary,
-    estimate_weights,
-    with_loss,
-    with_parents,
-    with_priorities,
-)
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_loss, with_priorities
 from dpduck.mechanisms.summaries.released import summary_columns, summary_rows
 from dpduck.store.sandbox import sandbox
 from dpduck.strategies.budgets import noise_for

@@ -22,7 +22,8 @@ from dpduck.language.text.names import (
     variance_column,
 )
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, ends_of, places_of
+from dpduck.mechanisms.summaries.parents import ends_of, places_of
+from dpduck.mechanisms.summaries.recover import EstimatedSummary
 from dpduck.store.sandbox import sandbox
 
 

@@ -14,8 +14,9 @@ from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import NoisySummary, draw_summary, sparse_counts
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fit_intervals
+from dpduck.mechanisms.summaries.parents import ends_of, with_parents
 from dpduck.mechanisms.summaries.plan import design_method, noise_variance
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, ends_of, estimate_weights, with_parents
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights
 
 NOISE = 3.0
 

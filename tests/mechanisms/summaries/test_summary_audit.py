@@ -23,7 +23,8 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary, sparse_counts
-from dpduck.mechanisms.summaries.recover import with_parents, with_priorities
+from dpduck.mechanisms.summaries.parents import with_parents
+from dpduck.mechanisms.summaries.recover import with_priorities
 
 pytestmark = pytest.mark.audit
 

@@ -15,8 +15,8 @@ from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import NoisySummary, SummaryPlan, draw_summary, sparse_counts
 from dpduck.language.select.request import Summary
+from dpduck.mechanisms.summaries.parents import ends_of, parents_of, places_of, with_parents
 from dpduck.mechanisms.summaries.plan import candidates
-from dpduck.mechanisms.summaries.recover import ends_of, parents_of, places_of, with_parents
 
 SIZES = (1, 2, 5, 8, 13)
 
