@@ -14,7 +14,7 @@ from dpduck.values.errors import Position
 VIEW, TABLE, STREAM = "view", "table", "stream"
 PROJECTION, HISTOGRAM, SESSION = "projection", "histogram", "session"
 KINDS = (VIEW, TABLE, STREAM, PROJECTION, HISTOGRAM, SESSION)
-"""Kinds of private objects with names, as statements spell them in capitals."""
+"""Kinds of private objects with names. Statements spell the same words in capitals."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class CreatePrivate:
     """CREATE PRIVATE STREAM name OPTIONS (..) AS SELECT .. GROUP BY ..
 
     Or CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
-    query: a SELECT of the key's columns, also for the form ON table (columns).
+    query: the SELECT, for ON table (columns) a SELECT of these columns. text: the text of the whole statement.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class CreatePrivate:
 class RefreshPrivate:
     """REFRESH PRIVATE VIEW name, or REFRESH PRIVATE STREAM name [UNTIL 'day'].
 
-    until: a day as text, or "". All periods before that day are whole.
+    until: a day as text, "" without UNTIL. Only periods that end by the start of this day are released.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class DropPrivate:
 class UnitClause:
     """PRIVACY UNIT ROW [PER word OF column], or PRIVACY UNIT column [REFERENCES table.column] [PER ..] MAX ROWS m.
 
-    period: word and column of PER. columns: of PRIVACY UNIT (several, columns) MAX ROWS m, where `column` is None.
+    period: the word and the column of PER. columns: those of PRIVACY UNIT (a, b) MAX ROWS m. Then `column` is None.
     """
 
     column: str | None
@@ -87,8 +87,8 @@ class BudgetClause:
 class DomainClause:
     """DOMAIN column IN (..) | RANGE .. | FROM table.column | BOOLEAN | ENUM, WITH NULL | OTHER | EDGES.
 
-    column: "" for every column of the kind's type. kind: 'values', 'range', 'public', 'boolean' or 'enum'.
-    bare: whether a value was written as a number.
+    column: "" for ALL BOOLEAN or ALL ENUM columns. kind: 'values', 'range', 'public', 'boolean' or 'enum'.
+    bare: whether some value in IN (..) is a number without quotes.
     """
 
     column: str
@@ -133,7 +133,7 @@ class PolicyClauses:
 
 @dataclass(frozen=True)
 class DeclarePublicTable:
-    """DECLARE PUBLIC TABLE t, or its withdrawal."""
+    """DECLARE PUBLIC TABLE t, or UNDECLARE PUBLIC TABLE t if `withdraw` is true."""
 
     table: TableName
     withdraw: bool
@@ -177,9 +177,9 @@ class DropPolicy:
 
 @dataclass(frozen=True)
 class AskStatement:
-    """An annotated SELECT. view: the name of its release, None for a plain question.
+    """A SELECT WITH DIFFERENTIAL_PRIVACY, or CREATE PRIVATE VIEW. view: the name of the view, None without a view.
 
-    options: options of CREATE PRIVATE VIEW .. OPTIONS (..), empty for a plain question.
+    options: options of CREATE PRIVATE VIEW .. OPTIONS (..), empty without a view.
     offset: the start of the SELECT in the statement's text.
     """
 
@@ -193,7 +193,7 @@ class AskStatement:
 
 @dataclass(frozen=True)
 class PreparePolicy:
-    """ALTER PRIVACY POLICY ON table [, ..] PREPARE | UNPREPARE."""
+    """ALTER PRIVACY POLICY ON table [, ..] PREPARE, or UNPREPARE if `undo` is true."""
 
     tables: tuple[TableName, ...]
     undo: bool

@@ -1,4 +1,4 @@
-"""Parser of bounded texts, each with one statement: dpduck's own, or an annotated SELECT. All else is refused."""
+"""Parser of statements: dpduck's own, or SELECT WITH DIFFERENTIAL_PRIVACY. A text has one, and a limited length."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STATEMENTS = (
 
 
 def parse_statement(text: str) -> Statement:
-    """Parses the statement of a text."""
+    """Parses a text as one statement. Refuses any other text."""
     tokens = tokenize_statement(text)
     reader = TokenReader(text, tokens)
     refuse_wrapped(reader)
@@ -91,7 +91,7 @@ def parse_statement(text: str) -> Statement:
 
 
 def parse_ask(text: str) -> AskStatement:
-    """Parses an annotated SELECT or a private view. The caller knows that the text holds one."""
+    """Parses a text that was parsed before as a SELECT WITH DIFFERENTIAL_PRIVACY or a private view."""
     statement = parse_statement(text)
     if not isinstance(statement, AskStatement):
         raise InternalError("a statement of another kind than before")
@@ -99,7 +99,7 @@ def parse_ask(text: str) -> AskStatement:
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """Parses one expression over the columns of a released table. The caller checks its parts."""
+    """Parses one expression over the columns of a released table. The caller checks what the expression contains."""
     tokens = tokenize_statement(text)
     query = _parse_query(text, [*PrivateDuckDB().tokenize("SELECT"), *tokens])
     if (
@@ -113,14 +113,14 @@ def parse_expression(text: str) -> exp.Expr:
 
 
 def parse_plain(text: str) -> exp.Query:
-    """Parses one plain query for dp_known. The caller checks its parts."""
+    """Parses one query without options for dp_known. The caller checks what the query contains."""
     tokens = tokenize_statement(text)
     refuse_wrapped(TokenReader(text, tokens))
     return _parse_query(text, tokens)
 
 
 def parse_options(text: str) -> DifferentialPrivacy:
-    """Parses options, and returns the clause that holds them."""
+    """Parses the text of options, such as epsilon = 1. Returns the clause WITH DIFFERENTIAL_PRIVACY that holds them."""
     clause = _parse_query(text, _clause_tokens(PrivateDuckDB().tokenize(f"({text})"))).find(DifferentialPrivacy)
     if clause is None:
         raise InternalError("a clause that does not parse")
@@ -128,7 +128,7 @@ def parse_options(text: str) -> DifferentialPrivacy:
 
 
 def parse_select(text: str) -> exp.Select:
-    """Parses one plain SELECT. The caller checks its parts."""
+    """Parses one plain SELECT. The caller checks what it contains."""
     query = _parse_query(text, tokenize_statement(text))
     if not isinstance(query, exp.Select):
         raise Refusal("this is not one SELECT", accepted="SELECT columns FROM a table WHERE conditions")
@@ -188,7 +188,7 @@ def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
 
 
 def _named(reader: TokenReader, kind: str) -> CreatePrivate:
-    """Reads a stream, projection, histogram or session. ON table (columns) WHERE .. stands for a SELECT of keys."""
+    """Reads the rest of CREATE PRIVATE kind. ON table (columns) stands for SELECT columns FROM table."""
     name, is_stream = reader.name(f"a name for the {kind}"), kind == STREAM
     options = _view_options(reader) if reader.at_words("OPTIONS") else ()
     if not options:
@@ -209,7 +209,7 @@ def _named(reader: TokenReader, kind: str) -> CreatePrivate:
 
 
 def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
-    """Takes all tokens up to and including the next one of this type. Returns the tokens before that one."""
+    """Takes all tokens through the next token of type `end`. Returns the tokens before that token."""
     start = reader.index
     while reader.current is not None and not reader.at(end):
         reader.index += 1
@@ -220,7 +220,7 @@ def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
 
 
 def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:
-    """Reads the parenthesised options of a view. To parse them, it wraps them in the clause that the dialect knows."""
+    """Reads options in parentheses after the name of a new object. They are parsed as options of a SELECT."""
     reader.index += 1
     start, depth = reader.index, 0
     while reader.current is not None:
@@ -236,7 +236,7 @@ def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:
 
 
 def _clause_tokens(options: list[Token]) -> list[Token]:
-    """Wraps options in the clause of a SELECT that the dialect knows. They keep their offsets in the text."""
+    """Returns the tokens of a SELECT with these options in its clause. Options keep their offsets in the text."""
     words = PrivateDuckDB().tokenize("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS")
     return [*words, *options, *PrivateDuckDB().tokenize("1")]
 

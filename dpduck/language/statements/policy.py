@@ -27,12 +27,12 @@ from dpduck.values.periods import WORDS
 from dpduck.values.quoting import fold
 
 MOST_TOGETHER = 8
-"""Most columns that may hold one privacy unit together."""
+"""Most columns that may together identify a privacy unit."""
 
 MAX_ROWS_LIMIT = 1_000_000
 ITEMS = "PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
 EVERY = ""
-"""Name in place of a column: the domain is for every BOOLEAN, or every ENUM, column without a domain of its own."""
+"""Column of DOMAIN ALL BOOLEAN or ALL ENUM: the domain is for every column of that type without its own domain."""
 
 CLOCKS = ("TODAY", "NOW", "CURRENT_DATE", "CURRENT_TIMESTAMP", "TOMORROW", "YESTERDAY")
 STEPS = tuple(
@@ -95,7 +95,7 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
 
 
 def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:
-    """Refuses MAX ROWS alone: it is a part of the privacy unit."""
+    """Refuses SET MAX ROWS: MAX ROWS can change only with all of PRIVACY UNIT."""
     if reader.at_words("MAX", "ROWS"):
         most = reader.tokens[reader.index + 2].text[:12] if reader.index + 2 < len(reader.tokens) else "m"
         raise reader.refuse(
@@ -145,7 +145,7 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _read_together(reader: TokenReader) -> tuple[str, ...]:
-    """Reads the parenthesised columns that hold a unit together."""
+    """Reads columns in parentheses that together identify a privacy unit."""
     reader.expect(TokenType.L_PAREN, "(")
     columns = [reader.name("a column")]
     while reader.take(TokenType.COMMA):
@@ -233,7 +233,7 @@ def _read_amounts(reader: TokenReader) -> BudgetClause:
 
 
 def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    """Reads DOMAIN of a column, of several in parentheses, or of ALL columns of a type that lists its values."""
+    """Reads DOMAIN of one column, of several columns in parentheses, or of ALL BOOLEAN or ALL ENUM columns."""
     reader.expect_words("DOMAIN")
     position = reader.position
     if reader.at_words("ALL", "BOOLEAN") or reader.at_words("ALL", "ENUM"):
@@ -255,7 +255,7 @@ def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _read_values_of(reader: TokenReader, column: str, position: Position) -> DomainClause:
-    """Reads the values of a domain, after its column."""
+    """Reads the rest of DOMAIN after the columns: the values, and WITH NULL, OTHER or EDGES."""
     values: tuple[str, ...] = ()
     bare = False
     low = high = step = unit = ""
@@ -324,7 +324,7 @@ def _read_step(reader: TokenReader) -> tuple[str, str]:
 
 
 def _read_bound(reader: TokenReader) -> str:
-    """Reads a bound of a range: a literal, or a date without quotes. Refuses a bound that moves with the clock."""
+    """Reads a bound of a range: a literal, or a date without quotes. Refuses words of the clock, such as TODAY."""
     if any(map(reader.at_words, CLOCKS)):
         raise reader.refuse(
             "a range ends at a date that stays: TODAY would be another one tomorrow, so that bins, and what was "

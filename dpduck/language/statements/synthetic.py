@@ -23,7 +23,7 @@ ParseQuery = Callable[[str, list[Token]], exp.Query]
 class WorkloadClause:
     """Queries that synthetic rows should answer well. kind: 'marginals', 'parities', 'ranges', 'sets' or 'predicates'.
 
-    order: k, the number of columns at a time. nodes: the elements of GROUPING SETS, or the conditions.
+    order: k of MARGINALS (k), the number of columns at a time. nodes: elements of GROUPING SETS, or counts' conditions.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class CreateSynthetic:
 class SampleRelease:
     """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns): post-processing.
 
-    columns: columns of a private table. The rows are fitted to their known margins. Empty for a release.
+    columns: the columns of KNOWN table (..), () for a release. The rows are fitted to known margins of these columns.
     """
 
     name: str
@@ -125,7 +125,7 @@ def _for_each(reader: TokenReader) -> ForEach:
 
 
 def _read_sample_source(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
-    """Reads a release, or KNOWN table (columns) for a private table. A release may have the name known."""
+    """Reads the name of a release, or KNOWN table (columns). KNOWN at the end of the text is a release's name."""
     begin = reader.index
     if reader.take_words("KNOWN") and reader.index < len(reader.tokens):
         source, columns = reader.table_name(), list[str]()
@@ -154,7 +154,7 @@ def _for_each_at(reader: TokenReader, end: int) -> int:
 
 
 def _words_at(reader: TokenReader, end: int, *words: str) -> int | None:
-    """Returns the index of these words outside of parentheses, before `end`. None if they are absent."""
+    """Returns the index where these words begin, outside of parentheses and before `end`. None if they are absent."""
     begin, depth = reader.index, 0
     try:
         for index in range(begin, end):

@@ -15,7 +15,7 @@ MECHANISMS = ("auto", "mwem", "aim", "cube", "barak")
 _SHARE = (Fraction(1, 100), Fraction(9, 10))
 SHARED_OPTIONS = (*PRICE_OPTIONS, Option("planning_seconds", "number", "time for searches"))
 SHARED = tuple(option.name for option in SHARED_OPTIONS)
-"""Names of the options that every statement has. One reader serves all statements."""
+"""Names of the options that a private table shares with other statements (select/options.py)."""
 
 OWN_OPTIONS = (
     Option("mechanism", "choice", "how the table is made", choices=MECHANISMS),
@@ -43,10 +43,10 @@ class SyntheticOptions:
     weights: whether there is a table of probabilities as well. key: a column that numbers the rows, "" for none.
     bins: the most bins of a RANGE column, 0 for all. inside: whether values lie inside bins, not at their lower edges.
 
-    rounds, ask, first: None or '' leaves the choice to dpduck. ask: 'marginals' as a whole, or single 'queries'.
-    update: 'fit' or 'paper'.
+    rounds, ask, first: None or '' leaves the choice to dpduck. ask: whether a round measures 'marginals' or 'queries'.
+    update: 'fit' fits a model to all answers, 'paper' is the update of the MWEM paper, repeated `replays` times.
     first: the measurement before the rounds, for first_share of the price: 'nothing', 'marginals' (1-way), 'histogram'.
-    keep: the 'last' distribution or the 'average'. adaptive: whether a round's price doubles if noise drowns an answer.
+    keep: the 'last' distribution, or the 'average' of all. adaptive: whether prices double if noise drowns an answer.
     """
 
     mechanism: str = "auto"
@@ -67,7 +67,7 @@ class SyntheticOptions:
 
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
-    """Reads a private table's own options. Returns them, and the shared options unread for the common reader."""
+    """Reads the options that only a private table has. Returns them, and the other options without reading them."""
     given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
     default = SyntheticOptions()
     if "key" in given and not given.text("key"):
