@@ -1,1 +1,1 @@
-"""Rows boundary: the expressions that may run over one private row, and the bound on one unit's contribution."""
+"""Private rows of a statement: the expressions that may run over a row, and the bound on a unit's contribution."""

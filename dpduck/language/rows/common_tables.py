@@ -1,4 +1,4 @@
-"""CTEs that private rows may be read through, each with the CTEs that are visible where it is defined."""
+"""CTEs of WITH through which private rows may be read, each with the CTEs that are visible where it is defined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class CommonTable:
-    """A CTE. query: its query. columns: names that replace its own. visible: the CTEs that it may read itself."""
+    """A CTE. columns: a, b of WITH t (a, b), new names for its columns. visible: the CTEs that its query may read."""
 
     query: exp.Expr
     columns: tuple[str, ...]
@@ -25,7 +25,7 @@ CommonTables = Mapping[str, CommonTable]
 
 
 def tables_of(with_: exp.Expr | None, outside: CommonTables, before: exp.Expr | None = None) -> CommonTables:
-    """Returns the CTEs of a WITH, and those outside, by folded name. before: the CTE to stop at, None for no stop."""
+    """Returns the CTEs of a WITH, and those outside, by lower-case name. before: None, or a CTE to stop at."""
     if with_ is None:
         return outside
     visible = dict(outside)

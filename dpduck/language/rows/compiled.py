@@ -1,6 +1,6 @@
-"""Compiler from canonical SQL of a row to the kernel's expressions.
+"""Compiler from canonical SQL over one row to the kernel's expressions.
 
-SQL that an expression's class refuses, or that this compiler does not know, becomes a program: a worker evaluates it.
+SQL that no class of expressions accepts becomes a program: a text that a worker process evaluates with DuckDB.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ SIGNS: Mapping[type[exp.Expr], str] = {
 }  # fmt: skip
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
-"""Parts of a compiled comparison. With other parts it is a program, such as IN (SELECT ..), BETWEEN SYMMETRIC."""
+"""Parts that the node of a compiled comparison may have. BETWEEN SYMMETRIC has another part, so it is a program."""
 
 
 def condition_of(text: str, columns: Columns) -> Expression:
-    """Compiles a condition.
+    """Compiles a condition, or returns it as a program.
 
     >>> age = RelationColumn("r0", "age", "INTEGER")
     >>> condition_of('("r0"."age" BETWEEN 1 AND 9)', {age.quoted: age}).sql
@@ -77,7 +77,7 @@ def condition_of(text: str, columns: Columns) -> Expression:
 
 
 def number_of(text: str, columns: Columns) -> Expression:
-    """Compiles a DOUBLE."""
+    """Compiles a cast to DOUBLE, or returns the SQL as a program."""
     try:
         return _Compiler(columns).double(_tree_of(text))
     except (NotPlain, RecursionError):
@@ -94,7 +94,7 @@ def value_of(text: str, columns: Columns) -> Expression:
 
 
 def text_of(text: str, columns: Columns) -> Expression:
-    """Compiles a VARCHAR."""
+    """Compiles the cast of a column to VARCHAR, or returns the SQL as a program."""
     try:
         return AsText(_Compiler(columns).stored(_cast(_tree_of(text), "TEXT")))
     except NotPlain:
@@ -102,12 +102,12 @@ def text_of(text: str, columns: Columns) -> Expression:
 
 
 def program_of(text: str, columns: Columns) -> AnalystSql:
-    """Returns a program: the text of an expression, split at its columns."""
+    """Returns SQL as a program for a worker process: the text of an expression, split at its columns."""
     return AnalystSql(_pieces(text, columns))
 
 
 def raw_program(text: str) -> AnalystSql | None:
-    """Returns a program with unresolved columns, None for an empty text. A worker refuses it in this form."""
+    """Returns SQL as a program without resolved columns, None for an empty text. A worker refuses such a program."""
     return AnalystSql((text,)) if text else None
 
 
@@ -238,7 +238,7 @@ class _Compiler:
 
 
 def literal_of(node: exp.Expr) -> Literal:
-    """Compiles a text, a number, a boolean, DATE or TIMESTAMP. Only a number may have a sign."""
+    """Compiles a literal: a text, a number, a boolean, DATE or TIMESTAMP. Only a number may have a sign."""
     sign = "-" if isinstance(node, exp.Neg) else ""
     inside: exp.Expr = node.this if sign else node
     if isinstance(inside, exp.Boolean):

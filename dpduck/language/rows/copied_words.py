@@ -18,7 +18,7 @@ _OF_CONSTANTS = (exp.In, exp.Values, exp.Tuple, exp.Array)
 
 
 def check_atoms(tree: exp.Expr) -> None:
-    """Refuses a long list, and an atom that is no plain word, number, allowed type, quoted name or quoted text."""
+    """Refuses a long list, and a leaf that is no plain word, number, allowed type, quoted name or quoted text."""
     for node in tree.walk():
         if any(isinstance(value, list) and len(value) > MOST_LISTED for value in node.args.values()):
             _check_lists(node)
@@ -39,7 +39,7 @@ def check_atoms(tree: exp.Expr) -> None:
 
 
 def _check_lists(node: exp.Expr) -> None:
-    """Refuses a list with too many parts that are planned one by one. Constants in IN, VALUES, .. do not count."""
+    """Refuses a list if DuckDB would plan too many parts. Constants in IN, VALUES, a tuple or an array do not count."""
     most = MOST_SETS if isinstance(node, exp.GroupingSets) else MOST_LISTED
     for listed in node.args.values():
         if not isinstance(listed, list) or len(listed) <= most:

@@ -55,7 +55,7 @@ def _safe_conjunct(part: exp.Expr, types: Mapping[str, str]) -> str:
 
 
 def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Tells whether a node is a BOOLEAN condition over columns and literals of types that compare without an error."""
+    """Tells whether a node is a BOOLEAN condition over columns and literals, of types that compare without an error."""
     if isinstance(node, exp.Boolean):
         return True
     if isinstance(node, exp.Column):

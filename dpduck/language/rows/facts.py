@@ -28,7 +28,7 @@ class CatalogColumn:
 
 @dataclass(frozen=True)
 class ImageInput:
-    """A column that an expression uses: its alias and name in the row source, its released type and its labels."""
+    """A column that an expression reads: its table's alias, its name, and the type and texts of its public labels."""
 
     alias: str
     name: str
@@ -77,9 +77,9 @@ class PublicFacts(Protocol):
         """Returns the distinct values of a public column in order, as text. None is last if there is a NULL."""
 
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
-        """Returns the most rows of a public table with one non-NULL value of these columns, 0 for an empty table.
+        """Returns the most rows of a public table that share one non-NULL value of these columns, 0 for none.
 
-        distinct: columns with distinct combinations that count as the rows. Empty means the table's own rows.
+        distinct: if given, the distinct combinations of these columns are counted in place of rows.
         """
 
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
@@ -91,7 +91,7 @@ class PublicFacts(Protocol):
     def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
         """Binds row_sql over empty copies of the tables, and runs once_sql over one row of NULLs in each copy.
 
-        Raises Refusal if DuckDB complains, or if its own parse of row_sql has a node or function that is not allowed.
+        Raises Refusal if DuckDB complains, or if DuckDB's parse of row_sql has a node or function that is not allowed.
         """
 
     def has_collations(self, table: TableName) -> bool:
@@ -112,7 +112,7 @@ class PublicFacts(Protocol):
 
 @dataclass(frozen=True)
 class Clamp:
-    """Bounds of a summed column, and the step that makes its sums integers. All are decimal texts."""
+    """Bounds of a summed column, and the step to which its values are rounded. All are decimal texts."""
 
     column: str
     low: str
@@ -124,7 +124,7 @@ class Clamp:
 class Policy:
     """Policy of one table.
 
-    revision: the count of its changes. epoch: a number that only NEW EPOCH changes. Both are part of a release's key.
+    revision: the count of its changes. epoch: a number that only NEW EPOCH changes. A release's digest has both.
     max_epsilon, min_epsilon: the highest and the lowest price of one statement.
     """
 
@@ -150,7 +150,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class PrivateTable:
-    """Private table of a request, with its policy's revision and epoch. unique: columns that are each a key.
+    """Private table of a request, with its policy's revision and epoch. unique: the columns that are each UNIQUE.
 
     hidden: whether the table is read only for the privacy unit of another table's rows.
     """
@@ -162,14 +162,14 @@ class PrivateTable:
     hidden: bool = False
 
     def and_also(self, other: PrivateTable) -> PrivateTable:
-        """Merges two readings of one table."""
+        """Merges two records of one table. The table is hidden only if both records say so."""
         unique = tuple(dict.fromkeys((*self.unique, *other.unique)))
         return replace(self, unique=unique, hidden=self.hidden and other.hidden)
 
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of the row source that keys depend on, with its public domain."""
+    """A column from which grouping keys are computed, as SQL over the rows, with its public domain."""
 
     sql: str
     domain: Domain
@@ -179,13 +179,13 @@ class SourceColumn:
 class RequestRows:
     """Rows that a request reads, the unit of each row, and the public facts behind both.
 
-    from_sql, filters, content_sql: proven SQL over the row source (see kernel.counting.jobs).
-    unit_bound: the most rows of one privacy unit in the row source after bounding.
+    from_sql, filters, content_sql: checked SQL of FROM, of conditions, and of columns that tell a unit's rows apart.
+    unit_bound: the most rows of one privacy unit that an answer counts.
     reads: every private table that is read, with the keys that the request relies on.
-    shapes: the columns of each table (proof that conditions cannot raise), and whether some text has a collation.
-    source: the row source as a kernel node.
+    shapes: the columns of each table, which prove that conditions cannot raise, and whether a text has a COLLATION.
+    source: FROM with its joins as a kernel node, without the filters.
     periods: if units are by period, the column that gives a row's period, and the run of periods that is read.
-    cell_key: columns of a key of the table by which a unit has at most one row in a cell, () for none.
+    cell_key: columns of a UNIQUE key that lets a unit have at most one row in a cell, () for none.
     unit: the privacy unit of a row, None for PRIVACY UNIT ROW. columns: columns of the row source, by their SQL.
     """
 
@@ -209,7 +209,7 @@ class RequestRows:
 
     @property
     def unit_sql(self) -> str | None:
-        """Writes the privacy unit of a row without its period, None for PRIVACY UNIT ROW."""
+        """Returns the SQL of the privacy unit of a row without its period, None for PRIVACY UNIT ROW."""
         unit = person_of(self.unit)
         return None if unit is None else unit.sql
 

@@ -1,7 +1,7 @@
 """Features of one privacy unit's rows: aggregates and windows of a statement, as frozen values.
 
-Trusted code writes the SQL that runs (kernel/rows/features.py). The SQL here says the same for DuckDB's binder and
-for digests.
+The kernel writes the SQL that runs (kernel/rows/features.py). The SQL here has the same meaning, but only DuckDB's
+binder and digests read it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FeatureColumn:
     """Column computed from one unit's rows. feature: None for a count of the rows that meet `condition`.
 
     sql: the column for DuckDB's binder. counts: whether it is a number of rows. domain, clamp: public facts about its
-    values. written: every expression of the statement that runs over a row.
+    values. written: the expressions of the statement that the column evaluates over each row.
     """
 
     sql: str
@@ -65,7 +65,7 @@ def is_made(node: exp.Expr) -> bool:
 
 
 class FeatureReader:
-    """Reader of aggregates and windows over the rows of a source. Their operands are base columns."""
+    """Reader of aggregates and windows over the rows of a source. It expects resolved columns (scope.resolve)."""
 
     def __init__(self, source: RowSource, facts: PublicFacts) -> None:
         self._source, self._facts, self._types, self._columns = source, facts, source.types, source.columns
@@ -251,7 +251,7 @@ class FeatureReader:
             raise refusal(place, "a COLLATION makes texts equal that are different", "a table without COLLATE")
 
     def _condition(self, filters: list[exp.Expr], asked: list[exp.Expr] | None = None) -> str:
-        """Writes the condition on the rows that take part, "" for all rows."""
+        """Writes the conditions of FILTER and of the aggregate itself (`asked`), joined by AND. "" is for all rows."""
         for node in filters:
             check_row_local(node)
             kind = bound_type(node, self._source, self._facts)
@@ -268,7 +268,7 @@ _TRUTH = ValueDomain("BOOLEAN", ("false", "true"), with_null=True)
 
 
 def _split_filter(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
-    """Splits an aggregate from its FILTER. Returns the aggregate and a list of the condition, empty without FILTER."""
+    """Splits an aggregate from its FILTER. Returns the aggregate, and a list with the condition or without elements."""
     filters = list[exp.Expr]()
     if isinstance(node, exp.Filter):
         filters, node = [node.expression.this], node.this

@@ -1,4 +1,4 @@
-"""Allowlist of row functions: deterministic, row-local, without side effects.
+"""Allowlist of functions over one row: deterministic, row-local (they see no other row), without side effects.
 
 The list covers the parsed tree. A node of any other class is refused by name, so that a function without a review
 never runs over private rows.
@@ -63,13 +63,13 @@ _ALLOWED = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if functi
 
 
 def _row_local(names: Mapping[type[exp.Expr], str]) -> tuple[type[exp.Expr], ...]:
-    """Returns the classes of row-local functions, by the table that trusted code reads as well."""
+    """Returns the node classes for which all functions are row-local, by the list that the kernel reads too."""
     return tuple(kind for kind, written in names.items() if _ALLOWED.issuperset(written.split()))
 
 
 OPERATORS, FUNCTIONS = _row_local(OPERATOR_NAMES), _row_local(FUNCTION_NAMES)
 NAMED_FUNCTIONS = _ALLOWED.intersection(_NAMES.split()) | {"ifnull", "try"}
-"""The last two are words of DuckDB's grammar, not functions of its catalog."""
+"""Allowed functions without a class in sqlglot. ifnull and try are words of DuckDB's grammar, not functions."""
 
 VOLATILE = frozenset(
     ("random", "uuid", "nextval", "currval", "now", "current_timestamp", "write_log", "sleep_ms", "getvariable",
@@ -120,7 +120,7 @@ _SPECIFIC: tuple[tuple[type[exp.Expr], str, str], ...] = (
 
 
 def check_row_local(expression: exp.Expr) -> None:
-    """Refuses an expression that is too large, has costly arguments, or has a node that is not on the list."""
+    """Refuses an expression that is too large, has costly arguments, or has a node that is not on the allowlist."""
     check_size(expression)
     for node in expression.walk(bfs=False):
         check_arguments(node)
@@ -138,7 +138,7 @@ def check_row_local(expression: exp.Expr) -> None:
 
 
 def refuse_subqueries(expression: exp.Expr) -> None:
-    """Refuses a query inside an expression. Callers check this before they resolve its columns."""
+    """Refuses a query inside an expression. Callers call this before they resolve columns."""
     for node in expression.walk(bfs=False):
         _check_in(node)
         if isinstance(node, (exp.Exists, exp.Subquery, exp.Query)):
@@ -340,7 +340,7 @@ def _check_wildcards(node: exp.Expr, pattern: str) -> None:
 
 
 def length_of(node: exp.Expr) -> Length:
-    """Returns a and b: the text is at most a times as long as the longest column of the row, and b bytes more."""
+    """Bounds the length of a text by a times the longest column of the row, plus b bytes. Returns a and b."""
     if isinstance(node, exp.Column):
         return 1, 0
     if isinstance(node, exp.Literal):
@@ -365,7 +365,7 @@ def length_of(node: exp.Expr) -> Length:
 
 
 def _check_steps(node: exp.Expr, more: Mapping[int, int]) -> None:
-    """Refuses a search for a long pattern in a text that literals make long. more: b of each part, by its identity."""
+    """Refuses a search for a long pattern in a long text. more: the bytes that literals add to each part, by id()."""
     within, sought = node.this, node.args.get(_SOUGHT.get(type(node), "expression"))
     if isinstance(node, exp.Anonymous):
         within, sought = [*node.expressions, None, None][:2]

@@ -1,4 +1,4 @@
-"""Joins of private rows with a declared public table along equal keys, so that the multiplication is public."""
+"""Joins of private rows with a public table ON equal keys. Public facts bound the copies that they make of a row."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 class PublicJoin:
     """Join with a public table. stored: the table as a kernel node, with the alias p1, p2, ...
 
-    columns: the visible columns. kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left. Public
-    rows alone have no privacy unit and are never counted. pairs: private expressions and their equal public columns.
+    columns: the visible columns. kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left. A public
+    row without a private row has no unit and is left out. pairs: private expressions and their equal public columns.
     multiplicity: the most rows of the public table for one key, at least 1.
     """
 
@@ -43,18 +43,18 @@ class PublicJoin:
 
     @property
     def outer(self) -> bool:
-        """Tells whether private rows without a public row stay."""
+        """Tells whether the join keeps private rows without a public row."""
         return self.kind == LEFT
 
     def own_name(self, column: str) -> str:
-        """Returns the name of a visible column in the table itself."""
+        """Returns the public table's own name of a visible column, which a subquery may have renamed."""
         return next((own for shown, own in self.stored.selected if fold(shown) == fold(column)), column)
 
 
 def read_join(
     join: exp.Join, public: PublicTable, scope: Scope, number: int, private_on_right: bool, facts: PublicFacts
 ) -> tuple[Scope, PublicJoin]:
-    """Reads a join with a public table. Returns the scope after the join, and the join."""
+    """Reads a join with a public table. Returns the scope after the join, and the join. number: n of the alias pn."""
     kind = _kind(join, private_on_right)
     alias, columns = f"p{number}", public.columns
     relation = Relation(public.shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
@@ -71,7 +71,7 @@ def read_join(
 
 
 def _scope_after(scope: Scope, relation: Relation, kind: str, merged: frozenset[str], keeps_public: bool) -> Scope:
-    """Builds the scope after a join. A USING column is private, or public if only the public side keeps all rows."""
+    """Builds the scope after a join. USING takes the private column, the public one if `keeps_public` is true."""
     if kind in (SEMI, ANTI):
         return scope
     if keeps_public:
@@ -85,7 +85,7 @@ def _keeps_public(join: exp.Join, private_on_right: bool) -> bool:
 
 
 def _kind(join: exp.Join, private_on_right: bool) -> str:
-    """Returns the kind of join for private rows. Public rows alone become groups at most and are never counted."""
+    """Returns the kind of join, with private rows on the left. Public rows without a private row are left out."""
     side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
     position = position_of(join)
     accepted = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys"

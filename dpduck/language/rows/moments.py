@@ -1,7 +1,7 @@
-"""Columns that give the period of a row, by a policy's PER, and conditions that two rows share a period.
+"""Columns that give the period of a row, by a policy's PER, and conditions that two rows are of one period.
 
-Only the meaning of a statement rests on this module. The kernel itself compares the periods of joined rows, and groups
-by them. A statement that leaves periods out would have another meaning than its answer, and is refused.
+Privacy does not depend on this module: the kernel itself compares the periods of joined rows, and groups by periods.
+A statement that does not name the period would mean something else than its answer, so it is refused.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class MomentColumn:
-    """Column that gives the period of a row. days: whether it holds whole days, so that moments of one day are equal.
+    """Column that gives the period of a row. days: whether it is a DATE, so that moments of one day are equal.
 
-    begins: whether it holds the first moment of a period.
+    begins: whether each value is the first moment of its row's period.
     """
 
     alias: str
@@ -35,7 +35,7 @@ class MomentColumn:
 
 
 def moment_of(relation: PrivateRelation) -> MomentColumn | None:
-    """Returns the moment column of a relation. None if it shows no such column, or if references lead to its unit."""
+    """Returns the column with the period of a relation's rows. None without one, or if references lead to the unit."""
     period = relation.policy.unit.period
     matches = (item for item in relation.columns if period is not None and fold(item.name) == fold(period.column))
     column = next(matches, None)
@@ -46,12 +46,12 @@ def moment_of(relation: PrivateRelation) -> MomentColumn | None:
 
 
 def moments_of(relations: Iterable[PrivateRelation]) -> list[MomentColumn]:
-    """Lists the moment columns of relations."""
+    """Lists the columns that give the periods of rows in some relations, at most one for each relation."""
     return [moment for moment in map(moment_of, relations) if moment is not None]
 
 
 def split_truncation(node: exp.Expr) -> tuple[exp.Expr, str]:
-    """Splits a truncation into its operand and the word of its period. The word is "" for any other expression."""
+    """Splits date_trunc('month', x) or CAST(x AS DATE) into x and MONTH or DAY. Other expressions have the word ""."""
     node = node.unnest()
     if isinstance(node, exp.Cast) and node.args["to"].this is exp.DataType.Type.DATE:
         return node.this.unnest(), "DAY"
@@ -63,19 +63,19 @@ def split_truncation(node: exp.Expr) -> tuple[exp.Expr, str]:
 def says_one_period(
     condition: exp.Expr, ours: Sequence[MomentColumn], theirs: Sequence[MomentColumn], word: str
 ) -> bool:
-    """Tells whether a condition holds only for two rows of one period: equal moments, days or periods."""
+    """Tells whether a condition implies that two rows are of one period: their moments, days or periods are equal."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ):
         return False
     sides = [_inner(side, word) for side in (node.left, node.right)]
     return any(
-        any(of.is_column(left) for of in ours) and any(of.is_column(right) for of in theirs)
+        any(moment.is_column(left) for moment in ours) and any(moment.is_column(right) for moment in theirs)
         for left, right in (sides, sides[::-1])
     )
 
 
 def is_exactly(condition: exp.Expr, ours: Sequence[MomentColumn], theirs: Sequence[MomentColumn], word: str) -> bool:
-    """Tells whether a condition says that two rows are of one period, and no more."""
+    """Tells whether a condition says exactly that two rows are of one period, and nothing else."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ) or not says_one_period(condition, ours, theirs, word):
         return False
@@ -83,12 +83,12 @@ def is_exactly(condition: exp.Expr, ours: Sequence[MomentColumn], theirs: Sequen
 
 
 def names_period(node: exp.Expr, moments: Sequence[MomentColumn], word: str) -> bool:
-    """Tells whether an expression is the period of a row: a truncated moment, or a column of first moments."""
+    """Tells whether an expression is the period of a row: a moment truncated to `word`, or a first moment."""
     inner, to = split_truncation(node)
-    return any(of.is_column(inner) and (to == word or (of.begins and not to)) for of in moments)
+    return any(moment.is_column(inner) and (to == word or (moment.begins and not to)) for moment in moments)
 
 
 def _inner(node: exp.Expr, word: str) -> exp.Expr:
-    """Returns the operand of a truncation to a day or to this period. Any other expression stays."""
+    """Removes a truncation to a day or to the period `word`. Returns other expressions unchanged, without brackets."""
     inner, to = split_truncation(node)
     return inner if to in ("DAY", word) else node.unnest()

@@ -1,6 +1,6 @@
 """Subqueries over one privacy unit's rows at a time: one row by GROUP BY, or windows by PARTITION BY.
 
-The features of a unit depend on that unit's rows alone, so that the removal of another unit changes nothing.
+The values computed for a unit depend on that unit's rows alone, so the removal of another unit changes none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LARGEST_COUNT = 10_000
 class _Output:
     """Selected column: its SQL over the rows, and the public domain of its values.
 
-    made: the feature behind it, None for a plain column of the rows. begins: whether it is the rows' common period.
+    made: the feature that computes it, None for a plain column. begins: whether it is the rows' common period.
     """
 
     column: CatalogColumn
@@ -65,7 +65,7 @@ def has_windows(query: exp.Select) -> bool:
 
 
 def read_windowed(query: exp.Select, source: RowSource, reading: RowReading) -> RowSource:
-    """Reads rows with windows as a relation. Each row has features of its own unit's rows beside it."""
+    """Reads rows with windows as a relation. Each row gets columns that are computed from its own unit's rows."""
     alias = f"r{next(reading.private)}"
     windows = _Windows(source, FeatureReader(source, reading.facts), alias)
     shown = [(name, windows.over(expression)) for name, expression in resolve_selection(query, source.scope)]
@@ -144,15 +144,15 @@ def _relation(
 
 
 def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
-    """Returns the period of a row with the name of the output that gives it, "" for none."""
+    """Returns the period of the new rows. Its column is the output that gives the period, "" for none."""
     own = source.first.policy.unit.period
-    moments = {base(of.alias, of.name) for of in _moments(source)}
+    moments = {base(moment.alias, moment.name) for moment in _moments(source)}
     shown = (item.column.name for item in outputs if item.begins or (item.made is None and item.sql in moments))
     return None if own is None else replace(own, column=next(shown, ""))
 
 
 def _moments(source: RowSource) -> list[MomentColumn]:
-    """Lists the moment columns of the relations that are present in every row."""
+    """Lists the columns that give a row's period, of the relations that no outer join makes NULL."""
     return moments_of(source.always_there)
 
 
@@ -163,7 +163,7 @@ def _names_period(node: exp.Expr, source: RowSource) -> bool:
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Lists the nodes of a clause except its period. Refuses a clause without one if rows may be of several periods."""
+    """Lists the nodes of a clause without the row's period. Refuses a clause without it if rows are of several."""
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]
     if period is None or len(rest) < len(nodes) or is_one_period(source, period.word):
@@ -178,12 +178,12 @@ def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Exp
 
 
 def _most(source: RowSource) -> int:
-    """Returns the largest count with a bin of its own: the most rows of a unit in the source, within a limit."""
+    """Returns the largest count that has its own bin: the most rows of a unit in the source, within a limit."""
     return min(source.usual_rows, _LARGEST_COUNT)
 
 
 def _counts(source: RowSource) -> RangeDomain:
-    """Returns the domain of counts, 0 .. m. Larger counts are in the last bin."""
+    """Returns the domain of counts, 0 .. m. Counts above m are in the bin of m."""
     most = _most(source)
     return RangeDomain("BIGINT", tuple(map(str, range(most + 1))), str(most + 1), "1", "", 1, with_edges=True)
 
@@ -199,7 +199,7 @@ def _made_output(name: str, feature: FeatureColumn, source: RowSource) -> _Outpu
 def _read_grouping(
     query: exp.Select, source: RowSource, unit: exp.Column | None, features: FeatureReader, alias: str
 ) -> tuple[list[_Output], list[tuple[str, exp.Expr]]]:
-    """Reads the features of units, and the selected columns over them. unit: None if several columns hold it."""
+    """Returns the features of each unit, and the selected columns over features. unit: None for several columns."""
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
     for name, expression in resolve_selection(query, source.scope):
         if _names_period(expression, source):
@@ -255,7 +255,7 @@ def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
 
 
 def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[exp.Expr], list[exp.Column]]:
-    """Returns the aggregates or windows of a tree, and the columns beside them."""
+    """Returns the nodes of a tree that are parts, such as aggregates, and the columns outside of parts."""
     parts = [node for node in tree.walk(prune=is_part) if is_part(node)]
     inside = {id(column) for node in parts for column in node.find_all(exp.Column)}
     return parts, [column for column in tree.find_all(exp.Column) if id(column) not in inside]
@@ -271,7 +271,7 @@ def _taken_out(tree: exp.Paren) -> exp.Expr:
 
 
 class _Windows:
-    """Rewriter that puts columns of a new relation in the place of windows, and of the columns beside them."""
+    """Rewriter that replaces windows, and columns outside of windows, by columns of a new relation."""
 
     def __init__(self, source: RowSource, features: FeatureReader, alias: str) -> None:
         self.outputs: list[_Output] = []
@@ -280,7 +280,7 @@ class _Windows:
         self._made: dict[str, str] = {}
 
     def over(self, expression: exp.Expr) -> exp.Expr:
-        """Rewrites a resolved expression over the columns of the new relation."""
+        """Rewrites a resolved expression with windows over the columns of the new relation."""
         tree = exp.Paren(this=expression.copy())
         windows, beside = _parts(tree, lambda node: isinstance(node, exp.Window))
         for node in windows:
@@ -327,7 +327,7 @@ def _without_aliases(condition: exp.Expr, query: exp.Select, source: RowSource) 
 
 
 def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
-    """Returns the unit's column in GROUP BY, None if several columns hold the unit together. Refuses other keys."""
+    """Returns the unit's column in GROUP BY, None for the several columns of a unit. Refuses other keys."""
     keys, what = group.expressions, "GROUP BY over private rows inside a subquery"
     accepted = _by(source, "GROUP BY") or _ACCEPTED
     other = {part for part, value in group.args.items() if value} - {"expressions"}
@@ -340,13 +340,13 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
 
 
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
-    """Tells whether these resolved columns, each once, hold the unit of every row together."""
+    """Tells whether resolved columns are exactly the several columns that together identify every row's unit."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
     return any(written == sorted(column.quoted for column in unit.parts) for unit in source.together)
 
 
 def _by(source: RowSource, word: str) -> str:
-    """Returns the accepted clause if several columns hold the unit together, "" if one column does."""
+    """Returns the clause that a refusal suggests if several columns identify the unit, "" if one column does."""
     names = (", ".join(column.name for column in unit.parts) for unit in source.together)
     return next((f"{word} {listed}, which hold the privacy unit together" for listed in names), "")
 
@@ -362,7 +362,7 @@ def _require_unit(
 
 
 def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tuple[tuple[str, str], ...]:
-    """Returns the columns in which equal values prove one unit, each with the name of its link."""
+    """Returns the new columns in which equal values prove one unit, each with its link (PrivateRelation.links)."""
     if not windowed:
         return tuple((fold(output.column.name), source.policy.unit.key) for output in outputs if output.made is None)
     shown = ((fold(output.column.name), source.columns[output.sql]) for output in outputs if output.made is None)
@@ -372,7 +372,7 @@ def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tup
 
 
 def _units(source: RowSource, selected: Sequence[_Output], alias: str, windowed: bool) -> tuple[Units, str]:
-    """Returns rows by unit as a kernel node, and as SQL."""
+    """Returns the subquery with a row for each unit, or with windows, as a kernel node and as SQL."""
     named = [(item, quote_identifier(item.column.name)) for item in selected]
     columns, unit, rows = source.columns, source.unit, compile_rows(source)
     if unit is None:

@@ -1,8 +1,8 @@
-"""Periods of a policy's PER that a statement may read: one run, found from its conditions and domains alone.
+"""Run of periods that a statement may read, under a policy with PER: it follows from conditions and domains alone.
 
-No row outside this run can have a part in the answer. It is the smallest run that is found without reading any row.
-A condition that is not understood may hold in any period. Only the answer rests on this module: the kernel reads rows
-of that run alone (kernel/rows/placed.py), and the charge names it.
+No row outside this run can change the answer. A condition that this module does not understand may hold in any period.
+Privacy does not depend on this module. The kernel reads only the rows of the run (kernel/rows/placed.py), and the
+charge names the run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ANY = MomentSpan()
 
 
 def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Period | None:
-    """Returns the period of a source's rows. Refuses a join that does not say that its rows are of one period."""
+    """Returns the period of a source's rows. Refuses a join without a condition that both rows are of one period."""
     policies = [policy for policy in map(facts.policy, source.tables) if policy is not None]
     period = next((policy.unit.period for policy in policies if policy.unit.period is not None), None)
     if period is None:
@@ -67,7 +67,7 @@ def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr
 
 
 def _levels(source: RowSource) -> Iterator[RowSource]:
-    """Yields a source and all sources inside it."""
+    """Yields a source, and all sources inside its subqueries and joins."""
     yield source
     for branch in source.branches:
         yield from _levels(branch)
@@ -76,7 +76,7 @@ def _levels(source: RowSource) -> Iterator[RowSource]:
 
 
 def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
-    """Says why a join of private rows is not within one period, and the accepted form. None if it is within one."""
+    """Returns the fault of a join of rows that may be of different periods, and the accepted form. Else None."""
     join, inner = source.joins[number], word.lower()
     if not isinstance(join, PrivateJoin):
         return None
@@ -101,7 +101,7 @@ def _relations(join: object) -> tuple[PrivateRelation, ...]:
 
 
 def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
-    """Says that a joined subquery shows no column of its rows' period, and the accepted form."""
+    """Returns the fault of a joined subquery that does not select the period of its rows, and the accepted form."""
     if isinstance(relation.nested, Units) and not relation.nested.windowed:
         what = f"a join with a row for each unit and {inner} that does not show the {inner}"
         return what, f"SELECT .., date_trunc('{inner}', ..) AS {inner} .. GROUP BY .., date_trunc('{inner}', ..) there"
@@ -126,13 +126,13 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
 
 
 def _moment_column(relation: PrivateRelation) -> tuple[str, str]:
-    """Returns the SQL and the type of a relation's moment column, "" for both if it has none."""
+    """Returns the SQL and the type of the column with the period of a relation's rows, "" for both without one."""
     moment = moment_of(relation)
     return ("", "") if moment is None else (base(moment.alias, moment.name), relation.type_of(moment.name))
 
 
 def _inside(source: RowSource) -> tuple[str, str]:
-    """Returns the SQL and the type of the first moment column of an inner table, "" for both if there is none."""
+    """Returns the SQL and the type of the first column with a period at any level, "" for both without one."""
     columns = (
         _moment_column(relation) for level in _levels(source) for relation in level.relations if moment_of(relation)
     )
@@ -146,20 +146,20 @@ def is_one_period(source: RowSource, word: str) -> bool:
 
 
 def span_of(source: RowSource, word: str) -> MomentSpan:
-    """Returns the moments of rows that can have a part in a source. The moments of one row lie in one period."""
+    """Returns a span of the moments of all rows that conditions leave. The moments of one row lie in one period."""
     span = reduce(MomentSpan.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
     for join in source.private_joins:
         span = _join_spans(span, span_of(join.source, word), join.kind)
     moments = _read_moments(source)
-    for of in moments:
-        own = reduce(MomentSpan.common, map(moment_reader(of).read, source.filters), _ANY)
+    for moment in moments:
+        own = reduce(MomentSpan.common, map(moment_reader(moment).read, source.filters), _ANY)
         alone = len(moments) == 1 and span == _ANY
         span = own if alone else _whole(span, word).common(_whole(own, word))
     return span
 
 
 def _join_spans(left: MomentSpan, right: MomentSpan, kind: str) -> MomentSpan:
-    """Returns the moments of a join's rows. Both sides of a joined row are of one period."""
+    """Returns the span of a join's rows from those of its sides. Both sides of a joined row are of one period."""
     if kind == "FULL JOIN":
         return left.both(right)
     if kind in ("JOIN", "SEMI JOIN"):
@@ -168,7 +168,7 @@ def _join_spans(left: MomentSpan, right: MomentSpan, kind: str) -> MomentSpan:
 
 
 def _read_moments(source: RowSource) -> list[MomentColumn]:
-    """Lists the moment columns that conditions are read over.
+    """Lists the columns with a row's period for which conditions are read.
 
     If tables are joined by keys, only the first table's column counts, so that such a statement keeps its old price.
     """
@@ -191,9 +191,9 @@ def _whole(span: MomentSpan, word: str) -> MomentSpan:
 def by_periods(
     rows: RequestRows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
 ) -> RequestRows:
-    """Adds to the rows the periods that WHERE leaves, without periods that no code of a key covers.
+    """Adds to the rows the periods that WHERE and the domains of keys leave.
 
-    Rows of such periods are dropped from every grouping set. columns: the columns that keys depend on.
+    Rows outside the domain of a key are in no grouping set. columns: the columns that keys are computed from.
     """
     column = period_column(source, facts, place)
     if column is None:
@@ -211,9 +211,9 @@ def by_periods(
 def within_one(
     rows: RequestRows, columns: Sequence[SourceColumn], codes: Sequence[int], sources: Sequence[int]
 ) -> bool:
-    """Tells whether all rows with one label of a key are of one period: then a person is one unit among them.
+    """Tells whether all rows with one label of a key are of one period: then a person is one unit in each group.
 
-    codes: the label's number for each combination of its sources' codes, -1 for none. sources: positions in columns.
+    codes: the label's number for each combination of source codes, -1 for none. sources: positions in `columns`.
     """
     column = rows.periods
     if column is None or column.periods.count == 1:
@@ -258,7 +258,7 @@ def _empty() -> Refusal:
 
 
 def _of_domain(column: SourceColumn) -> MomentSpan | None:
-    """Returns the moments that a domain has codes for. None if others have codes too, or if a value is no moment."""
+    """Returns the moments that a domain has codes for. None if OTHER or EDGES covers more, or a value is no moment."""
     domain = column.domain
     if isinstance(domain, RangeDomain):
         low, high = _moment(domain.edges[0]), _moment(domain.upper)
@@ -271,14 +271,14 @@ def _of_domain(column: SourceColumn) -> MomentSpan | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Parses a moment in one of the usual forms. Digests of releases rest on that other forms are not read."""
+    """Parses a moment in one of the usual forms. Digests of releases would change if it read other forms."""
     return parse_moment(text) if len(text) in _LENGTHS else None
 
 
 def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
     """Returns a reader of conditions on a column. Its result has all moments at which a condition may hold.
 
-    Prices and digests of releases rest on that NOT is not read.
+    Prices and digests of releases would change if it read NOT.
     """
 
     def compare(operand: exp.Expr, sign: str, literal: exp.Expr) -> MomentSpan:
@@ -297,7 +297,7 @@ def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
 
 
 def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
-    """Returns the moments that meet a comparison. With a word, the first moment of their period has to meet it."""
+    """Returns the moments that meet a comparison, after truncation to the period `word` unless it is empty."""
     if sign == "<>":
         return _ANY
     if sign == "<" and moment == _FIRST:
@@ -305,7 +305,7 @@ def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
     if sign == "<":
         moment -= _TICK
     last = _last(moment, word)
-    first = datetime.combine(moment.date(), time())  # a DATE is compared with the day alone, also of a text with a time
+    first = datetime.combine(moment.date(), time())  # a DATE is compared with the text's day alone, without its time
     if sign == "=":
         return MomentSpan(first, last)
     if sign == ">=" or (sign == ">" and not word):

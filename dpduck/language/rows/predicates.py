@@ -35,9 +35,9 @@ _MOST_DIGITS = 38  # a longer literal is a DOUBLE, which rounds it and the colum
 class ConditionReader(Generic[T]):
     """Reader of a condition. Its result says for which rows the condition may hold.
 
-    compare: reads an operand, a sign and a literal. IS and IS NOT stand before NULL, and no other sign holds for NULL.
-    both, either: join two results by AND, by OR. unknown: the result for any row.
-    reads_not: whether NOT is read, also before conditions that are more than a column.
+    compare: reads an operand, a sign and a literal. IS and IS NOT stand before NULL. Other signs are not TRUE for NULL.
+    both, either: join two results by AND, by OR. unknown: the result that allows any row.
+    reads_not: whether NOT is read before any condition. NOT before a column alone is always read.
     halves: whether BETWEEN is read if one of its ends is unknown.
     """
 
@@ -49,7 +49,7 @@ class ConditionReader(Generic[T]):
     halves: bool = True
 
     def read(self, node: exp.Expr, holds: bool = True) -> T:
-        """Reads a condition that is TRUE, or one that is FALSE if it does not hold."""
+        """Returns for which rows a condition may be TRUE, or may be FALSE if `holds` is false."""
         node = node.unnest()
         if isinstance(node, (exp.And, exp.Or)):
             join = self.both if isinstance(node, exp.And) is holds else self.either
@@ -68,7 +68,7 @@ class ConditionReader(Generic[T]):
 
 
 def _comparisons_of(node: exp.Expr) -> list[tuple[exp.Expr, str, exp.Expr]]:
-    """Lists the comparisons of a condition: both of BETWEEN, one of which holds in IN. Empty for other conditions."""
+    """Lists a condition's comparisons, to be joined by AND for BETWEEN and by OR for IN. Empty for other conditions."""
     if not {name for name, value in node.args.items() if value} <= PARTS - {"negate"}:
         return []
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):

@@ -1,4 +1,4 @@
-"""Joins of private rows with private rows of the same unit, proven by equal values of linked columns."""
+"""Joins of private rows with private rows of the same unit. Equal values in columns of one link prove the unit."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _pair_key(pair: Pair) -> tuple[tuple[str, str], ...]:
 
 
 def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
-    """Lists groups of pairs that prove one unit together, for tables that hold it in several columns."""
+    """Lists groups of column pairs. The pairs of a group together prove one unit, for a unit of several columns."""
     candidates = [(ours, theirs) for ours in left.relations for theirs in right.relations]
     return [
         [((ours, column.name), (theirs, column.name)) for column in ours.person.parts]
@@ -131,7 +131,7 @@ def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
 
 
 def _links_of(left: RowSource, right: RowSource) -> str:
-    """Writes the equalities that would prove one unit, as far as both sides have linked columns in common."""
+    """Writes the ON clause that a refusal suggests: columns of both sides that prove one unit, if there are any."""
     equalities = [
         f"{_column_name(left, ours, column)} = {_column_name(right, theirs, partner)}"
         for ours in left.relations
@@ -159,9 +159,9 @@ def _column_name(source: RowSource, relation: PrivateRelation, column: str) -> s
 def _place_filters(
     kind: str, left: RowSource, right: RowSource, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Returns the conditions of the left and of the right side that stay on the row, and those that move to ON.
+    """Returns the left and the right side's conditions for WHERE of the joined rows, and the conditions for ON.
 
-    A side with rows that stay without a partner keeps its conditions outside. All others hold before the join.
+    A condition on a side that may be missing in a joined row moves to ON, so that it holds before the join.
     """
     if kind == "JOIN":
         return left.filters, right.filters, ()
@@ -192,7 +192,7 @@ def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tupl
 
 
 def _scope(kind: str, left: RowSource, right: RowSource, merged: frozenset[str]) -> Scope:
-    """Builds a join's scope. A USING column comes from the side that keeps all rows, in a FULL JOIN from neither."""
+    """Builds a join's scope. A USING column is of the side that keeps all rows. After a FULL JOIN it is ambiguous."""
     if kind in ("SEMI JOIN", "ANTI JOIN"):
         return left.scope
     ours, theirs = left.scope.relations, right.scope.relations

@@ -17,7 +17,7 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class PublicTable:
-    """A declared public table in FROM, or a subquery that lists columns of one."""
+    """A declared public table in FROM. names: for a subquery, each shown column and the table's own name for it."""
 
     table: TableName
     shown: str

@@ -1,4 +1,4 @@
-"""Private relations: tables under a policy, the unit of their rows, and the equal values that prove one unit."""
+"""Private relations: tables under a policy, the unit of their rows, and columns that link rows of one unit."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class PrivateRelation:
     node: the relation as a kernel node. sql: its SQL before AS. policy: the policy with domains and clamps for these
     columns. For a union it merges its tables' policies. unit: the privacy unit of a row, with its period
     if units are by period, or None for PRIVACY UNIT ROW.
-    links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
-    row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
+    links: pairs of a lower-case column and its link. Equal values in columns with one link prove one unit.
+    row_key: columns that tell the rows apart. They decide which of a unit's rows are counted if there are too many.
     keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
     """
 
@@ -75,7 +75,7 @@ class PrivateRelation:
 
     @property
     def number(self) -> Numbered | None:
-        """Returns the number of the period of a stored row. None for a subquery, or if units are for all time."""
+        """Returns the number of the period of a stored row. None for a subquery, or if units have no periods."""
         period, moment = self.policy.unit.period, self.node.moment if isinstance(self.node, Stored) else None
         return None if period is None or moment is None else Numbered(moment, period.word)
 
@@ -90,7 +90,7 @@ class PrivateRelation:
         return self.person.name if isinstance(self.person, RowColumn) else None
 
     def link(self, column: str) -> str | None:
-        """Returns the name under which equal values of a column prove one unit."""
+        """Returns the link of a column, None without one. Equal values in columns with one link prove one unit."""
         return next((link for name, link in self.links if name == fold(column)), None)
 
     def type_of(self, column: str) -> str:
@@ -156,7 +156,7 @@ def _namesake(table: TableName, facts: PublicFacts) -> str:
 
 
 def relation_of(resolved: TableName, policy: Policy, reading: RowReading) -> PrivateRelation:
-    """Returns a table under its policy. Refuses a policy with a reference that no longer leads to a unit."""
+    """Returns the relation for a table and its policy. Refuses a policy with a reference that leads to no unit now."""
     facts = reading.facts
     require_plain_names(*resolved.parts, policy.unit.column or "")
     columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
@@ -191,7 +191,7 @@ def numbers_rows(table: TableName, columns: Sequence[CatalogColumn], facts: Publ
 
 
 def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Returns the links of a table: its unit column or its reference to a parent, and its keys of one column."""
+    """Returns the linked columns of a table: its unit or its reference to a parent, and its keys of one column."""
     links = [(fold(column), f"{policy.table}.{column}") for column in own_keys if "." not in column]
     reference = policy.unit.reference
     if reference is not None:
@@ -202,7 +202,7 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
 
 
 def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression | None, list[PrivateTable]]:
-    """Follows references to the policy that holds the unit. Returns the unit of a row, and the tables on the way.
+    """Follows references to the table with the unit's own columns. Returns a row's unit, and the tables on the way.
 
     The nearest table is first.
     """
@@ -300,7 +300,7 @@ def _number(alias: str, table: TableName, policy: Policy, facts: PublicFacts) ->
 
 
 def require_joint_columns(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[CatalogColumn, ...]:
-    """Returns the columns that hold a unit together. Refuses a column if texts do not tell its values apart."""
+    """Returns the columns that together identify a unit. Refuses types in which two values may have one text."""
     stored, columns = {fold(item.name): item for item in facts.columns(table)}, list[CatalogColumn]()
     for name in names:
         column = stored.get(fold(name))
@@ -319,7 +319,7 @@ def require_joint_columns(table: TableName, names: Sequence[str], facts: PublicF
 def require_plain_reference(
     table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
 ) -> None:
-    """Refuses a reference that could equal two keys or fail to compare with them: a row would have two units."""
+    """Refuses a reference that could equal two keys, so that its row had two units, or that fails to compare."""
     types = [_type_of(holder, name, facts) for holder, name in ((table, column), (parent, parent_column))]
     if not all(types) or not comparable(*types) or facts.has_collations(table):
         raise Refusal(

@@ -20,7 +20,7 @@ MAX_SUBSTITUTED = 20_000
 class Relation:
     """A relation in FROM: its alias and its columns as expressions over base columns (r0."x", p1."y").
 
-    merged: folded names that a join USING has merged into a column of another relation.
+    merged: lower-case names of columns that a join USING has merged into a column of another relation.
     """
 
     alias: str
@@ -95,7 +95,7 @@ class Scope:
 
 
 def resolve(expression: exp.Expr, scope: Scope) -> exp.Expr:
-    """Returns a copy of the expression over base columns alone."""
+    """Returns a copy of the expression with each column name replaced by its expression over base columns."""
     # transform() visits its own replacements, so columns are replaced from a list made beforehand
     refuse_subqueries(expression)
     root = exp.Paren(this=expression.copy())
@@ -121,5 +121,5 @@ def _replacement(column: exp.Column, scope: Scope) -> exp.Expr:
 
 
 def base_column(alias: str, name: str) -> exp.Column:
-    """Returns a column of the row source, quoted."""
+    """Returns a base column: the quoted column of a table in FROM, under dpduck's alias such as r0 or p1."""
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))

@@ -41,7 +41,7 @@ _REFUSED_PARTS = {
 
 
 def read_row_source(select: exp.Select, facts: PublicFacts, common: CommonTables) -> RowSource:
-    """Reads the row source of a SELECT over private rows, with its own CTEs."""
+    """Reads WITH, FROM and WHERE of a SELECT over private rows. common: the CTEs around the SELECT."""
     return _read_select(select, RowReading(facts, common))
 
 
@@ -68,7 +68,7 @@ def _read_select(select: exp.Select, reading: RowReading) -> RowSource:
 
 
 def _common(node: exp.Expr, common: CommonTables) -> str | None:
-    """Returns the folded name of the CTE that a table in FROM stands for, None for other relations."""
+    """Returns the lower-case name of the CTE that a table in FROM stands for, None for other relations."""
     if not isinstance(node, exp.Table) or len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return None
     name = fold(node.name)
@@ -76,7 +76,7 @@ def _common(node: exp.Expr, common: CommonTables) -> str | None:
 
 
 def _reads_public_alone(node: exp.Expr, facts: PublicFacts, common: CommonTables) -> bool:
-    """Tells whether a relation reads only declared public tables. Unknown names fail closed later."""
+    """Tells whether a relation reads only declared public tables. Unknown names are refused later."""
     name = _common(node, common)
     if name is not None:
         return not common[name].recursive and _reads_public_alone(common[name].query, facts, common[name].visible)
@@ -182,7 +182,7 @@ def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: boo
 
 
 def _add_where(source: RowSource, select: exp.Select, reading: RowReading) -> RowSource:
-    """Adds the conditions of WHERE to a source. Conditions that look into public tables become joins."""
+    """Adds the conditions of WHERE to a source. Conditions with subqueries over public tables become joins."""
     where = select.args.get("where")
     if where is None:
         return source

@@ -35,7 +35,7 @@ def base(alias: str, name: str) -> str:
 
 
 def plain_sql(node: exp.Expr) -> str:
-    """Writes a column of the row source, or a text literal: SQL that the database reads itself."""
+    """Writes a column or a text literal as SQL. Refuses any other expression."""
     if isinstance(node, exp.Column):
         return base(node.table, node.name)
     if not isinstance(node, exp.Literal) or not node.is_string:
@@ -87,9 +87,9 @@ def _public(join: PublicJoin, columns: Mapping[str, RowColumn]) -> tuple[str, Jo
 
 
 def _pair(private: exp.Expr, key: RowColumn, columns: Mapping[str, RowColumn]) -> tuple[str, Expression]:
-    """Returns the equality of a public column with a private column, or with an expression cast to its type.
+    """Returns the equality of a private expression and a public column: as SQL, and as a kernel expression.
 
-    No private value makes it raise: TRY is outermost, since casts raise under TRY_CAST too.
+    The private side is cast to the public type. It cannot raise, since TRY is outermost: casts may raise in TRY_CAST.
     """
     text = sql_of(private)
     column = columns.get(plain_sql(private)) if isinstance(private, exp.Column) else None
@@ -127,7 +127,7 @@ def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
 
 
 def equality_keys(condition: exp.Expr, types: Mapping[str, str]) -> list[str]:
-    """Returns both columns of an equality that compares columns as keys, an empty list for other conditions."""
+    """Returns both columns of an equality of two columns with comparable types, an empty list for other conditions."""
     node = condition.unnest()
     sides = [side.unnest() for side in (node.left, node.right)] if isinstance(node, exp.EQ) else []
     columns = [plain_sql(side) for side in sides if isinstance(side, exp.Column)]
@@ -152,7 +152,7 @@ def _chain_sql(unit: Expression | None) -> list[str]:
 
 
 def _content(source: RowSource) -> list[str]:
-    """Lists the columns that tell the rows of a unit apart. Each of the columns is the row's own content.
+    """Lists the columns that tell the rows of a unit apart. Their values depend on the row alone.
 
     A public row that is the only one for its key adds nothing. The table of a SEMI or ANTI JOIN adds nothing either.
     """
@@ -168,7 +168,7 @@ def _content(source: RowSource) -> list[str]:
 
 
 def places_sql(source: RowSource) -> list[str]:
-    """Lists every relation by itself, under its alias."""
+    """Lists the SQL of every relation, private or public, under its alias and without joins."""
     named = [_relation_sql(relation) for relation in source.relations]
     return named + [f"{join.stored.sql} AS {quote_identifier(join.alias)}" for join in source.public_joins]
 
@@ -181,7 +181,7 @@ def bound_type(node: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
 
 
 def written_conditions(source: RowSource) -> list[exp.Expr]:
-    """Lists the statement's expressions that run over rows in joins, in filters and in counts for each unit."""
+    """Lists the statement's expressions that run over rows in joins, in filters and in columns computed by unit."""
     expressions = [*source.filters, *source.counted]
     for join in source.joins:
         if isinstance(join, PublicJoin):
@@ -192,7 +192,7 @@ def written_conditions(source: RowSource) -> list[exp.Expr]:
 
 
 def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> RequestRows:
-    """Builds the Rows of a request, with at most `max_rows` rows of each unit."""
+    """Builds the RequestRows of a source, with at most `max_rows` rows of each unit. place: for refusals."""
     policy, compiled = source.policy, compile_rows(source)
     unit_bound = max_rows if policy.unit.column is not None else source.copies
     if source.found > MOST_FOUND or source.leaves > MOST_BRANCHES:

@@ -22,16 +22,16 @@ from dpduck.values.domain import Domain
 from dpduck.values.quoting import fold
 
 MOST_COPIES, MOST_COPIES_OF_MANY = 1000, 30
-"""Most rows that joins with public tables make of one row. The second bound is for rows that are joined with many rows
-of their unit: with two rows for a key, forty such joins made 2^40 rows of one person."""
+"""Most rows that joins with public tables make of one row. The second limit is for rows that are also joined with many
+rows of their unit. Without limits, forty public tables with two rows for a key made 2^40 rows of one row."""
 
 MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
-"""Most rows of a unit that one join by a key of neither side finds for a key, and all such joins together. Further
-rows are not read. With thirty such joins two rows of one person became 2^30. A served analyst could read from failures
-whether somebody's sixty visits met a condition."""
+"""Limits of joins by columns that are a key of neither side: most rows of a unit for one value, in one join and in all
+joins together. Further rows are not read. Without limits, thirty joins made 2^30 rows of two rows of a person. From
+failures, an analyst could tell whether somebody's sixty visits met a condition."""
 
 MOST_FOUND = 8 * MOST_OF_ALL
-"""Most rows that such joins find, nested ones and all tables of a UNION ALL together, times the public copies."""
+"""Most rows that all joins by a key of neither side find, with nested joins and UNION ALL, times the public copies."""
 
 MOST_BRANCHES = 64
 """Most tables of a UNION ALL, nested ones included: k CTEs that each read the previous one twice would make 2^k."""
@@ -40,7 +40,7 @@ MOST_NESTED = 10
 """Deepest nesting of subqueries by unit. DuckDB plans ten levels in 0.2 s, sixteen in 3.7 s, twenty in minutes."""
 
 MOST_POWER = 11
-"""Most tables in joins of each row of a unit with each. With more, a join might find only one row for a key."""
+"""Most tables in joins of each row of a unit with each other. With more, a join might find only one row for a value."""
 
 
 Pair = tuple[tuple[PrivateRelation, str], tuple[PrivateRelation, str]]
@@ -51,10 +51,10 @@ Pair = tuple[tuple[PrivateRelation, str], tuple[PrivateRelation, str]]
 class PrivateJoin:
     """Join of private rows with private rows of the same unit.
 
-    kind: JOIN for INNER, or LEFT, RIGHT, FULL, SEMI or ANTI JOIN. source: the joined rows, without filters: these have
-    been moved. conditions: all of ON. They prove that both sides are of one unit.
-    equal: stored columns that are compared as keys. period: if units are by period, the condition that both rows are of
-    one period. within: conditions that say no more than that.
+    kind: JOIN for INNER, or LEFT, RIGHT, FULL, SEMI or ANTI JOIN. source: the joined rows. Their filters are moved out.
+    conditions: the conjuncts of ON. They prove that both sides are of one unit.
+    equal: pairs of columns that are compared as keys. period: if units have periods, the condition that both rows are
+    of one period. within: those conjuncts that say the same as `period`.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class PrivateJoin:
 
     @property
     def keyed(self) -> frozenset[str]:
-        """Returns the relations with a key that is compared with a column of the other side."""
+        """Returns the aliases of relations with a key that is compared with a column of the other side."""
         return frozenset(relation.alias for pair in self.equal for relation, name in pair if relation.is_key(name))
 
 
@@ -77,7 +77,7 @@ class RowSource:
     In every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
     its rows of this source and changes no other row.
     units: choices of the unit of a row. The unit is the first column of a choice that is not NULL.
-    Rows that are units have no choices: ().
+    It is () for PRIVACY UNIT ROW.
     branches: the tables of the UNION ALL in `first`, or the rows from which `first` makes features of each unit.
     counted: the expressions that a feature evaluates over these rows, if they are such a branch.
     """
@@ -92,9 +92,9 @@ class RowSource:
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row, by columns that hold it if there are any. None if rows are units.
+        """Returns the privacy unit of a row, by references only if no column has it. None if rows are units.
 
-        A unit by period has the period of the row.
+        If units have periods, the expression contains the period of the row.
         """
         direct = (group for group in self.units if not any(isinstance(person_of(unit), Referenced) for unit in group))
         choice = next(direct, next(iter(self.units), ()))
@@ -102,13 +102,13 @@ class RowSource:
 
     @property
     def persons(self) -> list[Expression]:
-        """Lists the expressions that each give the unit of every row alone, without its period."""
+        """Lists the expressions that each give the unit of every row, without its period."""
         candidates = (person_of(choice[0]) for choice in self.units if len(choice) == 1)
         return [person for person in candidates if person is not None]
 
     @property
     def together(self) -> list[UnitTuple]:
-        """Lists the columns that hold the unit of every row together."""
+        """Lists the groups of columns that together identify the unit of every row."""
         return [person for person in self.persons if isinstance(person, UnitTuple)]
 
     @property
@@ -150,7 +150,7 @@ class RowSource:
 
     @property
     def relations(self) -> tuple[PrivateRelation, ...]:
-        """Returns every private relation, in the order of the statement."""
+        """Returns every joined private relation, in the order of the statement."""
         return (self.first, *(relation for join in self.private_joins for relation in join.source.relations))
 
     @property
@@ -205,8 +205,8 @@ class RowSource:
 
     @property
     def repetition(self) -> tuple[int, frozenset[str]]:
-        """Returns the power to which joins raise the number of a unit's rows, and the relations that show each row once
-        at most. A join by a key of one side repeats no row of the other side.
+        """Returns the power to which joins raise the number of a unit's rows, and the aliases of relations with each
+        row at most once. A join by a key of one side repeats no row of the other side.
         """
         inside = [branch.repetition[0] for branch in self.branches]
         power, once = max([1, *inside]), frozenset([self.first.alias])
@@ -246,12 +246,12 @@ class RowSource:
 
     @property
     def rows_for_a_key(self) -> int:
-        """Returns the row limit for a key in a multiplying join. All such joins, also nested, share MOST_OF_ALL."""
+        """Returns the most rows for a value in a join by a key of neither side. All such joins share MOST_OF_ALL."""
         return self._row_factors[0]
 
     @property
     def found(self) -> int:
-        """Returns the most rows that joins by a key of neither side make of one row, also inside."""
+        """Returns the most rows that joins by a key of neither side make of one row, with nested joins."""
         return self._row_factors[1]
 
     @cached_property
@@ -265,12 +265,12 @@ class RowSource:
 
     @property
     def usual_rows(self) -> int:
-        """Returns the default m of a statement: the largest MAX ROWS of the relations."""
+        """Returns the default bound on a unit's rows: the largest MAX ROWS of the relations."""
         return max(self._row_bounds())
 
     @property
     def most_rows(self) -> int:
-        """Returns the largest m that a statement may ask for: a unit's rows within MAX ROWS, each joined with each."""
+        """Returns the largest bound on a unit's rows that a statement may ask for: the product of `_row_bounds`."""
         return prod(self._row_bounds())
 
     def _row_bounds(self) -> list[int]:
@@ -303,7 +303,7 @@ class RowSource:
         return None if relation is None else relation.policy.clamp(node.name)
 
     def link(self, node: exp.Expr) -> str | None:
-        """Returns the name under which equal values of a column prove one unit, None if they do not."""
+        """Returns the link of a column, None without one. Equal values in columns with one link prove one unit."""
         relation = self.owner(node)
         return None if relation is None else relation.link(node.name)
 
@@ -337,7 +337,7 @@ def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pai
 
 
 def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], what: str, accepted: str) -> None:
-    """Refuses rows of two kinds of units. what, accepted: words for rows that are units, which have no other rows."""
+    """Refuses sources of different units, or of PRIVACY UNIT ROW. what, accepted: words for the latter refusal."""
     first = sources[0]
     for source, place in zip(sources, places, strict=True):
         if source.first.policy.unit.column is None:
@@ -351,7 +351,7 @@ def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], w
 
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
-    """Refuses joins that could multiply a unit's few rows, or one row, so much that they decide which query fails."""
+    """Refuses joins that could multiply a few rows of a unit so much that these rows decide which query fails."""
     last = source.joins[-1]
     joined = isinstance(last, PrivateJoin) and last.source.private_joins and len(source.private_joins) > 1
     if joined and source.multiplies(len(source.joins) - 1):

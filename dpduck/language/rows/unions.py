@@ -32,7 +32,7 @@ ReadBranch = Callable[[exp.Expr, RowReading], RowSource]
 
 
 def read_union(query: exp.SetOperation, reading: RowReading, read_branch: ReadBranch) -> RowSource:
-    """Reads the source of a UNION ALL. The rows of a unit in it are the unit's rows in all branches."""
+    """Reads a UNION ALL as one source. The rows of a unit are its rows in all branches."""
     nodes = _branches(query)
     branches = [read_branch(node, RowReading(reading.facts, reading.common)) for node in nodes]
     require_one_unit(branches, nodes, "UNION ALL of it", "policies with PRIVACY UNIT column")
@@ -98,7 +98,7 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
 
 
 def _require_short_texts(outputs: Sequence[exp.Expr], node: exp.Expr) -> None:
-    """Refuses long constants: if a joined UNION ALL is cut, they stand beside each row of a person."""
+    """Refuses long constants: if a joined UNION ALL is cut to a row limit, they stand beside each row of a person."""
     texts = [output.name.encode("utf-8", "surrogatepass") for output in outputs if isinstance(output, exp.Literal)]
     if sum(map(len, texts)) > LONGEST_TEXTS:
         raise refusal(node, "the texts inside UNION ALL are too long", f"at most {LONGEST_TEXTS} bytes together")
@@ -114,7 +114,7 @@ def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str
 
 
 def _branch(branch: RowSource, columns: Sequence[CatalogColumn]) -> tuple[Branch, str]:
-    """Returns a SELECT as a kernel node, and as SQL."""
+    """Returns one SELECT of a UNION ALL as a kernel node, and as SQL."""
     rows, unit, outputs, listed = compile_rows(branch), branch.unit, list[tuple[Expression, str]](), list[str]()
     for (_, expression), column in zip(branch.scope.columns(), columns, strict=True):
         node, name = expression.unnest(), quote_identifier(column.name)
@@ -180,7 +180,7 @@ def _policy(shown: Sequence[Shown], columns: Sequence[CatalogColumn], unit: Priv
 
 
 def _domain(column: Shown) -> Domain | None:
-    """Returns the common domain of all branches, else all their values if every domain lists them, else None."""
+    """Returns the common domain of all branches. If domains differ but all list values, unites them. Else None."""
     domains = [
         ValueDomain("VARCHAR", (node.name,)) if isinstance(node, exp.Literal) else branch.domain(node)
         for branch, node in column
