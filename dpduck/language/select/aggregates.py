@@ -64,7 +64,7 @@ class AggregateReader:
     types: DuckDB types of base columns, by their SQL. expressions: resolved expressions over rows, for later checks.
     conditions: the conditions of FILTER and count_if, by the SQL that runs.
     shared: whether count(column) may share the measurement of avg(column). Otherwise it is a plain count of rows.
-    opens: whether sums and averages may take numbers without public bounds, because the statement itself finds norms.
+    opens: whether sums and averages may take numbers without public bounds, as with max_norm_contributed = 'private'.
     """
 
     source: RowSource
@@ -123,7 +123,7 @@ class AggregateReader:
         return Aggregate(condition, text, "count", operand)
 
     def _certain(self, expression: exp.Expr) -> Operand | None:
-        """Returns the operand of a clamped column that is no float. avg of this operand also measures count(column)."""
+        """Returns the operand of a clamped column that is no float, else None. Its avg also measures count(column)."""
         column = expression.unnest()
         if not isinstance(column, exp.Column) or self.source.clamp(column) is None:
             return None
@@ -330,7 +330,7 @@ class AggregateReader:
 
 
 def condition_of_count(value: exp.Expr) -> exp.Expr | None:
-    """Returns the condition under which a value is 1, if it is 0 or NULL otherwise: CASE WHEN .. THEN 1 ELSE 0 END."""
+    """Returns c of CASE WHEN c THEN 1 ELSE 0 END or IF(c, 1, 0), with 0 or NULL. None for any other value."""
     node = value.unnest()
     branches = node.args["ifs"] if isinstance(node, exp.Case) and node.this is None else [node]
     if len(branches) != 1 or not isinstance(branches[0], exp.If):
@@ -384,7 +384,7 @@ def _name(node: exp.Expr) -> str:
 def check_groups(
     aggregates: Sequence[Aggregate], keys: Sequence[Key], sets: Sequence[tuple[int, ...]], place: exp.Expr
 ) -> None:
-    """Refuses contribution_bounds_per_group if released groups overlap, or if one is made of several counted groups."""
+    """Refuses contribution_bounds_per_group if released groups overlap, or if one adds up several measured groups."""
     by_group = [aggregate for aggregate in aggregates if aggregate.operand is not None and aggregate.operand.per_group]
     others = [key for key in keys if by_group and not _one_to_one(key)]
     if by_group and (len(sets) != 1 or others):

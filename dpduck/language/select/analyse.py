@@ -107,7 +107,7 @@ class Analysis:
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
     """Analyses a statement. All refusals come from here, before anything is charged.
 
-    more: options of mechanisms, beside the options of every statement. None if keys cannot be selected.
+    more: options of mechanisms, besides those of every statement. None for a stream, which cannot select keys.
     """
     try:
         analysis, source = read_analysis(ask, facts, more)
@@ -130,7 +130,7 @@ def row_count_request(
 ) -> tuple[SelectRequest, RowSource]:
     """Returns a request that counts the rows of a SELECT by the sets of `group`, and the row source of the SELECT.
 
-    The options set its price. It serves statements without aggregates. bins: the most bins of a column, 0 for all bins.
+    It is for statements without aggregates. The options set its price. bins: the most bins of a column, 0 for all bins.
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
     if given.treatment.groups:
@@ -149,7 +149,7 @@ def row_count_request(
 def read_analysis(
     ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None, *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """Returns the analysis and the row source. known, combined: releases answer, with and without columns of errors."""
+    """Returns the analysis and its source. known: only earlier releases answer. combined: they and a new one answer."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
@@ -235,7 +235,7 @@ def _with_columns(
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
-    """Returns the ENUM types of keys that are columns."""
+    """Returns the ENUM types of keys that are columns, by the name of the key."""
     domains = {
         key.name: sources[key.sources[0]].domain
         for key in keys
@@ -307,7 +307,7 @@ def _grouping_sets(
 def _merge_weights(
     treatment: Treatment, sets: tuple[tuple[int, ...], ...], repeated: tuple[int, ...] | None, place: exp.Expr
 ) -> Treatment:
-    """Returns the weights by distinct grouping set. The weights of a repeated set add up."""
+    """Returns the treatment with weights for distinct grouping sets. The weights of a repeated set add up."""
     if not treatment.weights:
         return treatment
     numbers = repeated if repeated is not None else tuple(range(len(sets)))

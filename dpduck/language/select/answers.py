@@ -53,7 +53,7 @@ class AnswerReader:
     keys: the released column of each key, by its canonical SQL. aliases: select items by lower-case alias.
     reader: reads the aggregates.
     enums: the ENUM type of each key that has one, by the name of the key.
-    moved: whether answers are moved after the noise, so that their intervals are not centred on them.
+    moved: whether answers are changed after the noise is added, so that they are not the centres of their intervals.
     """
 
     scope: Scope
@@ -122,7 +122,7 @@ class AnswerReader:
         return matched
 
     def _as_key(self, node: exp.Expr) -> exp.Column | None:
-        """Returns the released key column, if the whole node is a key of GROUP BY."""
+        """Returns the released column of a node that is a key of GROUP BY as a whole. None for other nodes."""
         if not self.keys or isinstance(node, (exp.Literal, exp.Ordered, exp.Order)):
             return None
         longest = max(map(len, self.keys)) + MAX_DEPTH  # each node has at least one character, except outer parentheses
@@ -146,7 +146,7 @@ class AnswerReader:
         return len(self.scope.find(column)) != 1
 
     def _aggregates(self, node: exp.Expr) -> list[int]:
-        """Returns the numbers of a node's released aggregates: one, or several for a list."""
+        """Returns the numbers of a node's released aggregates: several for a list, else a single number."""
         aggregates = self.reader.read(node)
         self.aggregates += [aggregate for aggregate in dict.fromkeys(aggregates) if aggregate not in self.aggregates]
         return [self.aggregates.index(aggregate) for aggregate in aggregates]

@@ -1,7 +1,7 @@
-"""Check that an expression over binned columns puts no bin into two groups: it sees only the lower edges of bins.
+"""Check that an expression over binned columns puts no bin into two groups. Its groups are those of bins' lower edges.
 
-A row is counted by the label of its bin. An expression that is not constant over a bin would count some rows under a
-label that is right for other rows: months over bins of seven days.
+A row is counted by the label of its bin. If an expression is not constant over a bin, some rows would be counted under
+a wrong label. An example is the month of a date over bins of seven days.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def values_to_try(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]
 
 
 def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | None, ...]]], image: Image) -> bool:
-    """Tells whether rows of some bin would be counted under another bin's label, by an image over `values`."""
+    """Tells whether rows of some bin would be counted under another bin's label. image: results for all `values`."""
     owners = [np.repeat(np.arange(len(column)), [len(probes) for probes in column]) for column in values]
     firsts = [np.concatenate([[True], owner[1:] != owner[:-1]]) for owner in owners]
     codes = np.array(image.codes).reshape([len(owner) for owner in owners])
@@ -42,14 +42,14 @@ def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | N
     edges = codes[np.ix_(*firsts)].ravel()
     changed = codes != edges[bins]
     present = _present(domains)
-    # NULL is no bin: coalesce(age, 0) puts it into one on purpose
+    # NULL is no bin: coalesce(age, 0) puts NULL into a bin on purpose
     shared = np.bincount(edges[present], minlength=len(image.labels)) > 1
     split = changed & present[bins]
     return bool((split & (shared[edges[bins]] | np.isin(codes, edges[present]))).any())
 
 
 def _present(domains: Sequence[Domain]) -> NDArray[np.bool_]:
-    """Returns the combinations of labels without the NULL of a binned column, flat."""
+    """Returns for each combination of labels, in a flat array, whether it has no NULL of a binned column."""
     present = np.ones([domain.size for domain in domains], dtype=np.bool_)
     for axis, domain in enumerate(domains):
         if isinstance(domain, RangeDomain) and domain.with_null:

@@ -127,7 +127,7 @@ def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str =
 
 
 def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> None:
-    """Refuses the expression that DuckDB complains about, with its position."""
+    """Refuses an expression that DuckDB does not bind, with the expression's position."""
     alone = _once_sql([expression], source, "IS NULL")
     try:
         facts.bind_rows(alone, alone, source.every_table)
@@ -189,7 +189,7 @@ def _filters(source: RowSource) -> Iterator[exp.Expr]:
 
 
 def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields the parts that DuckDB casts to BOOLEAN, because of the expressions around them."""
+    """Yields the parts of an expression that DuckDB casts to BOOLEAN, such as both sides of AND."""
     for node in expression.walk():
         if isinstance(node, (exp.And, exp.Or)):
             yield from (node.this, node.expression)
@@ -198,7 +198,7 @@ def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _asks_its_first(node: exp.Expr) -> bool:
-    """Tells whether a node needs a BOOLEAN: IS TRUE, IS FALSE, IF or CASE WHEN. CASE x WHEN .. compares instead."""
+    """Tells whether a node takes a BOOLEAN: IS TRUE, IS FALSE, IF or CASE WHEN. CASE x WHEN .. compares instead."""
     if isinstance(node, exp.If):
         return not isinstance(node.parent, exp.Case) or node.parent.this is None
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean)
@@ -262,7 +262,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
 
 
 def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
-    """Returns the reader of literals beside a column of this type. None if other texts may mean the same value."""
+    """Returns the reader of literals for a comparison with this type. None if two texts may mean the same value."""
     return text_literal if type_name == "VARCHAR" else literal if sql_type(type_name).is_integer else None
 
 

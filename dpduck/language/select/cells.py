@@ -1,6 +1,6 @@
 """Views of all cells, and summaries: two kinds of statements that add columns to the select list.
 
-A view of all cells has one row for each cell of all columns. BI tools add up its rows: every sum is one of the margins.
+A view of all cells has one row for each combination of all keys. BI tools add up its rows: each sum is a margin.
 A request for a summary is checked here, before its columns are added.
 """
 
@@ -48,7 +48,7 @@ def add_summary(request: SelectRequest, summary: Summary, expect_rows: int | Non
 
 
 def summary_key_size(key: Key, shape: str) -> int:
-    """Returns the number of values of a key in a summary: its labels, or the nodes over them (algebra.dyadic)."""
+    """Returns the number of values of a key in a summary: its labels, or the nodes of a tree (algebra.dyadic)."""
     size = len(key.labels)
     if not key.shape:
         return size
@@ -123,7 +123,7 @@ def cell_columns(
 ) -> tuple[tuple[str, str], ...]:
     """Returns the columns of a view of all cells: each output name, with the name of its released column.
 
-    After the answers come their standard errors, and the variances that give the errors of sums.
+    After the answers come their standard errors, and the variances from which the errors of sums are computed.
     """
     question, treatment = request.question, request.question.treatment
     if ask.view is None:

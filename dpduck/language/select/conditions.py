@@ -1,4 +1,4 @@
-"""Conditions over columns with a public domain, as sets of codes. They follow from public facts alone."""
+"""Conditions over columns with a public domain, as sets of codes. A code is a label's position in the domain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CodeCondition:
 def read_condition(
     text: str, source: RowSource, facts: PublicFacts, collated: bool, partial: Callable[[str], bool]
 ) -> CodeCondition | None:
-    """Reads a condition over codes. None if some code stands for rows that meet it, and for others that do not.
+    """Reads a condition over codes. None if some code stands for a value that meets it, and for one that does not.
 
     partial: tells whether rows may have a value of a column that is in no code. Columns without a domain are refused.
     """
@@ -69,7 +69,7 @@ def read_condition(
 
 
 def _stand_for_several(domain: Domain) -> list[bool]:
-    """Tells which codes of a domain stand for several values: bins, values beyond all edges, OTHER."""
+    """Returns for each code of a domain whether it stands for several values: a bin, values beyond all edges, OTHER."""
     if not isinstance(domain, RangeDomain):
         return [False] * (domain.size - (domain.other is not None)) + [True] * (domain.other is not None)
     several = [not (sql_type(domain.type_name).is_integer and domain.step == "1")] * len(domain.edges)
@@ -94,7 +94,7 @@ def is_partial(domain: Domain) -> bool:
 
 
 def without_try(node: exp.Expr) -> exp.Expr:
-    """Removes TRY from a condition. A row for which TRY gives NULL does not meet the condition anyway."""
+    """Removes TRY around a condition. A row for which TRY gives NULL does not meet the condition anyway."""
     node = node.unnest()
     while isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
         node = (node.this if isinstance(node, exp.Try) else node.expressions[0]).unnest()
@@ -102,7 +102,7 @@ def without_try(node: exp.Expr) -> exp.Expr:
 
 
 def conjuncts(text: str) -> Iterator[str]:
-    """Yields the conjuncts of a condition: the conditions that AND joins."""
+    """Yields the conjuncts of a condition: the conditions that AND joins, except TRUE."""
     if not text:
         return
     pending = [parse_expression(text)]

@@ -20,7 +20,7 @@ from dpduck.language.select.request import Key
 from dpduck.language.text.names import GROUPING_ID
 
 MOST_LISTED = 1_000
-"""The most labels that the answer's SQL lists, possible or impossible ones. If both are more, all labels are shown."""
+"""The most labels that the answer's SQL lists, possible or impossible ones. With more of both, all labels are shown."""
 
 
 def possible_cells(
@@ -44,12 +44,12 @@ def possible_cells(
 
 
 def is_plain(key: Key, sources: Sequence[SourceColumn]) -> bool:
-    """Tells whether a key is a column with a domain, as it stands."""
+    """Tells whether a key is an unchanged column with a domain."""
     return not key.shape and len(key.sources) == 1 and key.expression == sources[key.sources[0]].sql
 
 
 def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
-    """Returns the resolved columns of a condition. Empty if one of its columns is ambiguous or unknown."""
+    """Returns the resolved columns of a condition as SQL. Empty if a column is ambiguous or unknown."""
     columns = list(part.find_all(exp.Column))
     if any(len(scope.find(column)) != 1 for column in columns):
         return set()
@@ -57,7 +57,7 @@ def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
 
 
 def _label_condition(key: Key, position: int, possible: Sequence[bool]) -> exp.Expr | None:
-    """Renders the condition that the key is rolled up or has a possible label. None if it leaves nothing out."""
+    """Renders the condition that the key is rolled up or has a possible label. None if it drops none or is too long."""
     if all(possible):
         return None
     pairs = list(zip(key.labels, possible, strict=True))

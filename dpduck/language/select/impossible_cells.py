@@ -1,7 +1,7 @@
 """Combinations of values that WHERE rules out by public facts: cells of several columns that can hold no row.
 
-Conditions on one column are read by its labels. Over several columns, AND and OR combine possible cells. A combination
-is impossible only if no row in it can meet the condition.
+A comparison with one column gives the labels that may meet it. AND and OR combine such results over several columns. A
+combination is impossible only if no row with its values can meet the condition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_CELLS = 1 << 16
 
 @dataclass(frozen=True)
 class ImpossibleCells:
-    """Cells that can hold no row. members: increasing positions of keys. cells: row-major positions in their table."""
+    """Cells that can hold no row. members: increasing positions of keys. cells: row-major positions over these keys."""
 
     members: tuple[int, ...]
     cells: tuple[int, ...]
@@ -38,7 +38,7 @@ class ImpossibleCells:
 class _ConditionKey:
     """Key that a condition may name. axis: its axis in the table over the condition's columns.
 
-    codes: for each span of the domain, the position of its label. A merged bin is possible if one of its spans is.
+    codes: for each code of the domain, the position of its label. A merged bin is possible if one of its bins is.
     labels: the reader of conditions on this key alone, None if its type is not read.
     """
 
@@ -75,7 +75,7 @@ def impossible_cells(
 def _combination_reader(
     keys: Mapping[str, _ConditionKey], shape: tuple[int, ...], scope: Scope
 ) -> ConditionReader[BoolArray]:
-    """Returns a reader of conditions. It tells for each combination whether some row in it may meet a condition."""
+    """Returns a reader that tells for each combination of labels whether a row with them may meet a condition."""
     unknown = np.ones((1,) * len(shape), np.bool_)
 
     def compare(operand: exp.Expr, sign: str, literal: exp.Expr) -> BoolArray:

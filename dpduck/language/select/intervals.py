@@ -51,7 +51,7 @@ def with_intervals(request: SelectRequest, policy: Policy, conditions: Mapping[s
 
 
 def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
-    """Returns the column, the first value and the first value beyond, of a BETWEEN or of a pair of comparisons."""
+    """Returns column, a and b + 1 of BETWEEN a AND b, or column, a and b of >= a AND < b. None for other conditions."""
     node = None if condition is None else condition.unnest()
     if isinstance(node, exp.Between) and not any(node.args.get(part) for part in ("symmetric",)):
         low, high = _whole(node.args["low"]), _whole(node.args["high"])

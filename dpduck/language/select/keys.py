@@ -1,4 +1,4 @@
-"""Group keys: columns with a public domain, and expressions with an image that DuckDB computes over such domains.
+"""Group keys: columns with a public domain, and expressions that DuckDB evaluates over all values of such domains.
 
 GROUP BY is read here as sets of key expressions: plain lists, ALL, CUBE, ROLLUP, GROUPING SETS and MARGINALS.
 """
@@ -323,7 +323,7 @@ def _coarser(key: Key, domain: RangeDomain, bins: int) -> Key:
 
 
 def label_type(domain: Domain) -> str:
-    """Returns the type of a domain's released labels: the column's own type. ENUMs are released as text."""
+    """Returns the type of a domain's released labels: the column's own type, VARCHAR for an ENUM."""
     if isinstance(domain, RangeDomain):
         return domain.type_name
     return "VARCHAR" if sql_type(domain.type_name).is_enum else domain.type_name
@@ -337,7 +337,7 @@ def _name_list(names: tuple[str, ...]) -> str:
 
 
 def with_cell_key(request: SelectRequest, source: RowSource, facts: PublicFacts) -> SelectRequest:
-    """Adds the shortest key of the table that consists of the unit and of grouping columns alone.
+    """Adds the shortest UNIQUE key of the table that consists of the unit and of grouping columns alone.
 
     UNIQUE lets NULL repeat. Rows without a unit are dropped. Rows with a NULL key are dropped too, since no column of
     the key has a DOMAIN with NULL here. A bin of a range holds several values, so a column with bins does not qualify.
@@ -356,7 +356,7 @@ def with_cell_key(request: SelectRequest, source: RowSource, facts: PublicFacts)
 
 
 def _columns_told_apart(relation: PrivateRelation, keys: Sequence[SourceColumn]) -> set[str]:
-    """Returns the columns of a table that are grouping columns with one value in each group."""
+    """Returns the names of a table's grouping columns that have one value in each group."""
     domains = {key.sql: key.domain for key in keys}
     columns = ((column, domains.get(base(relation.alias, column.name))) for column in relation.columns)
     return {

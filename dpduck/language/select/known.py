@@ -1,6 +1,6 @@
 """Plain SELECT over a private table as a question to earlier releases. Nothing runs over rows, so the answer is free.
 
-The conditions of the SELECT and of the releases are read as sets of codes of declared columns.
+Conditions of the SELECT and of releases are read as sets of codes: positions of labels in the domains of columns.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MODEST = 10
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """Cache of columns and conditions of the same rows. All entries follow from public facts.
+    """Cache for questions about the same rows. All entries follow from public facts.
 
-    domains: digests of columns' domains. tables: the quantities of each released table. seen: their measurements along
-    the axes of a question.
+    domains: digests of columns' domains. tables: the quantities of each released table. seen: the measurements of
+    quantities, along the axes of a question.
     """
 
     columns: dict[str, SourceColumn | None] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Readings:
 
 @dataclass(frozen=True, eq=False)
 class KnownQuestion:
-    """Question to released tables, with the public facts about the same rows."""
+    """Question that released tables are to answer, with public facts about its rows."""
 
     analysis: Analysis
     source: RowSource
@@ -150,7 +150,7 @@ def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
 
 
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
-    """Analyses the SELECT of a private view. Releases answer its columns, at the confidence of the view."""
+    """Analyses the SELECT of a private view for an answer from earlier releases, at the view's confidence."""
     analysis, source = read_analysis(ask, facts, more, known=True)
     _require_as_measured(analysis)
     return _question(analysis, source, facts)

@@ -70,9 +70,9 @@ def label_reader(
 ) -> ConditionReader[BoolArray] | None:
     """Returns a reader of conditions on one column. None for types that are not read.
 
-    It tells for each code of the domain whether some value may meet a condition, or for each span outside.
-    reads_not: whether NOT and IS NULL are read. closely: whether > of whole numbers is >= the next one, bins WITH EDGES
-    have one edge, and DOUBLE is read. Plans and digests in a store rest on that each caller reads as much as it does.
+    It tells for each code whether some value may meet a condition. outside: the same for spans of values in no code.
+    reads_not: whether NOT and IS NULL are read. closely: whether > n of integers is >= n + 1, the outer bins WITH EDGES
+    are open on one side, and DOUBLE is read. Stored plans and digests would change if a caller read more or less.
     """
     kind, (literal_of, _) = sql_type(domain.type_name), _readers(domain.type_name)
     is_number = kind.is_integer or kind.is_decimal or (closely and domain.type_name == "DOUBLE")
@@ -107,7 +107,7 @@ def _readers(type_name: str) -> tuple[LiteralReader, Parser]:
 
 
 def _moment(node: exp.Expr) -> datetime | None:
-    """Reads a text or a DATE. TIMESTAMP is not read, since stored plans and digests of streams rest on that."""
+    """Reads a text, a DATE or a TIMESTAMP_US, but no TIMESTAMP: stored plans and digests of streams would change."""
     text = moment_text(node, _WRITTEN)
     return None if text is None else parse_moment(text)
 
@@ -121,7 +121,7 @@ def _day(node: exp.Expr) -> datetime | None:
 def _spans_of(domain: Domain, beyond: bool) -> list[LabelSpan]:
     """Returns the span of each code of the domain, in order.
 
-    beyond: whether to read that the first and the last bin WITH EDGES lie on one side of the other bins each.
+    beyond: whether the first and the last bin WITH EDGES are open on one side. Otherwise they may hold any value.
     """
     parse = _readers(domain.type_name)[1]
     nulls = [LabelSpan(null=True)] * domain.with_null
@@ -141,7 +141,7 @@ def _spans_of(domain: Domain, beyond: bool) -> list[LabelSpan]:
 
 
 def _spans_outside(domain: Domain) -> list[LabelSpan]:
-    """Returns spans of all values that are in no code of a domain."""
+    """Returns spans that cover all values in no code of a domain."""
     outside = [] if domain.with_null else [LabelSpan(null=True)]
     if not isinstance(domain, RangeDomain):
         declared = frozenset(span.low for span in _spans_of(domain, False) if span.low is not None)

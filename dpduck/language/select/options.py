@@ -1,4 +1,4 @@
-"""Options of the clause, under BigQuery's names and our own. They and the policy give the price of a statement."""
+"""Options of SELECT WITH DIFFERENTIAL_PRIVACY, some with BigQuery's names. They and the policy give the price."""
 
 from __future__ import annotations
 
@@ -286,9 +286,9 @@ def require_groups(options: Options, request: SelectRequest, place: exp.Expr) ->
 
 
 def can_widen(question: Question) -> bool:
-    """Tells whether totals can correct some answers, and every sum can have a total.
+    """Tells whether left_out and total have a count or sum to correct, and every sum can have a noisy total.
 
-    An average or a variance stays as it is. A sum of its column is computed from it, about a centre, and has no total.
+    An average or a variance is not corrected. A sum of the same column is computed from it, and so can have no total.
     """
     averaged = [aggregate.operand for aggregate in question.aggregates if aggregate.function in ("avg", *VARIANCES)]
     added = [aggregate for aggregate in question.aggregates if aggregate.function in ("count", "sum")]
@@ -297,7 +297,7 @@ def can_widen(question: Question) -> bool:
 
 
 def _require_totals(request: SelectRequest, place: exp.Expr) -> None:
-    """Refuses totals beside a target, of averages alone, of numbers that may be negative, or of rows that keys drop."""
+    """Refuses left_out and total with a target, averages alone, possibly negative sums, or keys that drop rows."""
     question = request.question
     if request.price.target is not None:
         raise refusal(place, "left_out and total have a part of a price", "epsilon and delta, or rho")
@@ -334,7 +334,7 @@ def _selection(given: StatementOptions) -> KeySelection | None:
 
 
 def _strategy(given: StatementOptions) -> str:
-    """Returns a strategy's name, with a + for optimal budgets. The planner decides whether it can serve."""
+    """Returns a strategy's name, with a + for optimal budgets. The planner decides whether it fits."""
     named = given.text("strategy") or "auto"
     if not _TREE.fullmatch(named) and named.casefold().removesuffix("+") not in map(str.casefold, STRATEGIES):
         accepted = f"one of {', '.join(STRATEGIES)}; with a + for optimal budgets, as in Q+"
@@ -350,7 +350,7 @@ def require_confidence(options: Options) -> Fraction:
 
 
 def confidence_from(value: object) -> Fraction:
-    """Reads the confidence that a function is given, at least one half."""
+    """Reads the confidence argument of a function, at least one half."""
     if not isinstance(value, (int, float)) or not 0.5 <= value <= 0.999999:
         raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
     return Fraction(str(value))
@@ -360,7 +360,7 @@ def confidence_from(value: object) -> Fraction:
 
 
 def price_of(options: Options, policy: Policy, place: exp.Expr) -> Price:
-    """Returns the price of a request, with all its parts."""
+    """Returns the price of a statement from its options and the policy. place: for refusals."""
     return Price(
         charge_of(options, policy, place),
         options.epsilon,

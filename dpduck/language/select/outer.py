@@ -191,7 +191,7 @@ def items_without_answers(
 def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
     """Adds to the SELECT of a view a last column, which names the grouping columns of each row.
 
-    They have the names that the view gives them. Without this last column a total looks like the group of NULL.
+    It uses the names that the view gives to keys. Without this last column a total looks like the group of NULL.
     """
     if any(fold(item.name) == GROUPING_LEVEL for item in items):
         return select
@@ -301,7 +301,7 @@ _AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + _AGGREGATES
 
 
 def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
-    """Returns the one annotated SELECT of a statement, and the CTEs around it that it may read."""
+    """Returns the one SELECT WITH DIFFERENTIAL_PRIVACY of a statement, and the CTEs around it that it may read."""
     annotated = [
         select for select in query.find_all(exp.Select) if isinstance(select.args.get("hint"), DifferentialPrivacy)
     ]
@@ -343,7 +343,7 @@ _OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
 
 
 def _check_cost(query: exp.Query) -> None:
-    """Refuses too many queries, texts that grow from query to query, and windows that look too far."""
+    """Refuses too many queries, texts that grow from query to query, and windows that look at rows too far away."""
     parts = list(query.find_all(exp.Select, exp.SetOperation, exp.Join, exp.Values))
     if len(parts) > MOST_QUERIES:
         raise refusal(parts[-1], f"a statement of {len(parts)} queries and joins", f"at most {MOST_QUERIES}")

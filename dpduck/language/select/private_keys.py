@@ -47,7 +47,7 @@ def groups_text(request: SelectRequest) -> str:
 def selection_of(asked: KeySelection, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
     """Returns the selection of groups, with the bound on a unit's groups.
 
-    A unit of m rows is in at most m groups. If the unit is a row that joins multiply, nothing shows its groups.
+    A unit of m rows is in at most m groups. If the unit is a row, nothing tells which copies in a join are of one row.
     """
     if policy.unit.column is None and unit_bound > 1:
         if 0 < asked.groups < unit_bound:
@@ -100,7 +100,7 @@ def require_persons(rows: RequestRows, question: Question, place: exp.Expr) -> N
 
 
 def require_counts(request: SelectRequest, place: exp.Expr) -> None:
-    """Refuses aggregates that do not go with selected keys, or that cannot fill a row for all other groups."""
+    """Refuses aggregates that do not go with selected keys, or that other = TRUE cannot add up over groups."""
     aggregates, selection = request.question.aggregates, request.question.selection
     distinct = next((aggregate for aggregate in aggregates if aggregate.distinct is not None), None)
     if distinct is not None:

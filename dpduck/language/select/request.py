@@ -166,7 +166,7 @@ class Key:
     name: its name in the released table. expression: canonical SQL. sources: positions in Question.sources.
     codes: the label's position for each combination of the sources' domains, row-major. -1 for a dropped combination.
     shape: '' for a plain key, 'prefixes' or 'ranges' for sums over intervals of its ordered labels.
-    ends, end_name: for ranges, the value of range_end(column) by an interval's last label, and its column's name.
+    ends, end_name: for ranges, range_end(column) for each last label of an interval, and the released column's name.
     row_sql: for private values, an SQL expression over each row: a VARCHAR that cannot raise. Such a key has no labels.
     """
 
@@ -220,7 +220,7 @@ class Aggregate:
 
     text: the analyst's own text, for explanations. It is not part of the canonical form.
     function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
-    operand: the aggregated number. A count has an operand if it counts rows with a value, or units by group.
+    operand: the aggregated number. A count has one if it counts rows with a value, or bounded rows by group.
     fraction: the quantile, from 0 to 1. distinct: the column with the counted values.
     counts: for a sum of 1 over the rows that meet a condition, this condition. It follows from the operand.
     """
@@ -263,7 +263,7 @@ class Treatment:
     """Planning and post-processing of answers. All fields are public.
 
     The digest omits each field after `quantiles` that has its default, and always omits `usual`.
-    weights: one per grouping set, the vector a of the paper. Empty if all sets weigh the same.
+    weights: one per grouping set (the vector a in docs/papers.md). Empty if all sets weigh the same.
     planning_seconds: the time for searches.
     strategy_table: a declared public table that holds the strategy's matrix.
     aggregate_weights: one per aggregate, in order of first appearance. Empty if all aggregates weigh the same.
@@ -271,12 +271,12 @@ class Treatment:
         is no part of the digest for a tree, or if no quantile is asked for.
     quantile_intervals: whether chosen quantiles pay for intervals.
     evenly: whether the error of the worst cell is minimized, not the sum of all errors.
-    norm: the largest L2 norm of a unit's counts, 1 for a row at its bound. Larger units are weighed down. May be None.
-    finds_norm: whether norms are found in the statement, for a part of its price.
-    sum_norms: the same for sums, in the units of each summed column. centers: the centres of averages.
+    norm: None, or the largest L2 norm of a unit's counts. A row at its bound counts 1. Larger units are weighed down.
+    finds_norm: whether the statement itself measures norms, for a part of its price.
+    sum_norms: the largest L2 norms of a unit's sums, in the units of each column. centers: the centres of averages.
     groups: the most groups of one unit, 0 for any number.
-    left_out: whether intervals hold the rows that a norm leaves out. total: whether cells are scaled up to a total that
-        is measured separately.
+    left_out: whether intervals also cover what MAX ROWS or a norm leaves out. total: whether cells are scaled up to a
+        total that is measured separately.
     usual: whether norms are the default, because the statement gives no bounds.
     """
 
@@ -308,7 +308,7 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether answers are moved as no formula describes. Intervals are then about the measured values."""
+        """Tells whether answers are changed by a step without an error formula. Then intervals are of measurements."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 
@@ -387,7 +387,7 @@ class Question:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Returns sizes n_1..n_d of the released attributes."""
+        """Returns the number of labels of each key."""
         return tuple(len(key.labels) for key in self.keys)
 
     @property
@@ -399,7 +399,7 @@ class Question:
     def tells_keys_apart(self) -> bool:
         """Tells whether any two combinations of source values differ in some key, or are dropped.
 
-        Trusted code checks the same for its job (jobs.CountingJob), and otherwise refuses bounds on groups.
+        The kernel checks the same for its job (counting.jobs.CountingJob), and otherwise refuses bounds on groups.
         """
         positions: set[int] = set()
         for key in self.keys:
@@ -511,9 +511,9 @@ class SelectRequest:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def as_before(self) -> SelectRequest | None:
-        """Returns the request of the same text in earlier versions. None if it is the same request.
+        """Returns the request that earlier versions made of the same text. None if it is this request.
 
-        Their defaults were trees for quantiles, and noise by rows for people with many rows.
+        Their defaults were trees for quantiles, and noise by MAX ROWS for units with many rows.
         """
         treatment = self.question.treatment
         if treatment.usual:

@@ -1,8 +1,8 @@
-"""Counts of one SELECT that may be planned together: their conditions distinguish values of declared columns.
+"""Counts of one SELECT that may be planned together: their conditions distinguish values of columns with domains.
 
 Rows that no condition distinguishes are one kind. Each row is of one kind, so that exclusive conditions together
-cost as much as one. Counts are planned together only if no answer changes. Rows outside of the domains take part in no
-common count, so no condition may hold there.
+cost as much as one. Counts are planned together only if no answer changes. Rows outside of the domains are of no kind,
+so no condition may hold there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_CELLS = 1_000_000
 """The most combinations of values over the columns of counts that are planned together."""
 
 MOST_JOINT = 4096
-"""The same for statements with reuse: known answers distinguish at most this many combinations of several columns."""
+"""The most combinations of several columns in a statement with reuse: known answers distinguish no more."""
 
 MOST_KINDS = 256
 """The most kinds of rows that counts planned together may distinguish."""
@@ -148,7 +148,7 @@ class _PredicateReader:
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Classes of values that no predicate splits. classes: each value's class, by column. met: predicates, by text."""
+    """Classes of values that no predicate splits. classes: each value's class, by column. met: met classes, by text."""
 
     classes: Mapping[str, IntegerArray]
     met: Mapping[str, NDArray[np.bool_]]
@@ -181,7 +181,7 @@ class _Alike:
         return codes.reshape([*sizes.values()]), np.array([table.ravel()[firsts] for table in tables], np.int64)
 
     def together(self, predicates: Sequence[_Predicate], reader: _PredicateReader) -> JointCounts:
-        """Returns some predicates with the kinds of rows that they distinguish."""
+        """Returns counts by some predicates, with the kinds of rows that the predicates distinguish."""
         names = _columns_of(predicates)
         codes, met = self.kinds(predicates)
         whole = codes[np.ix_(*(self.classes[name] for name in names))].ravel()
@@ -192,7 +192,7 @@ class _Alike:
 
 
 def _spread(table: NDArray[np.bool_], columns: Sequence[str], sizes: Mapping[str, int]) -> NDArray[np.bool_]:
-    """Repeats a table over some columns along all others, in the order of all columns."""
+    """Repeats a table over `columns` along all other columns of `sizes`, in the order of `sizes`."""
     order = [columns.index(name) for name in sizes if name in columns]
     shape = [size if name in columns else 1 for name, size in sizes.items()]
     return np.broadcast_to(table.transpose(order).reshape(shape), [*sizes.values()])

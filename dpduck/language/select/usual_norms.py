@@ -1,4 +1,4 @@
-"""Default for people with many rows: norms that the statement itself finds, in place of MAX ROWS.
+"""Default for units with many rows: noise scales with norms that the statement itself measures, not with MAX ROWS.
 
 Public facts alone decide: the statement, the policy and the number of cells. A statement that sets any option on
 bounds, on its measurement or on its answers keeps its own options.
@@ -16,20 +16,20 @@ from dpduck.language.select.options import Options, can_widen
 from dpduck.language.select.request import VARIANCES, Aggregate, Key, SelectRequest, Treatment
 
 MANY_ROWS, MANY_CELLS = 50, 20
-"""The fewest rows of a unit and the fewest cells. Below, searches and totals cost more than they gain (choosing.md)."""
+"""Fewest rows of a unit and fewest cells for norms by default. Below, norms cost more than they gain (choosing.md)."""
 
 MOST_CODES = 10_000
-"""The most values of keys, if a key puts several values into a group."""
+"""The most values of all keys together, if a key puts several values into a group."""
 
 MOST_CELLS, MOST_SUMMED = 1_000_000, 5_000
 """The most cells of all keys, without margins and with margins. A margin adds up the noise of its cells."""
 
 MOST_VARIANCE, OF_ALL_ROWS = 1 << 80, Fraction(1, 20)
-"""The largest variance of noise, and the part of a price for a sum of all rows: copies that a test keeps equal."""
+"""The largest variance of noise, and the part of a price for a sum of all rows. A test compares both with originals."""
 
 
 def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> bool:
-    """Tells whether a statement gets norms by default, if its aggregates can have norms."""
+    """Tells whether a statement gets norms by default. with_norms checks its aggregates later."""
     rho = options.rho is not None or (options.epsilon is not None and options.delta is not None)
     several = source.first.policy.unit.column is not None and source.usual_rows >= MANY_ROWS
     written = options.max_rows_contributed is not None or options.selection is not None or bool(options.own)
@@ -62,7 +62,7 @@ def with_norms(request: SelectRequest) -> SelectRequest:
 
 
 def _has_room(request: SelectRequest) -> bool:
-    """Tells whether noise for each sum of all rows can be drawn. It scales with MAX ROWS, and its price is small."""
+    """Tells whether noise for sums of all rows is small enough. It grows with MAX ROWS, and its price is small."""
     aggregates = request.question.aggregates
     most = max((int(agg.operand.high / agg.operand.step) for agg in aggregates if agg.operand is not None), default=1)
     price = request.price.charge.rho * OF_ALL_ROWS / len(aggregates)
@@ -70,7 +70,7 @@ def _has_room(request: SelectRequest) -> bool:
 
 
 def _has_norm(aggregate: Aggregate) -> bool:
-    """Tells whether an aggregate is a count, a sum, an average or a variance, without bounds of its own."""
+    """Tells whether an aggregate is a count, sum, average or variance without bounds by group, or counts units."""
     if aggregate.function not in ("count", "sum", "avg", *VARIANCES):
         return False
     operand = aggregate.operand

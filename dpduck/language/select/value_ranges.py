@@ -27,7 +27,7 @@ _CONDITIONS = (
 
 
 def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
-    """Returns the grid of a resolved expression over clamped columns. None if nothing public bounds its values."""
+    """Returns bounds and step of a resolved expression over clamped columns. None if nothing public bounds it."""
     node = node.unnest()
     value = literal(node)
     if value is not None:
