@@ -38,7 +38,7 @@ class Same:
     """Common properties of tables that may be combined.
 
     moment: the time of the rows, or the release if they may change. inside: columns seen only inside their domains.
-    filters, dropped: conditions and codes that drop rows before MAX ROWS. conditions: others that are no sets of codes.
+    filters, dropped: conditions and codes that drop rows before MAX ROWS. conditions: others, if no sets of codes.
     """
 
     moment: str
@@ -52,9 +52,9 @@ class Same:
 
 @dataclass(frozen=True, eq=False)
 class Usable:
-    """One measured quantity of a release: the weighted sum of a table's parts. table: its number in the release.
+    """One measured quantity of a release: the weighted sum of a table's parts. table: the table's number.
 
-    seen: conditions on the codes that it sees. Its keys may leave out more codes. before: the cache Readings.seen.
+    seen: conditions on the counted codes. Keys may leave out more codes. before: a cache of measurements along axes.
     """
 
     kept: MeasurementRecord
@@ -248,9 +248,9 @@ def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Match of tables to a question. seen: its conditions on codes. left_out: see KnownAnswer.
+    """Match of tables to a question. seen: the question's conditions on codes. left_out: see KnownAnswer.
 
-    bounded: how MAX ROWS was applied. "" if as the question means it, after WHERE and before FILTER.
+    bounded: how MAX ROWS was applied. It is "" if applied as in the question, after WHERE and before FILTER.
     """
 
     seen: tuple[CodeCondition, ...]
@@ -259,7 +259,7 @@ class Match:
 
 
 def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Match | None:
-    """Matches tables of this kind to a question over rows with these conditions. None if they cannot answer it."""
+    """Matches tables with common properties to a question over rows with conditions. None if they cannot answer it."""
     asked = {column.sql for column in question.analysis.request.question.sources}
     if not same.filters | same.conditions <= set(conditions):
         return None
