@@ -62,7 +62,7 @@ class SparseOptions:
 
 @dataclass(frozen=True)
 class SparseRequest:
-    """Request of sparse queries. request: a count of the same rows at the same price, with all but the keys.
+    """Request of sparse queries. request: a count of the same rows at the same price. It has all facts but the keys.
 
     expect_rows: the policy's public guess of the number of rows.
     """
