@@ -271,13 +271,13 @@ def _restrict_periods(question: Question, axis: int, first: int, periods: int) -
 
 
 def totals(what: str, number: int = 0) -> tuple[str, str]:
-    """Returns the released columns of an aggregate over several periods, and of its standard error."""
+    """Returns the columns of an aggregate over several periods, and of its standard error. what: 'total' or 'last'."""
     place = f"_{number}" if number else ""
     return f"dpduck_{what}{place}", f"dpduck_{what}{place}_stderr"
 
 
 def ends_of(answer: str) -> tuple[str, str]:
-    """Returns the columns of both ends of an interval, for an answer with an error that depends on it."""
+    """Returns the column names of an answer's interval: its low end and its high end."""
     return f"{answer}_low", f"{answer}_high"
 
 

@@ -1,7 +1,7 @@
 """Published rows of a stream: from all measurements so far to the rows of closed periods.
 
-An answer about some periods is one combination of the rows of the strategy over time. The combination is the same for
-every query over the other keys. The combined answers are recovered as any cube is.
+An answer about some periods is a weighted sum of measurements over time. The weights are the same for every query over
+the other keys. Answers by cells are recovered from such sums as in any cube.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Tables = list[list[FloatArray]]
 
 
 def answer_columns(stream: StreamRequest, number: int) -> list[tuple[str, str, TimeQuestion]]:
-    """Returns the columns of an aggregate and of its standard error, with the question over time of each pair."""
+    """Returns the columns of an aggregate's answer and standard error, with the question over time of each pair."""
     columns = [(answer_column(number), stderr_column(number), TimeQuestion(1))]
     if not stream.request.question.aggregates[number].operand_by_group:
         columns.append((*totals("total", number), TimeQuestion(0)))
@@ -87,7 +87,7 @@ def recover_rows(stream: StreamRequest, plan: StreamPlan, first: int, closed: in
 
 @dataclass(frozen=True)
 class _Block:
-    """Answers of one query among the numbers of a row of the strategy: a run for each table."""
+    """Place of one query's answers among all numbers that are measured at one time: a run of numbers for each table."""
 
     measure: int
     start: int
@@ -116,7 +116,7 @@ def _blocks(cube: CubePlan) -> Iterator[_Block]:
 
 @dataclass(frozen=True)
 class _About:
-    """Recovered tables of all measures, for one question about each period, with the squared norms of its weights."""
+    """Recovered tables of all measures for one question. squares: for each period, the squared norm of the weights."""
 
     tables: list[Tables]
     squares: FloatArray
@@ -155,7 +155,7 @@ def _recover_table(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, t
 
 @dataclass(frozen=True)
 class _Answer:
-    """Answers of each period, grouping set and cell, in this order. ends: of intervals, None if they are not stored."""
+    """Answers by period, grouping set and cell, in this order. ends: interval ends, None if these are not stored."""
 
     estimates: FloatArray
     stderrs: FloatArray

@@ -278,7 +278,7 @@ class Streams:
 
 
 def _add_notes(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
-    """Adds comments to the columns of a release. They tell readers and pictures keys from answers."""
+    """Adds comments to the columns of a release. Readers and pictures tell keys from answers by these comments."""
     notes = notes_of(stream.analysis, release)
     for name in further_answers(stream):
         notes |= {name: ANSWER, f"{name}_stderr": STDERR + name}
