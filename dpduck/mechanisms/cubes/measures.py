@@ -461,7 +461,7 @@ def linear_weights(aggregate: Aggregate, measure: Measure) -> tuple[Fraction, ..
 
 
 def _relative(aggregate: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule: QuantileRule) -> float:
-    """Estimates an aggregate's variance relative to its largest value, with noise as large as one row's largest part."""
+    """Estimates an aggregate's variance relative to its largest value, for noise as large as one row's largest part."""
     if use.weights:
         size = Fraction(1)
         if aggregate.function == "sum" and aggregate.operand is not None:

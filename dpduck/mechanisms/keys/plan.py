@@ -282,7 +282,7 @@ def _measures(request: SelectRequest, plain: bool, reused: tuple[int, ...]) -> K
 
 
 def bounds_of_request(request: SelectRequest) -> GroupBounds:
-    """Bounds one unit's changes: 1 in each group's count. Without a unit column, a unit is a row with all its copies."""
+    """Bounds one unit's changes: 1 in each group's count. Without a unit column, a unit is a row and all its copies."""
     groups = _selection(request).groups
     if request.rows.unit_sql is None:
         return GroupBounds(groups, request.rows.unit_bound, request.rows.unit_bound, request.rows.unit_bound)
