@@ -51,8 +51,8 @@ _NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho
 
 
 def read_certificates(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> tuple[list[Entry], list[Entry]]:
-    """Returns the entries of an attached store's ledger up to number `most`, each with its link, and the certificates
-    of their releases.
+    """Returns the entries of an attached store's ledger up to number `most`, and the certificates of their releases.
+    Each has a link: a hash of the ledger up to there.
     """
     entries = _entries(connection, store, most)
     released = list(_certificates(connection, store, {entry["id"]: entry for entry in entries}, most))
@@ -152,7 +152,7 @@ def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) ->
 def _forms(rho: str, delta: str) -> list[dict[str, str]]:
     """Returns a price as pairs of epsilon and delta, for readers who do not know rho. `delta` is added to each delta.
 
-    Cached, since checking one link needs all certificates before it, and many releases have equal prices.
+    Cached, since computing a link takes all certificates up to it, and many releases have equal prices.
     """
     prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
     return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]

@@ -24,7 +24,7 @@ SAFE = 1 - Fraction(1, 10**9)
 
 
 def in_per_cent(part: Fraction, *, up: bool = True) -> str:
-    """Writes a fraction in per cent with two digits. Prices are rounded up. `up` is false for amounts that are left.
+    """Writes a fraction in per cent with two digits. Prices are rounded up, amounts that are left down (up=False).
 
     >>> in_per_cent(Fraction(1, 30)), in_per_cent(Fraction(1, 30), up=False), in_per_cent(Fraction(3, 2))
     ('3.4 %', '3.3 %', '150 %')

@@ -240,7 +240,7 @@ class Releaser:
         return release
 
     def _interruption(self, door: Door, release: StoredRelease) -> Interrupted:
-        """Returns the error for Ctrl-C. It says whether the answer is stored, and if not, whether to ask again."""
+        """Returns the error for Ctrl-C. It says whether the answer is stored, and if not, whether a retry is free."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
         elif 0 < (times := self._ledger.times_begun(door.entry)) < MOST_TIMES:

@@ -187,7 +187,7 @@ def _parse_weight(text: str, keys: Sequence[str]) -> _Weight:
 
 
 def _is_tested(column: exp.Column) -> bool:
-    """Tells whether a column is compared with NULL. A column that is rolled up is NULL."""
+    """Tells whether a column is compared with NULL, which it is where it is rolled up."""
     node: exp.Expr | None = column
     while node is not None:
         if isinstance(node, _NULL_TESTS) or (isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)):

@@ -114,7 +114,7 @@ VARIANCE_ERROR = 1 / 2
 class Measure:
     """Tables of integers that are measured alike, for one price.
 
-    contribution: of each row to the tables. condition, operand: its rows and its number, as SQL of the analyst.
+    contribution: what a row adds to the tables. condition, operand: the rows and the summed number, in analyst's SQL.
     key: a further key of the tables. TREE: buckets of the value. 'distinct': values present. 'together': `kinds` of
         rows, measured by `strategy`. CHOICE: buckets near the quantile of `fraction`, of which one is chosen.
     share: its part of the statement's price.

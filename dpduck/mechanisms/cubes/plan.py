@@ -84,7 +84,7 @@ class MeasurePlan:
     """Measure with its candidate plans, the chosen plan first.
 
     bounds: the most that one unit adds to its tables.
-    choices: of buckets by the exponential mechanism, for a quantile and its interval's ends. Then there are no tables.
+    choices: draws by the exponential mechanism, for a quantile and its interval's ends. Then there are no tables.
     """
 
     measure: Measure
@@ -208,9 +208,8 @@ def plans_at(
 ) -> CubePlan:
     """Plans every measure. amount: epsilon or rho for all together. rivals: also computes plans that must lose.
 
-    measures: chosen here if None.
-
-    If the request has a target error, or is planned `evenly`, the plan with the least error of its worst cell is first.
+    measures: chosen here if None. If the request has a target error, or is planned `evenly`, the first plan of each
+    measure is the one with the least error of its worst cell.
     """
     question = request.question
     rows, evenly = request.rows.unit_bound, request.price.target is not None
@@ -425,7 +424,7 @@ def _is_search(request: SelectRequest) -> bool:
 def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectRequest, CubePlan]:
     """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan.
 
-    All sets begin with equal weights. Weights in the statement are left alone.
+    Weights begin at 1 over the cells of a set. Weights in the statement are left alone.
     """
     question = request.question
     if question.treatment.weights or len(question.grouping_sets) == 1:

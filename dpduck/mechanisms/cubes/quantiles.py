@@ -110,7 +110,7 @@ TREES = QuantileRule(TREE)
 
 
 def can_be_chosen(aggregate: Aggregate) -> bool:
-    """Tells whether the exponential mechanism can answer a quantile. For a minimum, all lower buckets are as good."""
+    """Tells whether the exponential mechanism can answer a quantile. Beyond a minimum, all buckets are equally good."""
     part = aggregate.fraction if aggregate.is_quantile and aggregate.fraction is not None else Fraction(0)
     return 0 < part < 1 and part.denominator <= LARGEST_PART
 

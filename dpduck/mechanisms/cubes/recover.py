@@ -189,9 +189,9 @@ def _by_set(
 def of_centre(
     cube: CubePlan, aggregate: Aggregate, use: Use, tables: Sequence[FloatArray], variances: Sequence[FloatArray]
 ) -> Curved:
-    """Returns averages or variances. tables: noisy counts, sums about a centre and sums of squares, in integers.
+    """Returns averages or variances. tables: noisy integers of counts, sums about a centre and perhaps squares.
 
-    variances: of the noise of each table.
+    variances: the noise variances of each table.
     """
     if use.also is None or aggregate.operand is None:
         raise InternalError("an average of no count and no sum")

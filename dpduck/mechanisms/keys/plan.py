@@ -71,7 +71,7 @@ class KeyPlan:
 
     @property
     def threshold(self) -> int:
-        """Returns the threshold: the noisy count of a published group is above it."""
+        """Returns the threshold. A group is published if its noisy count is above it."""
         return self.least - 1 + self.bounds.per_group + self.excess
 
     @property
@@ -173,7 +173,7 @@ FARTHEST = 250
 
 
 def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
-    """Returns tau, a part of the threshold: the smallest whole number from 0 that costs at most this delta.
+    """Returns tau, a part of the threshold: the least from 0 at which `groups` groups of one unit cost at most delta.
 
     A binary search over approximate tails comes near it. Steps by the exact cost (key_delta) do the rest.
     """
@@ -290,7 +290,7 @@ def bounds_of_request(request: SelectRequest) -> GroupBounds:
 
 
 def key_job(request: SelectRequest, measured: KeyMeasures | None = None) -> CountingJob:
-    """Describes the job that trusted code counts."""
+    """Returns the counting job: the contributions to each group, selected by the units in it."""
     rows, groups = request.rows, _selection(request).groups
     counts = [Contribution(raw_program(aggregate.condition)) for aggregate in request.question.aggregates]
     job = counting_job(request, counts if measured is None else [measure.contribution for measure in measured.measures])
@@ -299,7 +299,7 @@ def key_job(request: SelectRequest, measured: KeyMeasures | None = None) -> Coun
 
 
 def key_ask(request: SelectRequest, plan: KeyPlan) -> Ask[PublishedKeys]:
-    """Returns the ask of a plan."""
+    """Returns the plan's only noisy query: published groups above a threshold, with their answers."""
     tables = plan.aggregates if plan.measured is None else len(plan.measured.measures)
     query = Threshold(
         plan.bounds, plan.least, plan.excess, plan.answers, tables, plan.selecting, plan.other, plan.beside

@@ -55,7 +55,7 @@ class KnownAnswer:
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """Sum over rows, by cell. smallest: over all measurements, the least standard deviation over the largest weight."""
+    """Sum over rows, by cell. smallest: the measurements' least ratio of standard deviation to largest weight."""
 
     estimates: FloatArray
     variances: FloatArray

@@ -167,7 +167,7 @@ def _of_table(question: KnownQuestion, release: MeasurementRecord, table: Measur
 
 
 def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[CodeCondition], inside: set[str]) -> None:
-    """Adds a condition to `seen` if it is a set of codes that no row outside meets, else its text to `conditions`."""
+    """Adds a condition to `seen` if it is a set of codes and holds for no row outside domains, else to `conditions`."""
     condition = question.condition(text)
     if condition is None or condition.outside:
         conditions.add(text)
@@ -187,9 +187,9 @@ def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...]
     if table.form == "count":
         yield ("count",), (), (1.0,)
         return
-    of = (table.value, table.low, table.high, table.step)
+    column = (table.value, table.low, table.high, table.step)
     if table.form == "sum":
-        yield ("sum", *of), (), (float(table.step),)
+        yield ("sum", *column), (), (float(table.step),)
         return
     degree, rest = table.degree, (0.0,) * table.rest
     whole = Fraction(1, table.steps**degree)
@@ -200,10 +200,10 @@ def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...]
     if (table.high - table.low) / table.step == table.steps:
         width = table.high - table.low
         parts = [whole * (table.low + width * Fraction(part, degree)) for part in range(degree + 1)]
-        yield ("sum", *of), (), tuple(map(float, parts)) + rest
+        yield ("sum", *column), (), tuple(map(float, parts)) + rest
     if degree == 1:
         for which in range(2):
-            yield ("moment", *of, which), (), tuple(float(place == which) for place in range(2)) + rest
+            yield ("moment", *column, which), (), tuple(float(place == which) for place in range(2)) + rest
 
 
 def present_text(value: str) -> str:
@@ -242,8 +242,8 @@ def row_needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
 
 
 def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
-    of = (operand.sql, operand.low, operand.high, operand.step)
-    return (("sum", *of),) if function == "sum" else (("moment", *of, 0), ("moment", *of, 1))
+    column = (operand.sql, operand.low, operand.high, operand.step)
+    return (("sum", *column),) if function == "sum" else (("moment", *column, 0), ("moment", *column, 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -185,7 +185,7 @@ def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
 
 
 def _place(part: float, units: int) -> int:
-    """Returns the position, among sorted numbers of units, of the least number that this part does not exceed."""
+    """Returns the position, in the units' sorted numbers, of the least number that this part of the units keeps to."""
     return min(units - 1, max(0, -floor(-part * units) - 1))
 
 
@@ -299,7 +299,7 @@ def _little(check: StatementCheck, facts: CheckFacts) -> Fraction:
 def _largest_in_rows(check: StatementCheck, facts: CheckFacts) -> float:
     """Returns the largest norm of any unit in any measure, in rows at the measure's bound."""
     largest = (float(np.sqrt(squares.max(initial=0))) for squares in facts.kept.squares[1:])
-    return max(norm / of.contribution.bound for norm, of in zip(largest, check.measures.measures, strict=True))
+    return max(norm / item.contribution.bound for norm, item in zip(largest, check.measures.measures, strict=True))
 
 
 def _weights(squares: FloatArray, squared_norm: float) -> FloatArray:

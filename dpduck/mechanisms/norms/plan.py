@@ -333,7 +333,7 @@ def norm_columns(proposal: NormProposal) -> Columns:
 
 
 def describe(request: SelectRequest, proposal: NormProposal) -> list[Forecast]:
-    """Describes the only strategy. Its error follows from the norms, which nobody knows before the release."""
+    """Returns the forecast of the only strategy. Its error follows from norms that nobody knows before the release."""
     cells, treatment = sum(request.question.cells), request.question.treatment
     notes = ["identity: every cell of all keys together"]
     if treatment.usual:

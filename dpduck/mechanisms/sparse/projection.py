@@ -32,7 +32,7 @@ USUAL_ROWS_OF_TABLE = 10**5
 
 @dataclass(frozen=True)
 class ProjectionPlan:
-    """Plan of a projection. rows: the number T of released integers. noise: the noise of each released integer.
+    """Plan of a projection. rows: the number of released integers. noise: the noise of each released integer.
 
     noise_quantile, distortion_quantile: bounds on the errors of all declared queries, in standard errors.
     """

@@ -47,7 +47,7 @@ OWN = {
 class SparseOptions:
     """Declared figures of the questions, None if absent.
 
-    beta: the chance that some declared query has a larger error than stated. rows: the number T of a projection.
+    beta: the chance that some declared query has a larger error than stated. rows: the integers of a projection.
     heaviest: a public guess of the largest count of a key. alpha: the largest error of a session's answers.
     """
 

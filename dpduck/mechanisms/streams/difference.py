@@ -85,7 +85,7 @@ def _render_join(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str
     keys = [quote_identifier(key) for key in sides[0].keys]
     same = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "TRUE"
     value = " - ".join(
-        f"CAST({of}.{quote_identifier(side.answer)} AS DOUBLE)" for of, side in zip("ab", sides, strict=True)
+        f"CAST({alias}.{quote_identifier(side.answer)} AS DOUBLE)" for alias, side in zip("ab", sides, strict=True)
     )
     tables = [
         f"(FROM {releases.table_sql(side.view.name)}{side.where}) AS {of}" for of, side in zip("ab", sides, strict=True)

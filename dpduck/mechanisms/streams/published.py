@@ -58,8 +58,8 @@ def column_types(stream: StreamRequest, plan: StreamPlan) -> list[tuple[str, str
 
 def publication_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
     """Renders the published SELECT over a table of released rows. If `rows` is empty, the SELECT has no rows."""
-    types = [(quote_identifier(name), of) for name, of in column_types(stream, plan)]
-    listed = ", ".join(f"CAST({name if rows else 'NULL'} AS {of}) AS {name}" for name, of in types)
+    types = [(quote_identifier(name), type_name) for name, type_name in column_types(stream, plan)]
+    listed = ", ".join(f"CAST({name if rows else 'NULL'} AS {type_name}) AS {name}" for name, type_name in types)
     inner = f"SELECT {listed} FROM {rows}" if rows else f"SELECT {listed} LIMIT 0"
     return stream.select.replace(hole(), f"({inner})")
 
@@ -147,7 +147,7 @@ def _recover_table(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, t
     if plain and plan.workload.marginals == (query.attributes,):
         return numbers
     by_period = [
-        recover(plan, [of[period].reshape(block.shape) for of, block in zip(numbers, blocks, strict=True)])
+        recover(plan, [values[period].reshape(block.shape) for values, block in zip(numbers, blocks, strict=True)])
         for period in range(len(combined))
     ]
     return [np.stack([answers.ravel() for answers in of_set]) for of_set in zip(*by_period, strict=True)]
@@ -179,7 +179,7 @@ def _answer(cube: CubePlan, aggregate: Aggregate, use: Use, about: _About) -> _A
 def _keys(stream: StreamRequest, first: int, closed: int) -> dict[str, pa.Array]:
     """Returns the key columns of every period, grouping set and cell. Rolled-up keys are NULL."""
     keys, workload, others = stream.request.question.keys, workload_of(stream), others_of(stream)
-    shapes = [tuple(workload.sizes[key] for key in of) for of in workload.marginals]
+    shapes = [tuple(workload.sizes[key] for key in members) for members in workload.marginals]
     cells = [prod(shape) for shape in shapes]
     columns: dict[str, pa.Array] = {}
     with Sandbox() as box, box.cursor() as connection:
@@ -189,12 +189,12 @@ def _keys(stream: StreamRequest, first: int, closed: int) -> dict[str, pa.Array]
                 columns[key.name] = labels.take(pa.array(np.repeat(np.arange(first, closed), sum(cells))))
                 continue
             place, codes = others.index(number), []
-            for of, shape in zip(workload.marginals, shapes, strict=True):
-                indices = np.indices(shape).reshape(len(shape), -1) if place in of else None
-                codes.append(np.full(prod(shape), -1) if indices is None else indices[of.index(place)])
+            for members, shape in zip(workload.marginals, shapes, strict=True):
+                indices = np.indices(shape).reshape(len(shape), -1) if place in members else None
+                codes.append(np.full(prod(shape), -1) if indices is None else indices[members.index(place)])
             code = np.tile(np.concatenate(codes), closed - first)
             columns[key.name] = labels.take(pa.array(code, mask=code < 0))
-    rolled = [sum(1 << others[key] for key in range(len(others)) if key not in of) for of in workload.marginals]
+    rolled = [sum(1 << others[key] for key in range(len(others)) if key not in item) for item in workload.marginals]
     periods = closed - first
     columns[GROUPING_ID] = pa.array(np.tile(np.repeat(np.array(rolled, np.int64), cells), periods))
     columns[GROUPING_SET] = pa.array(np.tile(np.repeat(np.arange(len(cells), dtype=np.int32), cells), periods))

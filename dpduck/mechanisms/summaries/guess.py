@@ -10,7 +10,7 @@ STEP = 4
 
 @dataclass(frozen=True)
 class Stratum:
-    """Stratum of `cells` cells with `rows` rows each."""
+    """Set of cells with equally many rows: `cells` cells with `rows` rows each."""
 
     cells: float
     rows: float

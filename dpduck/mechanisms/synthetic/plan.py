@@ -304,7 +304,7 @@ def plan_aim(
     bound: int,
     expected: int | None,
 ) -> Fit:
-    """Plans AIM (McKenna et al. 2022). A weight is the mean number of workload marginals with a candidate's column."""
+    """Plans AIM (McKenna et al. 2022). A candidate weighs more if more marginals of the workload have its columns."""
     records = expected or RECORDS
     first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
     share = _first_share(pure, amount, bound, sizes, records)

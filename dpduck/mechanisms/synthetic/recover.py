@@ -236,11 +236,11 @@ class SyntheticTables:
         """Replaces the lower edges of bins by values inside the bins."""
         columns = []
         with sandbox() as connection:
-            for (name, type_name, edges), key, of in zip(taken, base.question.keys, codes, strict=True):
+            for (name, type_name, edges), key, code in zip(taken, base.question.keys, codes, strict=True):
                 bins, values = bins_of(base, key), None
                 if bins is not None:
-                    uniform = (words64(self._entropy, len(of)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-                    values = drawn_inside(connection, type_name, bins, of, uniform)
+                    uniform = (words64(self._entropy, len(code)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+                    values = drawn_inside(connection, type_name, bins, code, uniform)
                 columns.append((name, type_name, edges if values is None else values))
         return columns
 
@@ -300,8 +300,8 @@ def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
 def _decode(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
     """Replaces codes by labels."""
     return [
-        (name, type_name, labels.take(pa.array(of)))
-        for (name, type_name, labels), of in zip(columns, codes, strict=True)
+        (name, type_name, labels.take(pa.array(code)))
+        for (name, type_name, labels), code in zip(columns, codes, strict=True)
     ]
 
 
