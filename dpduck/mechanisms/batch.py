@@ -40,7 +40,7 @@ Planned = tuple[tuple[Periods | None, Charge], ...]
 """Prices of earlier statements, with the periods that they would be charged to."""
 
 Remainder = tuple[str, Fraction, Fraction]
-"""The measure that a budget adds up, the amount that is left of it, and the whole of it."""
+"""The measure that a budget adds up, the amount that is left, and the whole budget."""
 
 
 @dataclass(frozen=True)

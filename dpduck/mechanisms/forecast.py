@@ -33,7 +33,7 @@ class Forecast:
     - chosen: whether the statement is answered in this way.
     - cells: the cells that one aggregate releases. None if their number is private.
     - groups: the number of queries that share the price.
-    - notes: the parts of the note. Empty parts are left out of it.
+    - notes: the parts of the note. Empty parts are left out.
     - total_variance, stderr: of all cells, and of the worst cell. None if they depend on the answer.
     - seconds: the expected time of all steps but the counting.
     - further: columns of this mechanism alone, each with a name, a type and a value.

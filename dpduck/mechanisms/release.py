@@ -59,8 +59,7 @@ class ReleasedTable:
 class ReleaseHeader:
     """The public description of a release, known before anything is counted.
 
-    laws: for each aggregate, an error law for each grouping set. most_rows: the most rows of its table, 0 if noisy
-    answers decide.
+    laws: an error law per aggregate and grouping set. most_rows: the most rows of its table, 0 if noisy answers decide.
     """
 
     request: SelectRequest

@@ -88,7 +88,7 @@ def _ratio(
 
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:
-    """Returns the release of this name, or behind a private view of it. Refuses one that the caller may not see."""
+    """Returns the release of this name, or the one behind this view. Refuses a release that the caller may not see."""
     release = releases.named(name)
     if release is not None and release.kind != "view" and not caller.owner and release.principal != caller.name:
         release = None  # another's answers are not listed for this reader either

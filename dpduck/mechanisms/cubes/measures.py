@@ -223,7 +223,8 @@ class Measures:
 class Counts:
     """Ways to plan counts together. ways: each is a list of groups of counts that share a measurement.
 
-    evenly: whether the worst count decides. plain, searched: see strategies.counts.plan_counts.
+    evenly: whether the worst count decides. plain: whether only the counts may be measured. searched: whether a
+    strategy may be searched for.
     """
 
     ways: tuple[tuple[JointCounts, ...], ...] = ()

@@ -304,7 +304,7 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
 
 
 def error_laws(cube: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Returns the law of each grouping set's noise, for each aggregate. It is () if errors depend on answers."""
+    """Returns, for each aggregate, the law of each grouping set's noise, or () if its errors depend on answers."""
     return tuple(_laws_of(cube, use) for use in cube.uses)
 
 

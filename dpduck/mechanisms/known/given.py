@@ -153,7 +153,7 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
 def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | None:
     """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
-    If a unit's rows are cut to MAX ROWS after WHERE, the WHERE conditions stay: otherwise other rows would be counted.
+    If MAX ROWS bounds a unit's rows after WHERE, or units are by periods, WHERE stays: else it would count other rows.
     """
     asked_of = request.question
     kinds = {(entry.function, entry.operand) for entry in asked_of.aggregates}

@@ -185,7 +185,7 @@ def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
 
 
 def _place(part: float, units: int) -> int:
-    """Returns the position, in the units' sorted numbers, of the least number that this part of the units keeps to."""
+    """Returns the position, in sorted numbers of units, of the least that this part of the units does not exceed."""
     return min(units - 1, max(0, -floor(-part * units) - 1))
 
 

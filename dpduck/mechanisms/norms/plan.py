@@ -98,7 +98,7 @@ class NormSearch:
     def threshold(self, levels: int) -> float:
         """Returns the threshold on the noisy weight of units above a norm, with this number of levels left.
 
-        A norm that is far too large costs without bound. While many levels are left, noise alone shall not lead there.
+        A norm that is far too large costs without bound. So the threshold is higher while many levels are left.
         """
         return self.most + (FAR if levels > FEW_LEVELS else 1) * sqrt(self.noise)
 

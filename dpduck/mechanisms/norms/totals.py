@@ -65,7 +65,7 @@ def widen_intervals(outcome: NormMeasurements, number: int, answer: AnswerColumn
 
 
 def _cells(outcome: NormMeasurements, measure: int, step: float) -> Summed:
-    """Returns the sum of a measure's noisy cells, in multiples of `step`. All cells have the same noise."""
+    """Returns the sum of a measure's noisy cells. step: the worth of one integer. All cells have the same noise."""
     (table,) = outcome.tables[measure]
     ((_, noise),) = noisy_queries(outcome.plan.measures[measure].plan)
     cells = table[0]

@@ -219,7 +219,7 @@ class Streams:
     def _publish(
         self, stream: StreamRequest, plan: StreamPlan, named: StreamRecord, versions: Sequence[Version], caller: Caller
     ) -> None:
-        """Appends the periods of the last version, in one transaction with the ledger's record."""
+        """Appends the unpublished periods up to the last version, in one transaction with the ledger's record."""
         version, answers = versions[-1], np.concatenate([one_version.answers for one_version in versions])
         rows = recover_rows(stream, plan, named.published, version.closed, answers)
         select = publication_sql(stream, plan, "dpduck_released_rows")
