@@ -36,8 +36,8 @@ def margins_sql(
 ) -> str:
     """Returns SQL over the released table with the half-widths, interval ends and prices that the statement reads.
 
-    Intervals have the statement's confidence. column_names: of the table: an older release may lack some columns.
-    price: of the release.
+    Intervals have the statement's confidence. laws: for each aggregate, an error law for each grouping set.
+    column_names: the table's columns, since an older release may lack some. price: the price of the release.
     """
     rounded = analysis.request.question.treatment.integer
     half_width = margin_after_rounding if rounded else margin
@@ -79,10 +79,10 @@ def margins_sql(
 def _about_measured(
     laws: Sequence[ErrorLaw], number: int, analysis: Analysis, known: Sequence[str] | None
 ) -> list[str]:
-    """Returns the interval ends of answers that options have moved. Intervals are about the measured answers.
+    """Returns SQL for interval ends if options changed the answers. Intervals are about the answers before the change.
 
-    With `nonnegative` the ends are at least 0. An interval is stretched to its answer if that lies outside. Releases
-    made without the measured answers have no interval: about the moved answers it would cover too seldom.
+    With `nonnegative` the ends are at least 0. An interval is widened to include the changed answer. If a release
+    lacks the answers before the change, ends are NULL: intervals about changed answers would be too short.
     """
     raw, answer = raw_column(number), answer_column(number)
     half_width = _by_set(laws, analysis, margin)
@@ -101,9 +101,10 @@ def _about_measured(
 
 
 def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Sequence[str] | None) -> list[str]:
-    """Returns the interval ends of a summary's rows. They include 0 if an empty cell may well have as large an answer.
+    """Returns SQL for the interval ends of a summary's rows.
 
-    Releases that were made without that chance have the interval of the noise before selection.
+    An interval includes 0 if a cell without rows has as large an answer with chance 1 - confidence or more. If an older
+    release does not have this chance, intervals ignore that cells were selected by their noisy counts.
     """
     answer, half_width = answer_column(number), _by_cell(law, number, analysis)
     ends = {low_column(number): f"{answer} - {half_width}", high_column(number): f"{answer} + {half_width}"}
@@ -117,9 +118,10 @@ def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Se
 
 
 def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, column_names: Sequence[str]) -> list[str]:
-    """Returns the interval ends of selected keys. If the answer selects, its lower end is conditional on the selection.
+    """Returns SQL for the interval ends of groups that were selected by a noisy count.
 
-    Releases that were made without this end have the interval of the noise before selection.
+    If the answer is this noisy count, its lower end is conditional on the selection. If an older release does not have
+    this end, the interval ignores the selection.
     """
     half_width = _by_set(laws, analysis, margin)
     low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in column_names else ""
@@ -130,18 +132,18 @@ def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, colu
 
 
 def _level(confidence: Fraction) -> int:
-    """Returns the place, from 1, of the stored intervals that cover at least this often."""
+    """Returns the position in LEVELS, from 1, of the first level that is at least this confidence."""
     return next((place for place, level in enumerate(LEVELS, 1) if level >= confidence), len(LEVELS))
 
 
 def _by_set(laws: Sequence[ErrorLaw], analysis: Analysis, half_width: Callable[[ErrorLaw, Fraction], float]) -> str:
-    """Returns SQL for the margin of a row's grouping set. All its cells have the same error law."""
+    """Returns SQL for the half-width of a row's interval. All cells of a grouping set have the same half-width."""
     widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in laws)
     return f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
 
 
 def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
-    """Returns SQL for the margin of a cell from its own standard error, as SumMargin.of gives it."""
+    """Returns SQL for the half-width of a cell's interval, from the cell's standard error, as SumMargin.of does."""
     of_sum, stderr = sum_margin(law.noise, analysis.confidence), stderr_column(number)
     jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
     width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
@@ -149,7 +151,7 @@ def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
 
 
 def empty_release_sql(columns: Sequence[CatalogColumn], laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:
-    """Returns the whole statement over a release of these columns without rows."""
+    """Returns the whole statement as SQL over a released table that has these columns and no rows."""
     nothing = ", ".join(f"CAST(NULL AS {column.type_name}) AS {quote_identifier(column.name)}" for column in columns)
     return analysis.outer.over(
         margins_sql(f"(SELECT {nothing} WHERE false)", laws, analysis, [column.name for column in columns])

@@ -40,7 +40,7 @@ Planned = tuple[tuple[Periods | None, Charge], ...]
 """Prices of earlier statements, with the periods that they would be charged to."""
 
 Remainder = tuple[str, Fraction, Fraction]
-"""The measure that a budget adds up, the amount that is left of it, and the whole of it."""
+"""The measure that a budget adds up, the amount that is left, and the whole budget."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def plan_batch(
     ledger: Ledger,
     caller: Caller,
 ) -> str:
-    """Returns SQL with the prices of the statements. question_of: the question and the request of a statement."""
+    """Returns SQL with the price of each statement in a text. question_of: reads a statement's question and request."""
     steps = []
     for number, statement in enumerate(split_statements(text), 1):
         try:
@@ -149,9 +149,9 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
 
 
 def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> Remainder:
-    """Returns the amount that would be left of a unit's budget, below 0 if the budget does not suffice.
+    """Returns the amount of a unit's budget that a plan would leave. It is below 0 if the budget does not suffice.
 
-    For units by periods it is the least amount of any period of the run, or the amount of LIFETIME if that is less.
+    If the budget is for each period, it is the least amount of any period in `within`, or of LIFETIME if that is less.
     """
     budget = ledger.budget(unit)
     if budget is None:
@@ -169,7 +169,7 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
 
 
 def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, principal: str | None) -> Charge:
-    """Returns the total price spent after a plan."""
+    """Returns the price spent after a plan: the sum, or with periods, the largest sum of any period in `within`."""
     if word_of(unit) is None:
         return reduce(add_charges, (price for _, price in plan), ledger.spent(unit, principal))
     sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))
@@ -180,7 +180,7 @@ def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, pri
 
 
 def _of(budget: Budget, spent: Charge, others: Fraction) -> Remainder:
-    """Returns the amount left of a budget after spending. others: the share of other principals."""
+    """Returns the amount left of a budget after spending. others: the part of the budget for other principals."""
     amount, keys = budget.epsilon if budget.pure else budget.rho, budget.delta_keys * (1 - others)
     whole = (amount or ZERO) * (1 - others)
     if budget.pure:

@@ -51,8 +51,8 @@ _NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho
 
 
 def read_certificates(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> tuple[list[Entry], list[Entry]]:
-    """Returns the entries of an attached store's ledger up to number `most`, each with its link, and the certificates
-    of their releases.
+    """Returns the entries of an attached store's ledger up to number `most`, and the certificates of their releases.
+    Each has a link: a hash of the ledger up to there.
     """
     entries = _entries(connection, store, most)
     released = list(_certificates(connection, store, {entry["id"]: entry for entry in entries}, most))
@@ -86,7 +86,7 @@ def _digest(part: Entry, before: str = "") -> str:
 def _certificates(
     connection: duckdb.DuckDBPyConnection, store: str, entries: Mapping[object, Entry], most: int
 ) -> Iterator[Entry]:
-    """Yields a certificate for each release, in the order of the ledger, without the link, which covers all of it."""
+    """Yields a certificate for each release, in the order of the ledger. The link, a hash over it, is added later."""
     place, plans = quote_identifier(store), {}
     if _has_plans(connection, store):
         stored_plans = connection.execute(_PLANS.format(store=place)).fetchall()
@@ -150,9 +150,9 @@ def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) ->
 
 @lru_cache(maxsize=4096)
 def _forms(rho: str, delta: str) -> list[dict[str, str]]:
-    """Returns the price as epsilon and delta, for readers who do not know rho. The delta of keys is added.
+    """Returns a price as pairs of epsilon and delta, for readers who do not know rho. `delta` is added to each delta.
 
-    Cached, since a link covers all certificates before it, and most releases share a price with another.
+    Cached, since computing a link takes all certificates up to it, and many releases have equal prices.
     """
     prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
     return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]
@@ -171,9 +171,9 @@ Part = dict[str, object]
 
 
 def plan_text(asks: Iterable[Ask[Any]]) -> str:
-    """Returns the asks as JSON: queries by noise, with the norms by which a unit moves them, and others by parameters.
+    """Returns the asks as JSON. Queries that share a noise are listed with it and with the norms of a unit's change.
 
-    Queries of one kind with equal norms under one noise are one line with their number.
+    Such queries of one kind with equal norms are one entry with their number. Other queries have their parameters.
     """
     by_noise: dict[int, tuple[Noise, Counter[tuple[str, int, int, int]]]] = {}
     others: Counter[str] = Counter()

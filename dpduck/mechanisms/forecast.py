@@ -32,12 +32,12 @@ class Forecast:
 
     - chosen: whether the statement is answered in this way.
     - cells: the cells that one aggregate releases. None if their number is private.
-    - groups: the queries that share the price.
-    - notes: parts of the note, of which some may be empty.
+    - groups: the number of queries that share the price.
+    - notes: the parts of the note. Empty parts are left out.
     - total_variance, stderr: of all cells, and of the worst cell. None if they depend on the answer.
     - seconds: the expected time of all steps but the counting.
-    - further: columns of the mechanism, each with a name, a type and a value.
-    - epsilon, delta, rho, price: the price, which a mechanism leaves out, in numbers and in words.
+    - further: columns of this mechanism alone, each with a name, a type and a value.
+    - epsilon, delta, rho, price: the price in numbers and in words. Mechanisms leave these to charge_price.
     """
 
     strategy: str
@@ -60,7 +60,7 @@ class Forecast:
 
 
 def state_price(forecasts: Iterable[Forecast], price: Price) -> list[Forecast]:
-    """States the price that a statement asks for in each of its forecasts."""
+    """Returns the forecasts with the epsilon, delta and rho that their statement asks for."""
     epsilon = price.charge.epsilon if price.stated_epsilon is None else price.stated_epsilon
     delta = price.charge.delta or price.stated_delta
     return [replace(forecast, epsilon=epsilon, delta=delta, rho=price.charge.rho) for forecast in forecasts]
@@ -73,9 +73,9 @@ def charge_price(
     budget: Budget | None,
     share: Fraction | None,
 ) -> list[Forecast]:
-    """Puts the price of the chosen way's asks beside it. The rho of other ways is an upper bound.
+    """Returns the forecasts with prices. The chosen way has the exact rho of its asks, others an upper bound.
 
-    That bound is the price of their epsilon, whatever they measure. share: the caller's part of the budget.
+    The bound is the rho that an epsilon costs for any measurement. share: the caller's part of the budget.
     """
     charge = compute_charge(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else rho_of_pure(charge.epsilon)
@@ -87,7 +87,7 @@ def charge_price(
 
 
 def explain_sql(forecasts: Sequence[Forecast]) -> str:
-    """Returns SQL of dp_explain. A forecast without a column of another one has NULL there."""
+    """Returns SQL of dp_explain. A forecast has NULL in the columns that only other mechanisms have."""
     further = {name: type_name for forecast in forecasts for name, type_name, _ in forecast.further}
     rows: list[list[Value]] = []
     for way in forecasts:
@@ -102,7 +102,7 @@ def explain_sql(forecasts: Sequence[Forecast]) -> str:
 
 @dataclass(frozen=True)
 class AggregateError:
-    """Predicted error of one aggregate. A figure that no public fact tells is None.
+    """Predicted error of one aggregate. A figure is None if it does not follow from public facts.
 
     - rows: the rows of a cell in the finest table.
     - typical, worst: standard errors. For averages, variances and quantiles, no public fact tells the error of the
@@ -135,7 +135,7 @@ def errors_sql(lines: Sequence[AggregateError]) -> str:
 
 
 def _note(error: AggregateError) -> str | None:
-    """Describes an error by a cell's rows n if a figure is missing: in words, or as a number divided by n."""
+    """Describes an error that depends on a cell's rows n, in words or as a number over n. Other errors have no note."""
     if error.worst is not None:
         return None
     if error.typical is None:

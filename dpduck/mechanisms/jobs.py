@@ -50,7 +50,7 @@ def counting_job(request: SelectRequest, contributions: Sequence[Contribution]) 
 
 
 def key_column(source: SourceColumn, rows: RequestRows) -> GroupKey:
-    """Returns a column by which rows are grouped. source: its SQL over the columns of these rows, with its domain."""
+    """Returns a column by which rows are grouped. source: the column's SQL over `rows`, and its domain."""
     return GroupKey(value_of(source.sql, rows.columns), source.domain)
 
 
@@ -68,7 +68,7 @@ def bind_contributions(contributions: Sequence[Contribution], rows: RequestRows)
 
 
 def cross_attributes(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
-    """Combines attributes into one, the first varying slowest. A cell that one drops is dropped. sizes: of sources.
+    """Combines attributes into one, the first varying slowest. Any attribute can drop a cell. sizes: values by source.
 
     >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]
     >>> cross_attributes(both, (3, 2)).codes.tolist()

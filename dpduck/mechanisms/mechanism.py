@@ -22,7 +22,7 @@ Columns = Sequence[tuple[str, str]]
 
 
 class Proposal(Protocol):
-    """Plan of any mechanism. request: the question and its rows, at the price that planning has found."""
+    """Plan of any mechanism. request: the question and its rows, at the price that planning has set."""
 
     @property
     def request(self) -> SelectRequest: ...
@@ -61,12 +61,12 @@ class Mechanism(Generic[Q, P, N]):
     - name: the name for people.
     - serves: tells whether a question is for this mechanism.
     - plan: uses public numbers alone. It may propose any noise, and refuses a question that it cannot serve.
-    - asks: the answers that will leave. Trusted code sets their price.
+    - asks: all queries that will have noisy answers. Trusted code computes their price.
     - header: the other facts that are public before anything is counted.
-    - measure: the only step with a door.
+    - measure: gets the noisy numbers through the door. No other step has a door.
     - recover: the results that follow from the noisy numbers. This step costs nothing.
     - describe: the ways to answer a question, the plan's way first.
-    - unplanned: the other ways, at their price, if no plan meets the request.
+    - unplanned: the ways that dp_explain lists if no plan meets the request.
     - columns: names and types of the released table. SQL around the table is bound to these before the charge.
     - seconds: an estimate of the time that all steps after planning take, from public facts alone.
     - errors: the error of each aggregate, given EXPECT ROWS.
@@ -100,7 +100,7 @@ class Mechanism(Generic[Q, P, N]):
         tools: Tools,
         foreseen: Callable[[P], None] = lambda plan: None,
     ) -> ReleasePlan:
-        """Plans the release of a question. recheck: the last look at public facts, in the transaction that will count.
+        """Plans the release of a question. recheck: checks public facts once more, in the transaction that will count.
 
         foreseen: receives the plan before anything is charged.
         """
@@ -116,5 +116,5 @@ class Mechanism(Generic[Q, P, N]):
 
 
 def answer_of(proposal: OneAsk[Any, N], door: Door, tools: Tools) -> N:
-    """Measures a proposal of one ask."""
+    """Returns the noisy answer to a proposal's only ask."""
     return door.answer(proposal.ask)

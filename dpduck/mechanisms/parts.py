@@ -57,10 +57,10 @@ class EngineParts:
         caller: Caller | None = None,
         box: Sandbox | None = None,
     ) -> R:
-        """Returns the request of a statement, from one snapshot of public facts, under the terms that answered it.
+        """Returns the request of a statement, from one snapshot of public facts.
 
-        digest: the digest of the object that the statement made. If it is empty, any release under the statement's own
-        digest is an answer.
+        If the statement was answered under earlier policy terms, it is read under these. digest: the digest of the
+        object that it made. If `digest` is empty, any release under the request's own digest is an answer.
         """
         with self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")

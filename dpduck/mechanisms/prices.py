@@ -24,7 +24,7 @@ SAFE = 1 - Fraction(1, 10**9)
 
 
 def in_per_cent(part: Fraction, *, up: bool = True) -> str:
-    """Writes a part in per cent with two digits. A price is rounded up, and an amount that is left is rounded down.
+    """Writes a fraction in per cent with two digits. Prices are rounded up, amounts that are left down (up=False).
 
     >>> in_per_cent(Fraction(1, 30)), in_per_cent(Fraction(1, 30), up=False), in_per_cent(Fraction(3, 2))
     ('3.4 %', '3.3 %', '150 %')
@@ -34,7 +34,7 @@ def in_per_cent(part: Fraction, *, up: bool = True) -> str:
 
 
 def price_in_words(request: SelectRequest, charge: Charge, budget: Budget | None, share: Fraction | None) -> str:
-    """Describes a statement's price as a part of a budget, and the part that a far cheaper form would take.
+    """Describes a statement's price as a part of a budget. If another form is far cheaper, names it and its part.
 
     share: the caller's part of the budget, None for all.
     """
@@ -62,7 +62,7 @@ def describe_entry(entry: LedgerEntry) -> str:
 
 
 def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> tuple[str, Fraction] | None:
-    """Returns the same epsilon with the budget's delta, as options, and its rho, if that costs far less."""
+    """Returns options with the same epsilon and the budget's delta, and their rho. None if that is not far cheaper."""
     delta = _delta(budget)
     summary = request.question.summary
     filtered = summary is not None and summary.method != "sketch"  # geometric noise alone
@@ -78,7 +78,7 @@ def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> t
 
 
 def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetRefusal:
-    """Adds epsilon to the refusal of a price that exceeds a budget of rho: the statement may be written in epsilon."""
+    """Returns the refusal of a price above a budget in rho. Adds the amounts in epsilon, as statements state prices."""
     unit_key, charge, share = bill.unit_key, bill.charge, bill.allotment
     budget, delta = ledger.budget(unit_key), _delta(ledger.budget(unit_key))
     if budget is None or budget.rho is None:
@@ -112,7 +112,7 @@ def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetR
 
 
 def pure_epsilon_of(rho: Fraction) -> Fraction:
-    """Returns an epsilon that costs at most this rho for any measurement, and hardly less than it."""
+    """Returns the largest epsilon, up to rounding, that costs at most this rho for any measurement."""
     low, high = Fraction(0), rho + 2  # epsilon tanh(epsilon/2) is above epsilon - 1
     for _ in range(60):
         middle = (low + high) / 2

@@ -76,7 +76,7 @@ def scope_of(request: SelectRequest) -> str:
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
-    """Describes a view's columns under the names in its SELECT. In a description, {} stands for the guarantee."""
+    """Returns a description of each column of a view, by name. In a description, {} stands for the guarantee."""
     errors = {stderr_column(number): name for name, number in analysis.shown}
     by_itself = {name for column in analysis.described if column.plain for name in column.reads}
     notes: dict[str, str] = {}
@@ -139,9 +139,9 @@ def _nulls_of(number: int, question: Question) -> Nulls:
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:
-    """Returns the standard errors of the answers that a view shows. They go with it, whatever its author selected.
+    """Describes the standard errors of a view's counts and sums, even if the view's author did not select them.
 
-    They are errors of counts and sums. If they depend on the answer, or on options after the noise, dp_stderr has them.
+    Errors that depend on the answer, or on options applied after the noise, are left out: dp_stderr has them.
     """
     request, said = analysis.request, []
     if request.question.summary is not None or request.question.treatment.moves:

@@ -30,13 +30,13 @@ from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFai
 
 Steps = Callable[[str], None]
 PlaceOf = Callable[[RequestRows], RowPlace]
-"""Place that is counted instead of a request's tables."""
+"""Function from a request's rows to the place where they are counted."""
 
 WAITING = "waits for the same release"
 """Step of a caller who waits while the same release is made for another caller."""
 
 MOST_TIMES = 3
-"""The most attempts per charge: each end of the process between charge and answer could reveal rows."""
+"""The most attempts for one charge. Each crash between charge and answer could reveal facts about rows."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ReleasedTable:
     """A released table.
 
     columns: names and DuckDB types. covariances, measured: data that is stored beside the table, if any. laws,
-    strategy: as in a header, if they follow from noisy answers and were not known before.
+    strategy: replace those of the header if they follow from noisy answers.
     """
 
     columns: Sequence[tuple[str, str]]
@@ -59,7 +59,7 @@ class ReleasedTable:
 class ReleaseHeader:
     """The public description of a release, known before anything is counted.
 
-    laws: see StoredRelease. most_rows: the most rows of its table, 0 if answers decide.
+    laws: an error law per aggregate and grouping set. most_rows: the most rows of its table, 0 if noisy answers decide.
     """
 
     request: SelectRequest
@@ -71,9 +71,9 @@ class ReleaseHeader:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """Plan of one release (mechanism.Mechanism makes it). asks: all that will leave, declared before any look at rows.
+    """Plan of one release, made by a Mechanism. asks: all noisy queries, declared before any row is read.
 
-    recheck: the last look at public facts, in the transaction that will count.
+    recheck: checks public facts once more, in the transaction that will count.
     produce: makes the table after the charge. Its exceptions are hidden, because they could quote data.
     """
 
@@ -84,7 +84,7 @@ class ReleasePlan:
 
 
 class _Unstored(StoreError):
-    """Error of a paid answer that is not in the store: the same statement makes it again, for the same charge."""
+    """Error if a paid answer could not be stored. The same statement makes it again, for the same charge."""
 
     def __init__(self, entry: int) -> None:
         super().__init__(
@@ -144,7 +144,7 @@ class Releaser:
     def _new(
         self, digest: str, planned: ReleasePlan, caller: Caller, statement: str, paid: int | None
     ) -> StoredRelease:
-        """Makes a new release. paid: the entry that paid for it before its process ended."""
+        """Charges and makes a new release. paid: the ledger entry of an earlier attempt that gave no answer, if any."""
         asks = planned.asks
         header, rows, price = planned.header, planned.header.request.rows, planned.header.request.price
         charge, table = compute_charge(price.charge, asks, price.least_rho), str(rows.table)
@@ -239,7 +239,7 @@ class Releaser:
         return release
 
     def _interruption(self, door: Door, release: StoredRelease) -> Interrupted:
-        """Describes the state after Ctrl-C: an answer, a charge to be used again, or a charge used too often."""
+        """Returns the error for Ctrl-C. It says whether the answer is stored, and if not, whether a retry is free."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
         elif 0 < (times := self._ledger.times_begun(door.entry)) < MOST_TIMES:

@@ -35,8 +35,8 @@ WRITTEN = 1024
 class AnswerColumn:
     """Answers of one aggregate over all cells of all grouping sets, in order. NaN is NULL.
 
-    lows, highs: shape (levels, cells), if intervals depend on the answer.
-    raw: the measured answers, if options moved them. Intervals are then about the measured answers.
+    lows, highs: interval ends, shape (levels, cells), if these depend on the answer.
+    raw: the answers before options changed them, if any did. Intervals are then about these.
     """
 
     estimates: FloatArray
@@ -47,7 +47,7 @@ class AnswerColumn:
 
 
 def release_columns(request: SelectRequest, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
-    """Returns names and DuckDB types of the released table. whole: whether each aggregate is a whole number."""
+    """Returns column names and DuckDB types of a released table. whole: whether each aggregate has whole answers."""
     keys = [(key.name, key.type_name) for key in request.question.keys]
     keys += [(key.end_name, key.type_name) for key in request.question.keys if key.shape]
     answers = []
@@ -64,9 +64,7 @@ def release_columns(request: SelectRequest, whole: Sequence[bool]) -> tuple[tupl
 def release_rows(
     request: SelectRequest, answers: Sequence[AnswerColumn], whole: Sequence[bool], box: Sandbox
 ) -> pa.Table:
-    """Returns the rows of a release from the answers of every aggregate. whole: see release_columns. box: casts
-    labels.
-    """
+    """Returns a release's rows from each aggregate's answers. whole: as in release_columns. box: casts labels."""
     sizes, cells = request.question.answer_sizes, rows_per_set(request.question)
     columns: dict[str, pa.ChunkedArray] = {}
     for position, name, labels in _key_columns(request.question.keys, box):
@@ -100,7 +98,7 @@ def rows_per_set(question: Question) -> list[int]:
 
 
 def interval_lists(levels: FloatArray) -> pa.Array:
-    """Returns one list per cell, with an end of its interval at every level."""
+    """Returns one list per cell, with one end of its interval at every level. levels: shape (levels, cells)."""
     return pa.FixedSizeListArray.from_arrays(pa.array(levels.T.ravel()), len(levels)).cast(pa.list_(pa.float64()))
 
 
@@ -116,9 +114,7 @@ def _key_chunk(
 
 
 def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.Array]]:
-    """Returns each key column: its key's position, its name, and a label for each code or interval. The columns of
-    range_end are last.
-    """
+    """Returns key columns: the key's position, the name, a label for each code or interval. Ends of ranges are last."""
     columns, ends = [], []
     for position, key in enumerate(keys):
         labels = _cast_labels(box, key.labels, key.type_name)
@@ -144,9 +140,7 @@ def _cast_labels(box: Sandbox, labels: Sequence[str | None], type_name: str) -> 
 
 
 def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:
-    """Returns labels as an Arrow array of the released type. Types that Arrow lacks stay text and are cast on
-    insertion.
-    """
+    """Returns labels as an Arrow array of a DuckDB type. Types that Arrow lacks stay text until they are stored."""
     texts = pa.array(labels, pa.string())
     if sql_type(type_name).is_released_as_text:
         return texts

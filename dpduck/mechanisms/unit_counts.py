@@ -11,7 +11,7 @@ from dpduck.values.quoting import quote_identifier
 
 
 def warn_of_count_bounds(request: SelectRequest) -> str:
-    """Lists the aggregates that clamp a larger number of a unit's rows to their bound, with the remedy. May be empty.
+    """Names the aggregates that clamp the number of a unit's rows to a bound, and the remedy. '' if there are none.
 
     A subquery counts all rows of a unit, also more than MAX ROWS. Only the bounds of an aggregate clamp the number.
     """

@@ -1,7 +1,7 @@
 """dp_stderr_of and dp_ratio_of: weighted sums of released cells with their standard errors, free of charge.
 
-Weights are expressions over the key columns alone. They apply to the release itself, never to the rows of a private
-view, which may be any post-processing of it. They run in a database that holds the release's keys alone.
+Weights are expressions over the key columns alone. They apply to the release itself. They never apply to a private
+view, which may show other rows than its release. They run in a database that holds the release's keys alone.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUB
 
 
 def combine_cells(releases: ReleaseStore, text: str, caller: Caller) -> str:
-    """Returns SQL of one row for a JSON list: the release, the confidence, the aggregate, and one expression of weights
-    for a sum, or two for a ratio.
+    """Returns SQL with one row: the estimate of a sum or a ratio, its standard error and its interval.
+
+    text: a JSON list of release, confidence, number of aggregate, and a weight for a sum or two weights for a ratio.
     """
     name, confidence, aggregate, *expressions = json.loads(text)
     if not all(isinstance(string, str) for string in (name, *expressions)):
@@ -87,7 +88,7 @@ def _ratio(
 
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:
-    """Returns the release under a name, or behind a private view of that name, as far as the caller may see it."""
+    """Returns the release of this name, or the one behind this view. Refuses a release that the caller may not see."""
     release = releases.named(name)
     if release is not None and release.kind != "view" and not caller.owner and release.principal != caller.name:
         release = None  # another's answers are not listed for this reader either
@@ -186,7 +187,7 @@ def _parse_weight(text: str, keys: Sequence[str]) -> _Weight:
 
 
 def _is_tested(column: exp.Column) -> bool:
-    """Tells whether a column is compared with NULL. A column that is rolled up is NULL."""
+    """Tells whether a column is compared with NULL, which it is where it is rolled up."""
     node: exp.Expr | None = column
     while node is not None:
         if isinstance(node, _NULL_TESTS) or (isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)):
@@ -268,7 +269,7 @@ def _run(
 
 
 def _by_set(cells: dict[str, NDArray[np.float64]], keys: int, column: int) -> Weights:
-    """Returns one array per grouping set. Labels have arbitrary codes: covariances depend on their equality alone."""
+    """Returns one array per grouping set. Codes of labels are arbitrary: covariances do not depend on their order."""
     values = np.asarray(cells[f"value_{column}"], np.float64)
     if not np.isfinite(values).all():
         raise Refusal("a weight is not a finite number", accepted="finite weights; NULL counts as 0")

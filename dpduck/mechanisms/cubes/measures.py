@@ -42,7 +42,7 @@ LARGEST_VALUE = 1000
 
 
 def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
-    """Returns the analysis with the matrix that its option names. The table's content becomes part of the request."""
+    """Returns the analysis with the strategy matrix from the table that its option strategy_table names."""
     request = analysis.request
     named = request.question.treatment.strategy_table
     sizes, treatment = request.question.sizes, request.question.treatment
@@ -85,7 +85,7 @@ def _check_entries(entries: list[tuple[int, ...]], sizes: Sequence[int], table: 
 
 
 def matrix_of(question: Question) -> NDArray[np.int64]:
-    """Returns the strategy as a matrix, shape (rows, cells). Entries of one cell of a row add up."""
+    """Returns the strategy as a matrix, shape (rows, cells). Several entries for one row and cell add up."""
     matrix = np.zeros((max(entry[0] for entry in question.matrix) + 1, *question.sizes), np.int64)
     for row, *columns, value in question.matrix:
         matrix[(row, *(slice(None) if column < 0 else column for column in columns))] += value
@@ -100,7 +100,7 @@ Column = tuple[str, Operand]
 """A condition, and the operand of the rows that meet it."""
 
 MOST_CHOICES = 4
-"""Up to this many operands are tried in every way. With more, sums are measured alone unless counts are needed."""
+"""For up to this many columns, sums are tried alone and from moments, in all combinations. Else they are alone."""
 
 MOST_SQUARED_STEPS = 1 << 13
 """Noise for squares of more steps would not fit its samplers if units have many rows."""
@@ -114,7 +114,7 @@ VARIANCE_ERROR = 1 / 2
 class Measure:
     """Tables of integers that are measured alike, for one price.
 
-    contribution: of each row to the tables. condition, operand: its rows and its number, as SQL of the analyst.
+    contribution: what a row adds to the tables. condition, operand: the rows and the summed number, in analyst's SQL.
     key: a further key of the tables. TREE: buckets of the value. 'distinct': values present. 'together': `kinds` of
         rows, measured by `strategy`. CHOICE: buckets near the quantile of `fraction`, of which one is chosen.
     share: its part of the statement's price.
@@ -137,7 +137,7 @@ class Measure:
 
     @property
     def added(self) -> bool:
-        """Tells whether it is a sum over rows, so that margins are sums of cells."""
+        """Tells whether the tables are sums over rows. Then a cell of a marginal is the sum of finer cells."""
         return self.key in ("", "together")
 
     def unit_bound(self, rows: int, cells: int) -> int:
@@ -221,9 +221,10 @@ class Measures:
 
 @dataclass(frozen=True)
 class Counts:
-    """Ways to plan counts together. ways: each with groups of counts.
+    """Ways to plan counts together. ways: each is a list of groups of counts that share a measurement.
 
-    evenly: whether the worst count decides. plain, searched: see strategies.counts.plan_counts.
+    evenly: whether the worst count decides. plain: whether only the counts may be measured. searched: whether a
+    strategy may be searched for.
     """
 
     ways: tuple[tuple[JointCounts, ...], ...] = ()
@@ -251,9 +252,9 @@ def choose_measures(
 
     A sum alone has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
     weights: one for each aggregate, or none for equal weights.
-    rule: decides which quantiles are chosen, and which come from a tree.
+    rule: decides which quantiles the exponential mechanism answers. A tree answers the others.
     unit: the most rows of a unit, in all and in one cell, and the number of cells where they may be. Measures are
-        chosen as for units of one row, so that a stored release is read as it was made. Shares go by a unit's norm.
+        chosen as for units of one row, as in earlier versions. Shares depend on the norm of a unit's contributions.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = dict.fromkeys(_columns_of(aggregates, ["sum"]))
@@ -336,7 +337,7 @@ def _even_shares(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
 
 
 def _relative_sensitivity(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
-    """Returns a unit's relative squared sensitivity, in the norm of the noise. It is 1 for as many rows in one cell."""
+    """Returns a unit's squared sensitivity in the noise's norm, relative to a unit with all its rows in one cell."""
     rows, cell_rows, cells_of = unit
     whole, moved = (rows * measure.contribution.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
     by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
@@ -383,9 +384,10 @@ def _build_measures(
     aggregates: Sequence[Aggregate], as_moments: set[Column], rests: set[str],
     picked: frozenset[Aggregate],
 ) -> Measures:  # fmt: skip
-    """Returns the measures if the sums `as_moments` come from moments, and the counts under `rests` from their rest.
+    """Returns the measures of one choice. as_moments: columns with sums that come from moments.
 
-    picked: the quantiles that are chosen.
+    rests: conditions with moments that also count rows without a value, so that count(*) comes from these moments.
+    picked: the quantiles for the exponential mechanism.
     """
     measures: list[Measure] = []
     blocks: dict[tuple[str, Operand, int], int] = {}
@@ -419,7 +421,7 @@ def _build_measures(
 
 
 def _block(aggregate: Aggregate, blocks: Mapping[tuple[str, Operand, int], int]) -> int | None:
-    """Returns the number of the moments that serve an aggregate: of its degree, or a higher one with as fine steps."""
+    """Returns the position of moments that serve an aggregate: of its degree, or of a higher one with as fine steps."""
     if aggregate.function in ("quantile", "distinct") or aggregate.operand is None:
         return None
     first = _DEGREES.get(aggregate.function, 1)
@@ -430,7 +432,7 @@ def _block(aggregate: Aggregate, blocks: Mapping[tuple[str, Operand, int], int])
 
 
 def own_measure(aggregate: Aggregate, chosen: bool) -> Measure:
-    """Returns the measure that serves this aggregate alone, or others like it."""
+    """Returns the measure of an aggregate by itself. chosen: whether the exponential mechanism answers a quantile."""
     if chosen:
         return replace(measure_rows(aggregate.condition, CHOICE, aggregate.operand), fraction=aggregate.fraction)
     if aggregate.function == "quantile":
@@ -460,7 +462,7 @@ def linear_weights(aggregate: Aggregate, measure: Measure) -> tuple[Fraction, ..
 
 
 def _relative(aggregate: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule: QuantileRule) -> float:
-    """Estimates an aggregate's relative variance if every row adds its bound and this is the noise's deviation."""
+    """Estimates an aggregate's variance relative to its largest value, for noise as large as one row's largest part."""
     if use.weights:
         size = Fraction(1)
         if aggregate.function == "sum" and aggregate.operand is not None:
@@ -482,7 +484,10 @@ def _share_price(
     rule: QuantileRule,
     moved: Sequence[float] = (),
 ) -> tuple[float, Measures]:
-    """Returns the predicted error at the best shares, and the measures with them. moved: per measure, empty for 1s."""
+    """Returns the predicted error at the best shares, and the measures with these shares.
+
+    moved: the relative squared sensitivity of each measure, empty if all are 1.
+    """
     demands = [0.0] * len(choice.measures)
     for aggregate, use, weight in zip(aggregates, choice.uses, weights, strict=True):
         demands[use.measure] += weight * _relative(aggregate, use, choice.measures[use.measure], noise, rule)

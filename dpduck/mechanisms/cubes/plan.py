@@ -83,8 +83,8 @@ def plain_bounds(unit_bound: int) -> UnitBounds:
 class MeasurePlan:
     """Measure with its candidate plans, the chosen plan first.
 
-    bounds: of one unit's part in its tables.
-    choices: of a bucket for a quantile and for both ends of its interval. Nothing else is measured for it.
+    bounds: the most that one unit adds to its tables.
+    choices: draws by the exponential mechanism, for a quantile and its interval's ends. Then there are no tables.
     """
 
     measure: Measure
@@ -148,7 +148,7 @@ def plan_cube(request: SelectRequest) -> CubePlan:
 
 
 def with_rivals(cube: CubePlan) -> CubePlan:
-    """Returns the plan beside all its rivals. Plans that are known to lose were not computed for the release."""
+    """Returns the cube's plan with all candidates. For the release, candidates that must lose were not computed."""
     alone = len(set(cube.request.question.grouping_sets)) == 1
     return plans_at(cube.request, cube.noise, amount_of(cube.request), rivals=True) if alone else cube
 
@@ -183,8 +183,8 @@ def measures_of(
 def _counts_of(question: Question, evenly: bool) -> Counts:
     """Returns the ways in which counts of a question may be planned together.
 
-    With options that change each answer by itself, the counts are measured as they are. A strategy is searched for only
-    if the groups are measured as the statement has them, since its columns are long.
+    With options that change each answer by itself, each count is measured by itself. A better strategy is searched for
+    only if there is one grouping set and no range.
     """
     treatment = question.treatment
     plain = treatment.moves or treatment.integer or treatment.consistency != "l2"
@@ -206,11 +206,10 @@ def plans_at(
     rivals: bool = False,
     measures: Measures | None = None,
 ) -> CubePlan:
-    """Plans every measure, at this epsilon or rho for all together. rivals: see plan_workload.
+    """Plans every measure. amount: epsilon or rho for all together. rivals: also computes plans that must lose.
 
-    measures: chosen here if None.
-
-    If a standard error is or was the target, the chosen plan has the least error of the worst cell.
+    measures: chosen here if None. If the request has a target error, or is planned `evenly`, the first plan of each
+    measure is the one with the least error of its worst cell.
     """
     question = request.question
     rows, evenly = request.rows.unit_bound, request.price.target is not None
@@ -295,7 +294,7 @@ def _candidates(
     seconds: float,
     rivals: bool,
 ) -> Plans:
-    """Returns candidate plans for a measure with margins that are sums of cells."""
+    """Returns candidate plans for a measure that adds up rows, so that marginals are sums of cells."""
     treatment, workload, unit_bound = question.treatment, _workload(question), bounds.all_cells
     if not question.has_ranges:
         return plan_workload(
@@ -338,7 +337,7 @@ def _workload(question: Question) -> MarginalWorkload:
 
 
 def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, bounds: UnitBounds) -> Plans:
-    """Returns the plan of a measure that takes grouping sets one by one: values present, or trees in cells."""
+    """Returns the plan of a measure that each grouping set measures apart: values present, or a tree in each cell."""
     workload = _workload(question)
     if measure.key == "distinct":
         return (plan_distinct(workload, noise, amount, bounds.all_cells, bounds.squared),)
@@ -352,9 +351,9 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
 def _plan_choice(
     question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int
 ) -> MeasurePlan:
-    """Returns the plan of a chosen quantile. It has only the value and its interval: no tables, no variances.
+    """Returns the plan of a quantile by the exponential mechanism, which has no tables and no variances.
 
-    Without an interval, the value has the whole price of the measure.
+    The price is for the value and both ends of its interval, or for the value alone if there is no interval.
     """
     workload, buckets = _workload(question), tree_buckets(question, measure).count
     fraction, sets = measure.fraction or Fraction(1, 2), len(workload.marginals)
@@ -367,7 +366,7 @@ def _plan_choice(
 
 
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
-    """Returns the buckets of the tree that answers quantiles, or of a choice. There are fewer for many cells."""
+    """Returns the buckets of values for a tree or for the exponential mechanism. With many cells there are fewer."""
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)
@@ -425,7 +424,7 @@ def _is_search(request: SelectRequest) -> bool:
 def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectRequest, CubePlan]:
     """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan.
 
-    All sets begin with equal weights. Weights in the statement are left alone.
+    Weights begin at 1 over the cells of a set. Weights in the statement are left alone.
     """
     question = request.question
     if question.treatment.weights or len(question.grouping_sets) == 1:
@@ -446,7 +445,7 @@ def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectReques
 
 
 def _restore_weights(request: SelectRequest, cube: CubePlan) -> CubePlan:
-    """Returns plans for a request with its own weights, which enter their total variance."""
+    """Returns the plans with the request's own weights of grouping sets, for which the total variance is stated."""
     weights = _workload(request.question).weights
 
     def reweight(plan: Plan) -> Plan:

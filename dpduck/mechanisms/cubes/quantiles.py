@@ -29,14 +29,14 @@ MOST_CHOSEN = 1 << 14
 LARGEST_PART = 1000
 """The largest denominator of a quantile that may be chosen."""
 WRITTEN_TREE, WRITTEN_CHOICE = 3 / 4, 2.0
-"""Errors of mechanisms that a statement names, as in earlier versions. Trees: per squared number of levels."""
+"""Errors if the statement names the mechanism, as in earlier versions. A tree's is per squared number of levels."""
 MOST_LEVELS = 1024
 FINE = Fraction(1, 64)
-"""The price at which trees are compared. Its noise is many rows large, and so scales with the price."""
+"""The price at which errors of trees are computed. For errors of many rows, other prices only scale the errors."""
 
 
 def power_of(noise: NoiseKind) -> float:
-    """Returns the exponent p: parts of the price are proportional to errors at the whole price to the power p."""
+    """Returns the exponent p. If a measurement has error e at the whole price, its part of the price goes by e^p."""
     return 1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2
 
 
@@ -44,8 +44,8 @@ def power_of(noise: NoiseKind) -> float:
 class QuantileRule:
     """The rule by which quantiles are measured: as the statement says, or with the smaller predicted error.
 
-    - how: 'auto', 'tree' or 'choice'.
-    - intervals: whether chosen quantiles have intervals.
+    - how: 'auto', 'tree' or 'choice', which is the exponential mechanism.
+    - intervals: whether quantiles by the exponential mechanism have intervals.
     - cells: the number of cells of all grouping sets.
     """
 
@@ -55,15 +55,16 @@ class QuantileRule:
 
     @property
     def parts(self) -> tuple[Fraction, ...]:
-        """Returns the parts of a chosen quantile's price: for its value, and for the ends of its interval."""
+        """Returns the parts of the price in the exponential mechanism: for a quantile, and for its interval's ends."""
         return PARTS if self.intervals else WITHOUT_ENDS
 
     def chosen(
         self, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
     ) -> frozenset[Aggregate]:
-        """Returns the quantiles that are chosen: of each column all quantiles that can be chosen, or none.
+        """Returns the quantiles for the exponential mechanism. A tree answers the others.
 
-        A tree serves all quantiles of a column. With 'choice', a quantile is chosen only if its column has no other.
+        With 'auto', these are all quantiles of a column that it can answer, or none. With 'choice', a quantile is among
+        them only if its column has no other quantile.
         """
         quantiles = [quantile for quantile in aggregates if quantile.is_quantile]
         if self.how == TREE or self.cells > MOST_CHOSEN:
@@ -82,7 +83,7 @@ class QuantileRule:
     def _better(
         self, group: Sequence[Aggregate], weight: dict[Aggregate, float], noise: NoiseKind
     ) -> Sequence[Aggregate]:
-        """Returns the chosen quantiles of one column. Each choice has a part of the price, and a tree has one part."""
+        """Returns one column's quantiles for the exponential mechanism. There are none if a tree alone errs less."""
         able = [quantile for quantile in group if can_be_chosen(quantile)]
         if not able or self.cells * len(able) > MOST_CHOSEN:
             return ()
@@ -93,7 +94,7 @@ class QuantileRule:
         return able if sum(choices) + rest**power < sum(trees.values()) ** power else ()
 
     def error(self, aggregate: Aggregate, noise: NoiseKind, *, chosen: bool) -> float:
-        """Returns the variance of a quantile's rank at the whole price."""
+        """Returns the variance of a quantile's rank at the whole price. chosen: by the exponential mechanism."""
         if aggregate.operand is None:
             raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
         if self.how != AUTO:
@@ -109,7 +110,7 @@ TREES = QuantileRule(TREE)
 
 
 def can_be_chosen(aggregate: Aggregate) -> bool:
-    """Tells whether a quantile may be chosen. A minimum or maximum may not: all buckets beyond are equally near."""
+    """Tells whether the exponential mechanism can answer a quantile. Beyond a minimum, all buckets are equally good."""
     part = aggregate.fraction if aggregate.is_quantile and aggregate.fraction is not None else Fraction(0)
     return 0 < part < 1 and part.denominator <= LARGEST_PART
 
@@ -120,7 +121,7 @@ def tree_of(operand: Operand, cells: int) -> Buckets:
 
 
 def choice_error(fraction: Fraction, noise: NoiseKind, part: Fraction) -> float:
-    """Returns the rank variance of a value that is chosen for a part of the price. A count has variance 1.
+    """Returns the rank variance of the exponential mechanism's value for a part of the price. A count has variance 1.
 
     M is max(q, 1 - q).
     - Laplace: 2 (2 M / part)^2 / epsilon^2, against 2 / epsilon^2 for a count.
@@ -131,9 +132,9 @@ def choice_error(fraction: Fraction, noise: NoiseKind, part: Fraction) -> float:
 
 
 def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
-    """Returns the variance of a tree's rank, as a mean over its edges.
+    """Returns the rank variance of a quantile that a tree answers, as a mean over the edges of the tree's buckets.
 
-    For a minimum or maximum, the variance includes the distance of the rank that stands for it.
+    A minimum or maximum is read at a nearby rank. Its variance includes the distance of that rank.
     """
     if buckets < 2:
         return 0.0
@@ -143,7 +144,7 @@ def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
 
 @cache
 def _tree_variances(buckets: int, noise: NoiseKind) -> FloatArray:
-    """Returns the variances of a tree's answers. A count has variance 1."""
+    """Returns the variance of each answer of a tree at the whole price, where a count has variance 1."""
     workload = MarginalWorkload((buckets,), ((0,),), (1.0,))
     plan = plan_range_sets([tree_workload(buckets)], workload, noise, FINE, 1, strategy="hierarchy", apart=True)[0]
     unit = 2 / float(FINE) ** 2 if noise is NoiseKind.LAPLACE else 1 / (2 * float(FINE))

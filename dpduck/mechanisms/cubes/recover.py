@@ -47,9 +47,9 @@ MOST_COVARIANCES = 20_000
 
 
 def answers_of(cube: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[AnswerColumn]:
-    """Returns the answers of every aggregate from the recovered tables of every measure. raw: tables before options.
+    """Returns the answers of every aggregate from the recovered tables of every measure.
 
-    Ratios and quantiles are answered from the raw tables: the effect of options on such answers is unknown.
+    raw: the tables before options changed them, if any did. Ratios and quantiles are answered from these alone.
     """
     if raw is not None:
         return [
@@ -101,9 +101,9 @@ def _of_no_rows(table: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def _add_move_error(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
-    """Returns an answer that an option has moved. Its error combines the noise and the move.
+    """Returns an answer that an option has changed. Its squared error adds up the noise and the change.
 
-    The move is known. In a sparse table it is the same bias in all occupied cells, as large as empty cells' noise.
+    In a sparse table, the change is the same bias in all occupied cells, as large as the noise of empty cells.
     """
     stderrs = np.hypot(measured.stderrs, shown.estimates - measured.estimates)
     return AnswerColumn(shown.estimates, stderrs, raw=measured.estimates)
@@ -189,9 +189,9 @@ def _by_set(
 def of_centre(
     cube: CubePlan, aggregate: Aggregate, use: Use, tables: Sequence[FloatArray], variances: Sequence[FloatArray]
 ) -> Curved:
-    """Returns averages or variances. tables: noisy counts, sums about a centre and sums of squares, in integers.
+    """Returns averages or variances. tables: noisy integers of counts, sums about a centre and perhaps squares.
 
-    variances: of their noise.
+    variances: the noise variances of each table.
     """
     if use.also is None or aggregate.operand is None:
         raise InternalError("an average of no count and no sum")
@@ -215,9 +215,7 @@ def of_centre(
 
 
 def sum_with_weights(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
-    """Returns the weighted sum of tables. It is divided once, by the common denominator: 7712.02, not
-    7712.020000000001.
-    """
+    """Returns the weighted sum of tables. One division, by the common denominator, avoids 7712.020000000001."""
     whole = lcm(*(weight.denominator for weight in weights))
     parts = [float(weight * whole) * table.ravel() for weight, table in zip(weights, tables, strict=True)]
     summed: FloatArray = np.sum(parts, axis=0) / float(whole)
@@ -295,9 +293,7 @@ def _is_rounded(cube: CubePlan, use: Use) -> bool:
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:
-    """Returns the noise parameter if each cell of a grouping set is one integer measurement, None if it combines
-    several.
-    """
+    """Returns the noise parameter if each cell of a grouping set is one integer measurement, else None."""
     if plan.strategy == DISTINCT:
         return plan.measurements[number].parameter
     if plan.parts or len(plan.measurements) != 1:
@@ -308,7 +304,7 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
 
 
 def error_laws(cube: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Returns the law of each grouping set's noise, for each aggregate. It is () if errors depend on answers."""
+    """Returns, for each aggregate, the law of each grouping set's noise, or () if its errors depend on answers."""
     return tuple(_laws_of(cube, use) for use in cube.uses)
 
 
@@ -345,8 +341,8 @@ def covariances_text(cube: CubePlan) -> str | None:
     """Writes the covariances of released cells. Returns None if no formula holds, or if they would be very long.
 
     Aggregates that are measured with different noise have no covariances in common. Counts that are planned together
-    have the covariances of one of their tables, times a factor: the variance of a count over that of a cell (combine).
-    The same holds for one count of weighed units, which is measured in parts of a row.
+    have the covariances of one table, times the variance of a count over the variance of a cell (see combine). The same
+    holds for one count of weighed units, which is measured in parts of a row.
     """
     request, plans = cube.request, [measured.plan for measured in cube.measures]
     treatment, plan = request.question.treatment, plans[0]

@@ -64,7 +64,7 @@ def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
 def measures_with_norm(
     aggregates: Sequence[Aggregate], treatment: Treatment, found_centres: Mapping[Operand, Fraction] | None = None
 ) -> Measures:
-    """Returns the measures of a statement with a norm, and each aggregate's use. found_centres: results of a search."""
+    """Returns the measures of a statement with a norm, and each aggregate's use. found_centres: results of searches."""
     operands = list(
         dict.fromkeys(
             aggregate.operand for aggregate in aggregates if aggregate.operand is not None and aggregate.operand.sql
@@ -149,13 +149,13 @@ def _alone(aggregate: Aggregate, norm: Fraction, stated: Fraction | None) -> Mea
 
 
 def _with_norm(measure: Measure, norm: Fraction, stated: Fraction | None) -> Measure:
-    """Returns a measure with its stated norm, or with the norm of `norm` rows at its bound."""
+    """Returns a measure with the norm `stated`. Without this, takes the norm of `norm` rows with the largest value."""
     in_integers = norm * measure.contribution.bound if stated is None else stated / measure.contribution.unit
     return measure.with_norm(max(1, floor(in_integers**2)))
 
 
 def _use(aggregate: Aggregate, places: dict[Measure, int], measures: tuple[Measure, ...]) -> Use:
-    """Returns an aggregate's use of its count or sum, and of the sum and the squares beside the count."""
+    """Returns an aggregate's use of its measures: one count or sum, or a count with a sum and perhaps squares."""
     first, *beside = measures
     if not beside:
         weights = (Fraction(1),) if first.form == "valued" else linear_weights(aggregate, first)
@@ -167,7 +167,7 @@ def _use(aggregate: Aggregate, places: dict[Measure, int], measures: tuple[Measu
 
 
 def _of_each(numbers: Sequence[Fraction], operands: Sequence[Operand]) -> dict[Operand, Fraction]:
-    """Returns the number of each summed column. A single number serves all columns."""
+    """Assigns an option's numbers to the summed columns, in order. A single number is for all columns."""
     if numbers and len(numbers) not in (1, len(operands)):
         raise Refusal(
             f"{len(numbers)} numbers for {len(operands)} summed columns",
@@ -177,6 +177,6 @@ def _of_each(numbers: Sequence[Fraction], operands: Sequence[Operand]) -> dict[O
 
 
 def _on_a_step(centre: Fraction | None, operand: Operand) -> Fraction:
-    """Returns a centre on the grid of values: the middle of the bounds if no centre is stated."""
+    """Returns the grid value nearest to a centre. Without a centre, takes the middle of the bounds."""
     wanted = (operand.low + operand.high) / 2 if centre is None else min(max(centre, operand.low), operand.high)
     return operand.low + operand.step * round((wanted - operand.low) / operand.step)

@@ -18,7 +18,7 @@ SIZES = (1, 10, 50, 100, 500)
 
 
 def explain_keys(request: SelectRequest, proposal: KeyProposal) -> list[Forecast]:
-    """Returns the plan and a plan with the other noise at the same rho and delta.
+    """Returns forecasts of the plan, and of a plan with the other kind of noise at the same rho and delta.
 
     The number of groups is private, so there is no total variance, and no number of cells. The error is that of a
     published group.
@@ -55,7 +55,7 @@ def _note(request: SelectRequest, plan: KeyPlan) -> str:
 
 
 def _sums(plan: KeyPlan) -> str:
-    """Describes a unit's additions to each table, from public figures. Counts of rows alone have no such text."""
+    """Describes how much a unit adds to each table. If all aggregates are counts of rows, returns ''."""
     if plan.measured is None:
         return ""
     words = {"count": "a count", "valued": "a count of values", "sum": "a sum in steps"}
@@ -90,7 +90,7 @@ def _about(measure: Measure) -> str:
 def foreseen_of_keys(proposal: KeyProposal, expect_rows: int | None) -> list[AggregateError]:
     """Returns the predicted error of each aggregate of a published group, if there are sums.
 
-    The numbers of groups and of their rows are private. So the error of an average is multiplied by the rows of its
+    The numbers of groups and of their rows are private. So the error of an average is stated times the rows of its
     group. It is a mean over all averages between the bounds.
     """
     plan, errors = proposal.plan, list[AggregateError]()

@@ -28,14 +28,14 @@ from dpduck.mechanisms.cubes.weighed import COUNT_SHARE, measures_with_norm
 from dpduck.values.errors import Refusal
 
 Taken = tuple[bool, Measure]
-"""Flag and measure. The flag says whether the selecting count answers the measure."""
+"""Flag and measure. The flag says whether the answer comes from the count that selects groups."""
 
 
 @dataclass(frozen=True)
 class KeyMeasures:
-    """Measures of a statement, and their use by each aggregate.
+    """Measures of a statement, and their use by each aggregate. The selecting count decides which groups are published.
 
-    shares: of the price, one for each measure. selection: the part of the selecting count.
+    shares: each measure's share of the price. selection: the share of the selecting count.
     reused: the measures that the selecting count answers.
     """
 
@@ -47,7 +47,7 @@ class KeyMeasures:
 
 
 def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], other: bool) -> KeyMeasures:
-    """Returns the measures. reused: aggregates of the selecting count, without a price except for the row `other`."""
+    """Returns the measures. reused: aggregates that the selecting count answers. They cost only in the row `other`."""
     means = {(call.condition, call.operand) for call in aggregates if call.function == "avg"}
     demands: dict[Taken, Fraction] = {}
     pairs: list[tuple[Taken, Taken | None]] = []
@@ -77,7 +77,7 @@ def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], oth
 
 
 def key_measures_with_norm(aggregates: Sequence[Aggregate], reused: Sequence[int], treatment: Treatment) -> KeyMeasures:
-    """Returns the measures of weighed units. The answers of the selecting count are without weights."""
+    """Returns the measures if units are weighed down to a norm. The selecting count and its answers have no weights."""
     weighed = [number for number in range(len(aggregates)) if number not in reused]
     for number in weighed:
         if aggregates[number].function not in ("count", "sum", "avg"):
@@ -100,7 +100,7 @@ def key_measures_with_norm(aggregates: Sequence[Aggregate], reused: Sequence[int
 
 
 def norms_of_keys(measure: Measure, bounds: GroupBounds, merged: bool) -> Norms:
-    """Bounds a unit's change of a table: its L1 norm, its squared L2 norm, any one number. merged: see CountingJob."""
+    """Bounds a unit's change: L1 norm, squared L2 norm, change of one number. merged: one row sums all other groups."""
     l1 = measure.unit_bound(bounds.rows, bounds.groups)
     most = l1 if merged else measure.unit_bound(bounds.rows, 1)
     if measure.contribution.norm and not merged:
@@ -122,7 +122,7 @@ def _alone(aggregate: Aggregate) -> Measure:
 
 
 def _use(aggregate: Aggregate, places: dict[Taken, int], first: Taken, second: Taken | None) -> Use:
-    """Returns an aggregate's use of its count or sum, and of the sum beside the count."""
+    """Returns an aggregate's use of its measures: of one count or sum, or of a count and a sum."""
     if second is None:
         return Use(places[first], linear_weights(aggregate, first[1]))
     also = Use(places[second], (second[1].contribution.unit,))

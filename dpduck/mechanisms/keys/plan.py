@@ -1,8 +1,8 @@
 """Release of counts by selected keys: groups are published by a noisy threshold, then answered and explained.
 
 A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau. One unit changes
-the count by at most k. The tail P(noise > tau) is so small that the probability to publish one or more of C new groups
-is at most delta. The noise costs rho or epsilon like any other noise, and delta comes on top.
+the count by at most k, in at most C groups. The tail P(noise > tau) is so small that any of C groups that exist by one
+unit alone is published with probability at most delta. Noise costs rho or epsilon as elsewhere, and delta in addition.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from dpduck.values.errors import InternalError, Refusal
 class KeyPlan:
     """Plan of one release of selected keys.
 
-    least: n. excess: tau. reused: the aggregates that the selecting count answers.
-    other: whether the suppressed groups are counted, too. selection, answers: the noise of the selecting count, and of
-    every other count. measured, beside: all measures, each with its noise and norms, if any aggregate is not a count of
-    rows.
+    least: the fewest units of a published group. excess: the part tau of the threshold, which noise rarely exceeds.
+    selection, answers: the noise of the count that selects groups, and of other counts. reused: the aggregates that the
+    selecting count answers. other: whether the suppressed groups are counted, too. measured, beside: all measures, and
+    the noise and norms of each, if any aggregate is not a count of rows.
     """
 
     bounds: GroupBounds
@@ -71,7 +71,7 @@ class KeyPlan:
 
     @property
     def threshold(self) -> int:
-        """Returns the threshold: the noisy count of a published group is above it."""
+        """Returns the threshold. A group is published if its noisy count is above it."""
         return self.least - 1 + self.bounds.per_group + self.excess
 
     @property
@@ -123,8 +123,8 @@ class KeyPlan:
 def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
     """Returns the number of queries that share the price: the selection, and the aggregates that it does not answer.
 
-    The row for all other groups shares the price of its aggregate's published groups. If these are reused, it has the
-    price of one query. Both are parts of one partition of the rows.
+    The row for all other groups has one price together with the published groups, as they partition the rows. If the
+    published groups' answers are reused, the row costs one query.
     """
     return 1 + (aggregates if other else aggregates - len(reused))
 
@@ -141,9 +141,9 @@ def plan_keys(
     other: bool,
     measured: KeyMeasures | None = None,
 ) -> KeyPlan:
-    """Returns the plan at a price: epsilon for Laplace, rho for Gaussian noise, in equal shares. delta: for new groups.
+    """Returns the plan at a price in equal shares. amount: epsilon for Laplace noise, rho for Gaussian noise.
 
-    measured: gives other shares of the price, and has sums.
+    delta: for groups of one unit alone. measured: measures with sums, and their own shares of the price.
     """
     share = amount / queries(aggregates, reused, other) if measured is None else amount * measured.selection
     selection, answers = noise_for(kind, share, bounds.l1, bounds.l2_squared), noise_for(kind, share, bounds.rows)
@@ -169,13 +169,13 @@ SMALLEST_SHARE = 1e-100
 """The least probability for which a threshold is computed."""
 
 FARTHEST = 250
-"""Standard deviations beyond which noise has less than that probability."""
+"""Standard deviations beyond which noise has less than the probability SMALLEST_SHARE."""
 
 
 def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
-    """Returns tau: the smallest whole number from 0 at which the charged delta of new groups is at most this delta.
+    """Returns tau, a part of the threshold: the least from 0 at which `groups` groups of one unit cost at most delta.
 
-    A search over the tails that error bars use locates it to within a few steps.
+    A binary search over approximate tails comes near it. Steps by the exact cost (key_delta) do the rest.
     """
     each = -expm1(log1p(-float(delta)) / groups)
     if not SMALLEST_SHARE <= each < 0.5:
@@ -282,7 +282,7 @@ def _measures(request: SelectRequest, plain: bool, reused: tuple[int, ...]) -> K
 
 
 def bounds_of_request(request: SelectRequest) -> GroupBounds:
-    """Bounds one unit's changes: 1 in each group. Without a unit column, a unit is a row with all copies by joins."""
+    """Bounds one unit's changes: 1 in each group's count. Without a unit column, a unit is a row and all its copies."""
     groups = _selection(request).groups
     if request.rows.unit_sql is None:
         return GroupBounds(groups, request.rows.unit_bound, request.rows.unit_bound, request.rows.unit_bound)
@@ -290,7 +290,7 @@ def bounds_of_request(request: SelectRequest) -> GroupBounds:
 
 
 def key_job(request: SelectRequest, measured: KeyMeasures | None = None) -> CountingJob:
-    """Describes the job that trusted code counts."""
+    """Returns the counting job: the contributions to each group, selected by the units in it."""
     rows, groups = request.rows, _selection(request).groups
     counts = [Contribution(raw_program(aggregate.condition)) for aggregate in request.question.aggregates]
     job = counting_job(request, counts if measured is None else [measure.contribution for measure in measured.measures])
@@ -299,7 +299,7 @@ def key_job(request: SelectRequest, measured: KeyMeasures | None = None) -> Coun
 
 
 def key_ask(request: SelectRequest, plan: KeyPlan) -> Ask[PublishedKeys]:
-    """Returns the ask of a plan."""
+    """Returns the plan's only noisy query: published groups above a threshold, with their answers."""
     tables = plan.aggregates if plan.measured is None else len(plan.measured.measures)
     query = Threshold(
         plan.bounds, plan.least, plan.excess, plan.answers, tables, plan.selecting, plan.other, plan.beside

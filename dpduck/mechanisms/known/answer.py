@@ -34,7 +34,7 @@ class KnownAnswer:
     - releases: the names of the releases behind it.
     - alone: the time of the first release, if its rows may have changed since. Otherwise "".
     - left_out: columns with a domain. The answer leaves out rows outside of these domains.
-    - bounded: see Match.
+    - bounded: how MAX ROWS was applied, if otherwise than in the question. Otherwise "".
     - ends: the ends of the intervals for every level of LEVELS, with shape (levels, cells).
     - spread: the total variance of all sums that the answer is computed from. It depends on no estimate.
     - same: the properties that all tables behind the answer share.
@@ -55,7 +55,7 @@ class KnownAnswer:
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """Sum over rows, by cell. smallest: the least ratio of a measurement's standard deviation to its largest weight."""
+    """Sum over rows, by cell. smallest: the measurements' least ratio of standard deviation to largest weight."""
 
     estimates: FloatArray
     variances: FloatArray
@@ -218,7 +218,7 @@ def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Ax
 
 
 def estimator_of(axes: Axes, uses: Sequence[Usable], remembered: SandboxAnswers) -> tuple[Estimator, float]:
-    """Returns the measurements along the axes, and the least ratio of a standard deviation to the largest weight."""
+    """Returns an estimator over the axes, and the least ratio of a measurement's deviation to its largest weight."""
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
     cached: tuple[Estimator, float] | None = remembered.get((axes, names))
     if cached is None:

@@ -151,8 +151,8 @@ class _PlacedKeys:
         return sorted(range(len(keys)), key=lambda place: self.axes[keys[place]])
 
     def along(self, keys: Sequence[int], factors: Sequence[Factor]) -> dict[int, Along]:
-        """Returns the query of some keys, by their factors, along each of its axes. Rows without a label of any other
-        key are in no table.
+        """Returns the query by some keys along each axis. factors: one for each key. A row is left out if any other key
+        has no label for it.
         """
         outside = [number for number, labels in self.codes.items() if number not in keys and (labels < 0).any()]
         names = [id(factor) if isinstance(factor, MatrixFactor) else factor for factor in factors]

@@ -68,8 +68,8 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
 def cells_of(measured: Measured, question: Question) -> list[Cells]:
     """Estimates the cells of each aggregate of a release of grouping sets, from its measurements.
 
-    Components without a measurement are 0: the flattest table with these margins. Cells are rounded to multiples of a
-    power of 2, so that sums of all cells are exact in any order.
+    A component (interaction of keys) without a measurement is 0. Cells are rounded to multiples of a power of 2, so
+    that sums of all cells are exact in any order.
     """
     return [_cells(measured, question, aggregate) for aggregate in question.aggregates]
 

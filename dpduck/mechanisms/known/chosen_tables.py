@@ -22,7 +22,7 @@ FEW = 16
 """Up to this many tables, all tables that fit into the largest block are solved together."""
 
 EASY = 256
-"""The most atoms of a block of some milliseconds. Of many tables, only the first FEW are solved together beyond it."""
+"""The most atoms (sets of codes that all tables treat alike) of a quick block. Only the first FEW tables exceed it."""
 
 
 def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new: bool) -> list[Sequence[Usable]]:
@@ -43,7 +43,7 @@ def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new:
 
 
 def alone(axes: Axes, uses: Sequence[Usable], tried: Sequence[Sequence[Usable]]) -> Iterator[Sequence[Usable]]:
-    """Yields each untried table that can be solved alone. A member of a tried set determines no more than the set."""
+    """Yields each table that can be solved alone, but none of a tried set: these determine no more than the set."""
     before = {id(use) for selection in tried for use in selection}
     yield from ([use] for use in uses if id(use) not in before and _fitting(axes, [use], LARGEST_BLOCK))
 
@@ -57,7 +57,7 @@ def is_cellwise(use: Usable) -> bool:
     )
     queries = measured.queries[measured.tables[use.table].group]
     return (
-        whole and not use.seen and not any(isinstance(one, MatrixFactor) for query in queries for one in query.factors)
+        whole and not use.seen and not any(isinstance(part, MatrixFactor) for item in queries for part in item.factors)
     )
 
 

@@ -41,10 +41,10 @@ MOST_CELLS = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class MarginalGap:
-    """Missing precision of a statement, and the request for marginals in place of the statement.
+    """Precision that a statement's answer lacks beside earlier releases, and a request for marginals in its place.
 
-    whole: the request for all columns in one marginal. gap: missing precision, in units of a row's
-    largest contribution: 1 for counts. finer: whether it also measures rows that the statement's conditions leave out.
+    whole: the request for all columns in one marginal. gap: the missing precision, in units of a row's largest
+    contribution, which is 1 for counts. finer: whether it also measures rows that the statement's conditions leave out.
     """
 
     whole: SelectRequest
@@ -77,7 +77,7 @@ class MarginalGap:
         return None if amount is None else Fraction(amount) * self._factor
 
     def balance_errors(self, target: float, most: Fraction) -> MarginalGap:
-        """Returns the same plan for the largest standard error of the answer, in place of the sum of variances."""
+        """Returns the gap with weights by which plans lower the largest standard error, not the sum of variances."""
         return replace(self, gap=even_out(self.gap, self.noise, target, float(most) / self._factor))
 
     @property
@@ -109,7 +109,7 @@ def given_known(
     """Returns the precision that a statement lacks beside earlier releases. None unless it asks for counts, or for sums
     or averages of one clamped column, by declared columns.
 
-    amount: a price, without which nothing can be planned.
+    amount: the price to plan with if the request has a target error instead of a price.
     """
     whole = _whole(question, request)
     if whole is None or len(whole.question.keys) > MOST_AXES:
@@ -153,7 +153,7 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
 def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | None:
     """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
-    If a unit's rows are cut to MAX ROWS after WHERE, the WHERE conditions stay: otherwise other rows would be counted.
+    If MAX ROWS bounds a unit's rows after WHERE, or units are by periods, WHERE stays: else it would count other rows.
     """
     asked_of = request.question
     kinds = {(entry.function, entry.operand) for entry in asked_of.aggregates}
@@ -231,7 +231,7 @@ def _component_precisions(
 
 
 def _lengths(of_set: CellQuery, places: Sequence[int], sizes: Sequence[int]) -> FloatArray | None:
-    """Returns the squared length of a grouping set's longest row in each component. None if it needs other axes."""
+    """Returns the squared L2 norm of a query's longest row in each component. None if the query needs other axes."""
     if not set(of_set.along) <= set(places):
         return None
     lengths = np.ones(1)

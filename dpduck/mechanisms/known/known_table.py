@@ -50,7 +50,7 @@ def known_table(
 
 
 def resting_on(view: StoredRelease, answers: Sequence[KnownAnswer], store: ReleaseStore) -> StoredRelease:
-    """Returns a stored table that rests on all releases behind some answers, with their joint guarantee."""
+    """Returns the record of a table with known answers: its guarantee is the joint one of all releases behind them."""
     names = dict.fromkeys(name for source in answers for name in source.releases)
     releases = [source for source in map(store.named, names) if source is not None]
     pure = [source.epsilon for source in releases if source.epsilon is not None]

@@ -82,7 +82,7 @@ def known_margins(
     columns = [_column(table, name, ask) for name in names]
 
     def answer_by(members: Members, same: Same | None = None) -> KnownAnswer | None:
-        """Returns the known counts by some columns. same: other tables' rows, if the counts must be about them."""
+        """Returns the known counts by some columns. same: if given, the counts are about the rows of these tables."""
         chosen = [columns[place] for place in members]
         if np.prod([float(len(column.key.labels)) for column in chosen]) > MOST_CELLS:
             return None

@@ -36,7 +36,7 @@ from dpduck.strategies.target import raise_price, round_up
 from dpduck.values.errors import Refusal
 
 STEPS = 1024
-"""Steps up to the price of a target without earlier releases, in the search for the price with earlier releases."""
+"""Number of steps into which a search divides the price that a target would have without earlier releases."""
 
 ALIKE = Fraction(1, 1000)
 """Largest difference between plans that are alike, relative to the price or the variance."""
@@ -173,8 +173,8 @@ class Reuse:
     def _ahead(
         self, request: SelectRequest, target: Target, whole: Fraction, about: tuple[object, ...]
     ) -> tuple[SelectRequest, Fraction] | None:
-        """Returns marginals that divide the answer's variance by the factor that is paid ahead, and their price.
-        None if nothing is paid ahead, or if the price limit allows no such marginals.
+        """Returns marginals and their price. Their variance is the target's divided by the option `ahead`. None if
+        `ahead` is 1, or if the price limit allows no such marginals.
         """
         times = self.question.analysis.ahead
         finer = replace(target, stderr=target.stderr / Fraction(float(times) ** 0.5))
@@ -210,7 +210,7 @@ class Reuse:
         return 0.0 if errors is None else errors.worst**-2
 
     def _least_step(self, at: At, whole: Fraction, wanted: float, below: float, high: int) -> int:
-        """Returns the least number of steps that reaches a precision, as `high` does. below: the precision of one step.
+        """Returns the least number of price steps that reaches a precision. `high` reaches it. below: by one step.
 
         Precisions grow nearly in proportion to the price, so the next guess is on the line between two known points.
         """

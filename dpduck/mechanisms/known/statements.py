@@ -134,7 +134,7 @@ class KnownStatements:
         return KnownReleases(records, self._moment(request.rows, cursor), self._known)
 
     def _read_before(self, question: KnownQuestion) -> KnownQuestion:
-        """Returns a question with the readings that other questions made of the same rows."""
+        """Returns a question that shares cached readings of conditions and tables with others about the same rows."""
         rows = question.analysis.request.rows
         name = rows_digest(rows), rows.revision, rows.shapes
         readings: Readings | None = self._readings.get(name)

@@ -38,7 +38,7 @@ class Same:
     """Common properties of tables that may be combined.
 
     moment: the time of the rows, or the release if they may change. inside: columns seen only inside their domains.
-    filters, dropped: conditions and codes that drop rows before MAX ROWS. conditions: others that are no sets of codes.
+    filters, dropped: conditions and codes that drop rows before MAX ROWS. conditions: others, if no sets of codes.
     """
 
     moment: str
@@ -52,9 +52,9 @@ class Same:
 
 @dataclass(frozen=True, eq=False)
 class Usable:
-    """One measured quantity of a release: the weighted sum of a table's parts. table: its number in the release.
+    """One measured quantity of a release: the weighted sum of a table's parts. table: the table's number.
 
-    seen: conditions on the codes that it sees. Its keys may leave out more codes. before: the cache Readings.seen.
+    seen: conditions on the counted codes. Keys may leave out more codes. before: a cache of measurements along axes.
     """
 
     kept: MeasurementRecord
@@ -167,7 +167,7 @@ def _of_table(question: KnownQuestion, release: MeasurementRecord, table: Measur
 
 
 def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[CodeCondition], inside: set[str]) -> None:
-    """Adds a condition to `seen` if it is a set of codes that no row outside meets, else its text to `conditions`."""
+    """Adds a condition to `seen` if it is a set of codes and holds for no row outside domains, else to `conditions`."""
     condition = question.condition(text)
     if condition is None or condition.outside:
         conditions.add(text)
@@ -187,9 +187,9 @@ def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...]
     if table.form == "count":
         yield ("count",), (), (1.0,)
         return
-    of = (table.value, table.low, table.high, table.step)
+    column = (table.value, table.low, table.high, table.step)
     if table.form == "sum":
-        yield ("sum", *of), (), (float(table.step),)
+        yield ("sum", *column), (), (float(table.step),)
         return
     degree, rest = table.degree, (0.0,) * table.rest
     whole = Fraction(1, table.steps**degree)
@@ -200,10 +200,10 @@ def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...]
     if (table.high - table.low) / table.step == table.steps:
         width = table.high - table.low
         parts = [whole * (table.low + width * Fraction(part, degree)) for part in range(degree + 1)]
-        yield ("sum", *of), (), tuple(map(float, parts)) + rest
+        yield ("sum", *column), (), tuple(map(float, parts)) + rest
     if degree == 1:
         for which in range(2):
-            yield ("moment", *of, which), (), tuple(float(place == which) for place in range(2)) + rest
+            yield ("moment", *column, which), (), tuple(float(place == which) for place in range(2)) + rest
 
 
 def present_text(value: str) -> str:
@@ -242,15 +242,15 @@ def row_needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
 
 
 def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
-    of = (operand.sql, operand.low, operand.high, operand.step)
-    return (("sum", *of),) if function == "sum" else (("moment", *of, 0), ("moment", *of, 1))
+    column = (operand.sql, operand.low, operand.high, operand.step)
+    return (("sum", *column),) if function == "sum" else (("moment", *column, 0), ("moment", *column, 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Match of tables to a question. seen: its conditions on codes. left_out: see KnownAnswer.
+    """Match of tables to a question. seen: the question's conditions on codes. left_out: see KnownAnswer.
 
-    bounded: how MAX ROWS was applied. "" if as the question means it, after WHERE and before FILTER.
+    bounded: how MAX ROWS was applied. It is "" if applied as in the question, after WHERE and before FILTER.
     """
 
     seen: tuple[CodeCondition, ...]
@@ -259,7 +259,7 @@ class Match:
 
 
 def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Match | None:
-    """Matches tables of this kind to a question over rows with these conditions. None if they cannot answer it."""
+    """Matches tables with common properties to a question over rows with conditions. None if they cannot answer it."""
     asked = {column.sql for column in question.analysis.request.question.sources}
     if not same.filters | same.conditions <= set(conditions):
         return None

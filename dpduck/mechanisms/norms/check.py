@@ -1,8 +1,8 @@
 """dp_check of a statement: the loss and the standard error at each bound on rows and at each norm.
 
 It helps an owner to choose a bound, and is shown to nobody else. The loss is the part of the answers that a bound
-leaves out. It is exact (kernel/counting/unit_facts). Standard errors are the errors of dp_explain at the statement's
-price. For averages, they assume the true number of rows, spread evenly over the cells.
+leaves out, without noise (kernel/counting/unit_facts). Standard errors are as in dp_explain, at the statement's price.
+For averages, they assume the true number of rows, spread evenly over the cells.
 
 The bounds are the numbers 1, 2, 5, 10, 20, 50 and so on, up to the first number that leaves nothing out. The last bound
 is always the bound that the statement has without a norm.
@@ -43,7 +43,7 @@ EVERY_ROW = 1 << 40
 """A bound that no unit reaches."""
 
 FINER = 10
-"""Norms of sums are tried upwards from the median divided by this: no public number says how large norms are."""
+"""Norms of sums are tried upwards from the units' median norm divided by this, as public facts suggest no start."""
 
 LITTLE = 0.01
 """The largest part of the rows that the norm in rows may leave out, beside a norm of a sum."""
@@ -58,7 +58,7 @@ FactsOf = Callable[[CountingJob], UnitContributions]
 class StatementCheck:
     """Statement under check, with its price and without norms. measures: the measures at norms that no unit exceeds.
 
-    job: counts rows first, and then the contributions to each measure. stated: the norm of the statement.
+    job: counts rows, and then the contributions to each measure. stated: the statement's own norm in rows, if any.
     """
 
     request: SelectRequest
@@ -156,7 +156,7 @@ def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
 
 
 def _read_facts(check: StatementCheck, facts_of: FactsOf) -> CheckFacts:
-    """Reads the rows once for each bound that leaves rows out. For plain counts the numbers of rows suffice."""
+    """Reads the rows once for each bound that leaves rows out. For counts of rows alone, a single reading suffices."""
     most = check.request.rows.max_rows
     every = facts_of(replace(check.job, max_rows=EVERY_ROW))
     largest = float(every.added[0].max(initial=0))
@@ -175,7 +175,7 @@ def _read_facts(check: StatementCheck, facts_of: FactsOf) -> CheckFacts:
 
 
 def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
-    """Returns quantiles of the units' numbers, without the units at 0."""
+    """Returns labelled quantiles of the units' numbers. Units with the number 0 are left out."""
     own = np.sort(numbers[numbers > 0])
     parts: list[tuple[str, float | None]] = [
         (f"{100 * part:g} % of units have at most", float(own[_place(part, len(own))]) if len(own) else None)
@@ -185,7 +185,7 @@ def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
 
 
 def _place(part: float, units: int) -> int:
-    """Returns the place of the least number that this part of the units does not exceed."""
+    """Returns the position, in sorted numbers of units, of the least that this part of the units does not exceed."""
     return min(units - 1, max(0, -floor(-part * units) - 1))
 
 
@@ -299,18 +299,18 @@ def _little(check: StatementCheck, facts: CheckFacts) -> Fraction:
 def _largest_in_rows(check: StatementCheck, facts: CheckFacts) -> float:
     """Returns the largest norm of any unit in any measure, in rows at the measure's bound."""
     largest = (float(np.sqrt(squares.max(initial=0))) for squares in facts.kept.squares[1:])
-    return max(norm / of.contribution.bound for norm, of in zip(largest, check.measures.measures, strict=True))
+    return max(norm / item.contribution.bound for norm, item in zip(largest, check.measures.measures, strict=True))
 
 
 def _weights(squares: FloatArray, squared_norm: float) -> FloatArray:
-    """Returns the weight of each unit, in multiples of 1/FULL as in answers."""
+    """Returns each unit's weight at a norm, in multiples of 1/FULL as in answers. squares: the units' squared norms."""
     part = np.floor(FULL * np.sqrt(squared_norm / np.maximum(squares, 1))) / FULL
     weights: FloatArray = np.minimum(part, 1.0)
     return weights
 
 
 def _weigh_units(check: StatementCheck, facts: CheckFacts, treatment: Treatment) -> FloatArray:
-    """Returns the units' contributions at the norms. In an average or a variance, a unit has one weight."""
+    """Returns the contributions of units that are weighed down to norms. All parts of an average share one weight."""
     measures = measures_with_norm(check.request.question.aggregates, treatment).measures
     weights = [
         _weights(facts.kept.squares[1 + number], float(part.contribution.norm)) for number, part in enumerate(measures)
@@ -343,7 +343,7 @@ def _row_counts(check: StatementCheck, added: FloatArray) -> list[float]:
 
 
 def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) -> list[float | None]:
-    """Returns the standard error of each aggregate. rows: rows of each, spread evenly over the cells for averages."""
+    """Returns the standard error of each aggregate. rows: each aggregate's rows, for averages spread over the cells."""
     request = replace(check.request, question=replace(check.request.question, treatment=treatment))
     plan = plans_at(request, noise_of(request), amount_of(request))
     errors = list[float | None]()
@@ -357,7 +357,7 @@ def _left_out(
     check: StatementCheck, option: str, bound: Fraction, whole: Sequence[float], remaining: Sequence[float],
     errors: Sequence[float | None], beside: Fraction | None = None,
 ) -> list[NormFinding]:  # fmt: skip
-    """Lists the part of each aggregate that a bound leaves out. beside: the norm in rows beside a norm of a sum."""
+    """Lists the part of each aggregate that a bound leaves out. beside: the norm in rows, if the bound is on a sum."""
     findings = []
     for place, (aggregate, use) in enumerate(check.aggregates):
         lost, error = whole[place] - remaining[place], errors[place]

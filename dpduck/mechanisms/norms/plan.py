@@ -55,7 +55,7 @@ mean absolute value of noise in standard errors is sqrt(2/pi), about 0.8.
 """
 
 LARGEST_SPREAD = 8
-"""A unit weighs at most this, and at most the fourth root of the cells. The noise of a search scales with the limit."""
+"""The largest weight of a unit in a search is this, or the fourth root of the cells if less. Noise scales with it."""
 
 FAR, FEW_LEVELS = 3, 4
 """The threshold adds FAR standard errors of the search's noise while more than FEW_LEVELS levels are left, then one."""
@@ -78,8 +78,8 @@ class NormSearch:
     """Search for the norm of one measure, or of its total.
 
     levels: the last level. Level k stands for the squared norm 2^k, up to the largest of a unit.
-    steps: the most steps of the binary search. price: the price of all steps. most: the weight that units above the
-    norm may have, without noise.
+    steps: the most steps of the binary search. price: the price of all steps. most: the weight that all units above a
+    good norm may have together, without noise.
     """
 
     measure: Measure
@@ -98,14 +98,14 @@ class NormSearch:
     def threshold(self, levels: int) -> float:
         """Returns the threshold on the noisy weight of units above a norm, with this number of levels left.
 
-        A norm that is far too large costs without bound. While many levels are left, noise alone shall not lead there.
+        A norm that is far too large costs without bound. So the threshold is higher while many levels are left.
         """
         return self.most + (FAR if levels > FEW_LEVELS else 1) * sqrt(self.noise)
 
 
 @dataclass(frozen=True)
 class TotalAsks:
-    """Total of a measure. search: search for its norm. job: job at some norm. answer: family of asks for the total."""
+    """Asks for a measure's total. search: for its norm. job: at some norm. answer: asks for the total at any norm."""
 
     search: NormSearch
     job: CountingJob
@@ -117,8 +117,8 @@ class NormProposal:
     """Plan without its norms. shape: the plan at some norm. Any norm has the same columns and shares.
 
     searches: one for each measure, none if the statement gives its norm. job: the job of the answers, without norms.
-    answers: the family of asks for them. totals, sums: for counts and sums, by measure, if the statement wants them. A
-    sum is over all rows, without norms. centers: searches for centres of averages, if the statement gives none.
+    answers: the family of asks for them. totals: totals of counts and sums at larger norms, by measure. sums: sums of
+    all rows without norms, by measure. centers: searches for centres of averages, if the statement gives none.
     """
 
     shape: CubePlan
@@ -187,7 +187,7 @@ def propose_norms(request: SelectRequest) -> NormProposal:
 
 
 def measures_of_averages(plan: CubePlan) -> list[Measure]:
-    """Returns the measures of sums about centres that the statement itself must find."""
+    """Returns the measures of sums about centres that must be searched for."""
     if not _finds_centers(plan.request.question):
         return []
     places = dict.fromkeys(use.also.measure for use in plan.uses if use.also is not None)
@@ -224,9 +224,9 @@ def _family(job: CountingJob, price: Fraction) -> Ask[None]:
 def at_norms(
     request: SelectRequest, squared: Sequence[int] = (), centers: Mapping[Operand, Fraction] | None = None
 ) -> CubePlan:
-    """Plans answers about the centres, at squared norms in integers. Without these, takes the stated or least norms.
+    """Plans answers about `centers`, at squared norms in integers. Without `squared`, takes the stated or least norms.
 
-    Beside a total, each cell is measured by itself at any norm: the sum of the cells is compared with the total.
+    With a total or left_out, each cell is measured by itself, since the sum of the cells is compared with another sum.
     """
     question = request.question
     basis = measures_with_norm(question.aggregates, question.treatment, centers)
@@ -286,9 +286,9 @@ def _search(
     spread: int,
     usual: float,
 ) -> NormSearch:
-    """Plans a search over the units of a job. prices: of the search, and of the answers at its norm.
+    """Plans a search for the norm of a job's units. prices: of the search, and of the answers at that norm.
 
-    spread: the largest weight of a unit. usual: the weight that units above the norm may have.
+    spread: the largest weight of a unit. usual: the weight that all units above the norm may have together.
     """
     price, rest = prices
     most = job.aggregates[0].unit_bound(request.rows.unit_bound, _cells(request))
@@ -320,7 +320,7 @@ def norm_asks(proposal: NormProposal) -> Sequence[Ask[Any]]:
 
 
 def norm_header(proposal: NormProposal) -> ReleaseHeader:
-    """Describes the release before anything is counted. Its error laws come from the shape until norms are found."""
+    """Describes the release before anything is counted. Its error laws are at some norms, and are replaced later."""
     rows = sum(rows_per_set(proposal.request.question))
     description = "norms found in the statement" if proposal.searches else "norms and totals"
     mechanism = f"{proposal.shape.chance}, {description}"
@@ -333,7 +333,7 @@ def norm_columns(proposal: NormProposal) -> Columns:
 
 
 def describe(request: SelectRequest, proposal: NormProposal) -> list[Forecast]:
-    """Describes the only strategy. Its error follows from the norms, which nobody knows before the release."""
+    """Returns the forecast of the only strategy. Its error follows from norms that nobody knows before the release."""
     cells, treatment = sum(request.question.cells), request.question.treatment
     notes = ["identity: every cell of all keys together"]
     if treatment.usual:

@@ -82,10 +82,10 @@ def _of_one_cell(ask: Ask[tuple[IntegerArray, ...]], door: Door) -> NoisySum:
 
 
 def found_level(search: NormSearch, door: Door) -> int:
-    """Returns the level at which a binary search ends: the least level that seems to have few units above it.
+    """Returns the level at which a binary search ends: by noisy counts, the least level with few units above it.
 
-    It asks at most `steps` times, whatever the answers are. Above the last level there are no units, or noise for a
-    larger norm could not be drawn.
+    The search asks at most `steps` times, whatever the answers are. It never asks about the last level: no unit is
+    above it, or noise for a larger norm could not be drawn.
     """
     low, high, scan = 0, search.levels, AskScan(search.job, search.job.spread)
     while low < high:
@@ -121,6 +121,6 @@ def recover_norms(proposal: NormProposal, outcome: NormMeasurements, tools: Tool
 
 
 def _in_units(plan: CubePlan, number: int) -> float:
-    """Returns a norm in rows, or in the units of a summed column. It is no more than MAX ROWS allows."""
+    """Returns a measure's norm, in rows or in the units of a summed column. It is at most what MAX ROWS allows."""
     measured = plan.measures[number]
     return sqrt(measured.bounds.squared) / FULL * float(measured.measure.contribution.unit)

@@ -65,7 +65,7 @@ def widen_intervals(outcome: NormMeasurements, number: int, answer: AnswerColumn
 
 
 def _cells(outcome: NormMeasurements, measure: int, step: float) -> Summed:
-    """Returns the sum of the measured cells. All cells have the same noise."""
+    """Returns the sum of a measure's noisy cells. step: the worth of one integer. All cells have the same noise."""
     (table,) = outcome.tables[measure]
     ((_, noise),) = noisy_queries(outcome.plan.measures[measure].plan)
     cells = table[0]
@@ -79,7 +79,7 @@ def _rescale(noisy: NoisySum, step: float) -> Summed:
 def _brought(cells: Summed, total: Summed, estimates: FloatArray, errors: FloatArray) -> tuple[float, FloatArray]:
     """Returns the factor on the answers, at least 1, and the standard errors of the corrected answers.
 
-    An answer is z T / Z, and z is a part of Z: their covariance is the variance of z.
+    A corrected answer is z T / Z, with cell z, total T and sum of cells Z. The covariance of z and Z is z's variance.
     """
     if cells.answer <= SURE * sqrt(cells.variance) or total.answer <= cells.answer:
         return 1.0, errors

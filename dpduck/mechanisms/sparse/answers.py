@@ -39,7 +39,7 @@ def session_answers(
 
 
 def histogram_answers(named: SparseRecord, noise: Noise, asked: KeyQuestions, values: Sequence[int]) -> str:
-    """Renders SQL with one row for each question of a histogram. All margins hold together, except with chance beta."""
+    """Renders SQL with one row for each question of a histogram. With chance 1 - beta, all margins hold together."""
     shares = asked.weights / UNITS
     starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
     sums = np.add.reduceat(np.asarray(values, dtype=np.float64) * shares, starts)
@@ -60,7 +60,7 @@ def histogram_answers(named: SparseRecord, noise: Noise, asked: KeyQuestions, va
 
 
 def histogram_margin(noise: Noise, weight_squared: float, queries: int, beta: float) -> float:
-    """Returns the margin by a sub-Gaussian tail, or for Laplace by Bernstein's bound with weights of at most 1."""
+    """Returns the half-width of an interval, by a sub-Gaussian tail, or for Laplace noise by Bernstein's bound."""
     chances = log(2 * queries / beta)
     parameter = float(noise.parameter)
     if noise.kind is NoiseKind.GAUSSIAN:

@@ -112,9 +112,9 @@ class OpenSessions:
         session.answers.update(turn.answers)
 
     def _burn(self, named: SparseRecord, session: OpenSession) -> None:
-        """Ends every uncommitted round that the gate has looked into: its thresholds have had their one outcome.
+        """Spends the rounds of a failed call, since their thresholds were compared with data, which is done only once.
 
-        The failure of a call may depend on the data (memory, an interrupt at the right moment). So the round is spent.
+        The failure may depend on the data: memory may run out, or somebody may interrupt at the right moment.
         """
         believed = self._store.read_state(named.digest)
         if believed.commits != session.commits or believed.updates >= session.updates:
@@ -153,7 +153,7 @@ class OpenSessions:
             turn.answers[name] = SessionAnswer(order, answer, source, session.updates)
 
     def _gate(self, named: SparseRecord, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
-        """Opens the gate of a session: exact counts behind its thresholds.
+        """Opens the gate of a session. It holds exact counts, and lets only noisy comparisons and answers out.
 
         sparse: the request. It rests on the same public facts as at the session's creation. recheck: a second check of
         these facts, in the transaction that counts.

@@ -37,7 +37,7 @@ def require_type(name: str, type_name: str) -> None:
 
 
 def require_collation(part: KeyPart) -> None:
-    """Refuses a collation if no known function maps all texts that it holds equal to one text."""
+    """Refuses a collation unless a known function maps all texts that the collation treats as equal to one text."""
     if not set(part.folds) <= set(FOLDS):
         raise Refusal(
             f"the column {part.name!r} compares texts by the collation {part.collation!r}",

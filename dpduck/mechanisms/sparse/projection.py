@@ -32,7 +32,7 @@ USUAL_ROWS_OF_TABLE = 10**5
 
 @dataclass(frozen=True)
 class ProjectionPlan:
-    """Plan of a projection. rows: the number T of released integers. noise: the noise of each released integer.
+    """Plan of a projection. rows: the number of released integers. noise: the noise of each released integer.
 
     noise_quantile, distortion_quantile: bounds on the errors of all declared queries, in standard errors.
     """
@@ -54,11 +54,11 @@ class ProjectionPlan:
         return parameter if self.noise.kind is NoiseKind.GAUSSIAN else 2.0 * parameter**2
 
     def stderr(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
-        """Returns the standard error of a query with this |q|^2 and this answer, over data with this F."""
+        """Returns the standard error of a query. weight_squared: its squared L2 norm. second_moment: of the counts."""
         return sqrt((weight_squared * (self.noise_variance + second_moment) + answer**2) / self.rows)
 
     def error(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
-        """Returns the error that no declared query exceeds, at the plan's confidence."""
+        """Returns the error that no declared query exceeds, at the plan's confidence. Parameters are as for stderr."""
         noise = sqrt(weight_squared * self.noise_variance / self.rows)
         distortion = sqrt((weight_squared * second_moment + answer**2) / self.rows)
         return self.noise_quantile * noise + self.distortion_quantile * distortion
@@ -67,7 +67,7 @@ class ProjectionPlan:
 def plan_projection(
     charge: Charge, unit_bound: int, sparsity: int, queries: int, beta: Fraction, second_moment: float, rows: int | None
 ) -> ProjectionPlan:
-    """Plans a projection at a charge. `second_moment` is a public guess of F, used if `rows` is None.
+    """Plans a projection at a charge. second_moment: a guess of the sum of squared counts, used if `rows` is None.
 
     >>> plan_projection(Charge.pure(Fraction(1)), 1, 64, 1000, Fraction(1, 20), 1e6, None).rows
     1012
@@ -89,7 +89,7 @@ def plan_projection(
 
 
 def distortion_quantile(queries: int, beta: float) -> float:
-    """Returns the least of (mu_p 2 k / beta)^(1/p) over even p up to INDEPENDENCE / 2, for k queries.
+    """Returns the least (2 k m / beta)^(1/p) over even p up to INDEPENDENCE / 2: k queries, m the p-th normal moment.
 
     >>> round(distortion_quantile(10**6, 0.05), 2)
     7.4
@@ -99,7 +99,7 @@ def distortion_quantile(queries: int, beta: float) -> float:
 
 
 def guess_second_moment(rows_of_table: int | None, heaviest: int | None) -> float:
-    """Guesses F by its bound, n times the largest count. The default for that count is the square root of n."""
+    """Guesses the sum of squared counts by a bound: n rows times the largest count, which is sqrt(n) by default."""
     rows = rows_of_table or USUAL_ROWS_OF_TABLE
     return float(rows) * float(heaviest or ceil(sqrt(rows)))
 

@@ -28,7 +28,7 @@ _OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18
 
 @dataclass(frozen=True, eq=False)
 class KeyQuestions:
-    """Questions over canonical keys. Each has a label and a run of keys, sorted by digest, with weights in units."""
+    """Questions over canonical keys. Each has a label and a run of keys, sorted by digest. Weights are times UNITS."""
 
     labels: tuple[str | None, ...]
     digests: KeyDigests
@@ -138,7 +138,7 @@ def _weight(value: Any) -> float:
 def _run_questions(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str
 ) -> KeyQuestions:
-    """Runs the SQL of questions and checks its rows. `once`: keys without weights may repeat, and count once."""
+    """Runs the SQL of questions and checks its rows. once: whether equal rows count once, so that keys may repeat."""
     columns = cursor.execute(
         f"SELECT {'DISTINCT' if once else ''} * FROM (SELECT * REPLACE (coalesce(question, '') AS question) "
         f"FROM ({sql})) ORDER BY question, high, low",

@@ -47,7 +47,7 @@ OWN = {
 class SparseOptions:
     """Declared figures of the questions, None if absent.
 
-    beta: the chance that some declared query has a larger error than stated. rows: the number T of a projection.
+    beta: the chance that some declared query has a larger error than stated. rows: the integers of a projection.
     heaviest: a public guess of the largest count of a key. alpha: the largest error of a session's answers.
     """
 
@@ -62,7 +62,7 @@ class SparseOptions:
 
 @dataclass(frozen=True)
 class SparseRequest:
-    """Request of sparse queries. request: a count of the same rows at the same price, with all but the keys.
+    """Request of sparse queries. request: a count of the same rows at the same price. It has all facts but the keys.
 
     expect_rows: the policy's public guess of the number of rows.
     """

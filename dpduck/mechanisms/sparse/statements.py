@@ -164,7 +164,7 @@ class SparseQueries:
         return True
 
     def _create_named(self, sparse: SparseRequest, text: str, caller: Caller) -> str:
-        """Returns the status of a name, with a warning if public facts already show that it is of no use."""
+        """Creates a histogram or session. Returns its status, with a warning if public facts show it to be useless."""
 
         digest = sparse.digest()
 

@@ -47,7 +47,7 @@ class SessionAnswer:
 
 @dataclass(frozen=True)
 class Believed:
-    """Public state of a session. commits: the number of times it was written."""
+    """Public state of a session. scale, weights: its hypothesis. commits: the number of times it was written."""
 
     updates: int
     scale: float
@@ -107,7 +107,7 @@ class SparseStore:
         return "" if row is None else str(row[0])
 
     def updates_used(self, digest: str) -> tuple[int, int]:
-        """Returns two numbers of a session: the used updates, and the different questions that it has answered."""
+        """Returns the number of updates that a session has used, and the number of different answered questions."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT coalesce((SELECT updates FROM {self._schema}.session_states WHERE digest = $1), 0), "

@@ -14,7 +14,7 @@ SKETCH_DEPTH, SKETCH_CELLS = 5, 1 << 16
 
 @dataclass(frozen=True)
 class Way:
-    """One way to answer. stderr: of one query, None for a session. error: of all queries. cells: the released cells."""
+    """One way to answer. stderr: for one query, None for a session. error: a bound for all queries. cells: released."""
 
     name: str
     stderr: float | None
@@ -59,7 +59,7 @@ def _projection(declared: SparseWorkload, second_moment: float, plan: Projection
 
 
 def _sketch(charge: Charge, unit_bound: int, declared: SparseWorkload, second_moment: float) -> Way:
-    """Predicts the error of a count sketch, averaged over SKETCH_DEPTH rows: noise and the mass of other keys."""
+    """Predicts the error of a count sketch with SKETCH_DEPTH rows: by noise, and by other keys in the same cells."""
     depth = SKETCH_DEPTH
     if charge.epsilon is None:
         noise = unit_bound**2 / (2 * float(charge.rho))

@@ -54,7 +54,7 @@ class _Side:
 
 
 def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argument: str) -> str:
-    """Renders SQL with a row for each cell that both have. argument: JSON of names, periods, answer, confidence."""
+    """Renders SQL that compares the common cells of two views. argument: JSON of names, periods, answer, confidence."""
     first, second, of_first, of_second, answer, confidence = json.loads(argument)
     level = confidence_from(confidence)
     sides = [
@@ -85,7 +85,7 @@ def _render_join(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str
     keys = [quote_identifier(key) for key in sides[0].keys]
     same = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "TRUE"
     value = " - ".join(
-        f"CAST({of}.{quote_identifier(side.answer)} AS DOUBLE)" for of, side in zip("ab", sides, strict=True)
+        f"CAST({alias}.{quote_identifier(side.answer)} AS DOUBLE)" for alias, side in zip("ab", sides, strict=True)
     )
     tables = [
         f"(FROM {releases.table_sql(side.view.name)}{side.where}) AS {of}" for of, side in zip("ab", sides, strict=True)
@@ -95,7 +95,7 @@ def _render_join(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str
 
 
 def _require_alike(first: _Side, second: _Side) -> None:
-    """Refuses unlike keys or aggregates. Principals see no statement: between them, compares function names alone."""
+    """Refuses unlike keys or aggregates. For views of two principals, who hide their SQL, compares function names."""
     left, right = first.view.name, second.view.name
     if [fold(key) for key in first.keys] != [fold(key) for key in second.keys]:
         raise Refusal(
@@ -225,7 +225,7 @@ def _weights(plan: StreamPlan, closed: list[int], window: int, place: int) -> Fl
 
 
 def _period_error(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[float, float]:
-    """Returns the standard error of the difference of two periods of one stream, and its step."""
+    """Returns the standard error of the difference of two periods of one stream, and its step as in _Side."""
     named = store.named(sides[0].view.name)
     first, second = (side.period for side in sides)
     error = sides[0].told

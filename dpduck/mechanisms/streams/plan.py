@@ -45,12 +45,12 @@ _AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 
 @dataclass(frozen=True)
 class StreamRequest:
-    """Request of a stream. request: aggregates by sets of keys. Each set has the key at `axis`: the horizon's periods.
+    """Request of a stream. request: aggregates by sets of keys. Each set has the key number `axis`, the period.
 
     ends: the moment at which each period ends, in UTC. first: the bin of the first period in the column's DOMAIN.
     question: the sums that the strategy is chosen for. window: the periods in a further column's sums, 0 for none.
     strategy: the statement's choice. select: the published columns, as SQL over HOLE. column: the name of the periods'
-    column. shown: the answers' names, with the numbers of their aggregates. analysis: the SELECT's, for comments.
+    column. shown: the answers' names, with the numbers of their aggregates. analysis: the SELECT, for comments.
     """
 
     name: str
@@ -271,13 +271,13 @@ def _restrict_periods(question: Question, axis: int, first: int, periods: int) -
 
 
 def totals(what: str, number: int = 0) -> tuple[str, str]:
-    """Returns the released columns of an aggregate over several periods, and of its standard error."""
+    """Returns the columns of an aggregate over several periods, and of its standard error. what: 'total' or 'last'."""
     place = f"_{number}" if number else ""
     return f"dpduck_{what}{place}", f"dpduck_{what}{place}_stderr"
 
 
 def ends_of(answer: str) -> tuple[str, str]:
-    """Returns the columns of both ends of an interval, for an answer with an error that depends on it."""
+    """Returns the column names of an answer's interval: its low end and its high end."""
     return f"{answer}_low", f"{answer}_high"
 
 

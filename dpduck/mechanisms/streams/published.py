@@ -1,7 +1,7 @@
 """Published rows of a stream: from all measurements so far to the rows of closed periods.
 
-An answer about some periods is one combination of the rows of the strategy over time. The combination is the same for
-every query over the other keys. The combined answers are recovered as any cube is.
+An answer about some periods is a weighted sum of measurements over time. The weights are the same for every query over
+the other keys. Answers by cells are recovered from such sums as in any cube.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Tables = list[list[FloatArray]]
 
 
 def answer_columns(stream: StreamRequest, number: int) -> list[tuple[str, str, TimeQuestion]]:
-    """Returns the columns of an aggregate and of its standard error, with the question over time of each pair."""
+    """Returns the columns of an aggregate's answer and standard error, with the question over time of each pair."""
     columns = [(answer_column(number), stderr_column(number), TimeQuestion(1))]
     if not stream.request.question.aggregates[number].operand_by_group:
         columns.append((*totals("total", number), TimeQuestion(0)))
@@ -58,8 +58,8 @@ def column_types(stream: StreamRequest, plan: StreamPlan) -> list[tuple[str, str
 
 def publication_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
     """Renders the published SELECT over a table of released rows. If `rows` is empty, the SELECT has no rows."""
-    types = [(quote_identifier(name), of) for name, of in column_types(stream, plan)]
-    listed = ", ".join(f"CAST({name if rows else 'NULL'} AS {of}) AS {name}" for name, of in types)
+    types = [(quote_identifier(name), type_name) for name, type_name in column_types(stream, plan)]
+    listed = ", ".join(f"CAST({name if rows else 'NULL'} AS {type_name}) AS {name}" for name, type_name in types)
     inner = f"SELECT {listed} FROM {rows}" if rows else f"SELECT {listed} LIMIT 0"
     return stream.select.replace(hole(), f"({inner})")
 
@@ -87,7 +87,7 @@ def recover_rows(stream: StreamRequest, plan: StreamPlan, first: int, closed: in
 
 @dataclass(frozen=True)
 class _Block:
-    """Answers of one query among the numbers of a row of the strategy: a run for each table."""
+    """Place of one query's answers among all numbers that are measured at one time: a run of numbers for each table."""
 
     measure: int
     start: int
@@ -116,7 +116,7 @@ def _blocks(cube: CubePlan) -> Iterator[_Block]:
 
 @dataclass(frozen=True)
 class _About:
-    """Recovered tables of all measures, for one question about each period, with the squared norms of its weights."""
+    """Recovered tables of all measures for one question. squares: for each period, the squared norm of the weights."""
 
     tables: list[Tables]
     squares: FloatArray
@@ -147,7 +147,7 @@ def _recover_table(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, t
     if plain and plan.workload.marginals == (query.attributes,):
         return numbers
     by_period = [
-        recover(plan, [of[period].reshape(block.shape) for of, block in zip(numbers, blocks, strict=True)])
+        recover(plan, [values[period].reshape(block.shape) for values, block in zip(numbers, blocks, strict=True)])
         for period in range(len(combined))
     ]
     return [np.stack([answers.ravel() for answers in of_set]) for of_set in zip(*by_period, strict=True)]
@@ -155,7 +155,7 @@ def _recover_table(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, t
 
 @dataclass(frozen=True)
 class _Answer:
-    """Answers of each period, grouping set and cell, in this order. ends: of intervals, None if they are not stored."""
+    """Answers by period, grouping set and cell, in this order. ends: interval ends, None if these are not stored."""
 
     estimates: FloatArray
     stderrs: FloatArray
@@ -179,7 +179,7 @@ def _answer(cube: CubePlan, aggregate: Aggregate, use: Use, about: _About) -> _A
 def _keys(stream: StreamRequest, first: int, closed: int) -> dict[str, pa.Array]:
     """Returns the key columns of every period, grouping set and cell. Rolled-up keys are NULL."""
     keys, workload, others = stream.request.question.keys, workload_of(stream), others_of(stream)
-    shapes = [tuple(workload.sizes[key] for key in of) for of in workload.marginals]
+    shapes = [tuple(workload.sizes[key] for key in members) for members in workload.marginals]
     cells = [prod(shape) for shape in shapes]
     columns: dict[str, pa.Array] = {}
     with Sandbox() as box, box.cursor() as connection:
@@ -189,12 +189,12 @@ def _keys(stream: StreamRequest, first: int, closed: int) -> dict[str, pa.Array]
                 columns[key.name] = labels.take(pa.array(np.repeat(np.arange(first, closed), sum(cells))))
                 continue
             place, codes = others.index(number), []
-            for of, shape in zip(workload.marginals, shapes, strict=True):
-                indices = np.indices(shape).reshape(len(shape), -1) if place in of else None
-                codes.append(np.full(prod(shape), -1) if indices is None else indices[of.index(place)])
+            for members, shape in zip(workload.marginals, shapes, strict=True):
+                indices = np.indices(shape).reshape(len(shape), -1) if place in members else None
+                codes.append(np.full(prod(shape), -1) if indices is None else indices[members.index(place)])
             code = np.tile(np.concatenate(codes), closed - first)
             columns[key.name] = labels.take(pa.array(code, mask=code < 0))
-    rolled = [sum(1 << others[key] for key in range(len(others)) if key not in of) for of in workload.marginals]
+    rolled = [sum(1 << others[key] for key in range(len(others)) if key not in item) for item in workload.marginals]
     periods = closed - first
     columns[GROUPING_ID] = pa.array(np.tile(np.repeat(np.array(rolled, np.int64), cells), periods))
     columns[GROUPING_SET] = pa.array(np.tile(np.repeat(np.arange(len(cells), dtype=np.int32), cells), periods))

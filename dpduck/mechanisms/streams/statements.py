@@ -219,7 +219,7 @@ class Streams:
     def _publish(
         self, stream: StreamRequest, plan: StreamPlan, named: StreamRecord, versions: Sequence[Version], caller: Caller
     ) -> None:
-        """Appends the periods of the last version, in one transaction with the ledger's record."""
+        """Appends the unpublished periods up to the last version, in one transaction with the ledger's record."""
         version, answers = versions[-1], np.concatenate([one_version.answers for one_version in versions])
         rows = recover_rows(stream, plan, named.published, version.closed, answers)
         select = publication_sql(stream, plan, "dpduck_released_rows")
@@ -278,7 +278,7 @@ class Streams:
 
 
 def _add_notes(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
-    """Adds comments to the columns of a release. They tell readers and pictures keys from answers."""
+    """Adds comments to the columns of a release. Readers and pictures tell keys from answers by these comments."""
     notes = notes_of(stream.analysis, release)
     for name in further_answers(stream):
         notes |= {name: ANSWER, f"{name}_stderr": STDERR + name}

@@ -35,10 +35,10 @@ _VERSION = re.compile(r": (\d+) of \d+ periods; version (\d+) of ([0-9a-f]{32}),
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """Stream under its name. nonce: the name of its file. entry: the ledger entry that paid. plan: text of to_facts.
+    """Stream under its name. nonce: the name of its file. entry: the ledger entry that paid. plan: its plan as text.
 
-    labels: of the periods, as `column` shows them. ends: the end of each period. published: the number of periods in
-    the table. window: the number of periods in a further column's sums, 0 for none.
+    labels: the periods as `column` shows them. ends: the end of each period. published: the number of periods in the
+    table. window: the number of periods in a further column's sums, 0 for none.
     """
 
     name: str
@@ -79,7 +79,7 @@ class StreamStore:
         return next((stream for stream in self.all() if stream.name.lower() == name.lower()), None)
 
     def made(self, named: StreamRecord, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
-        """Returns the note that writes a stream and its empty table with the charge. release: without its entry."""
+        """Returns a function for the charge's transaction, which writes a stream and its table without rows."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             cursor.execute(f"CREATE TABLE {self._releases.table_sql(named.name)} AS {empty_sql}")
@@ -93,7 +93,7 @@ class StreamStore:
         return note
 
     def published(self, named: StreamRecord, closed: int, rows: pa.Table, select_sql: str) -> Note:
-        """Returns the note that appends a refresh's rows with its entry. select_sql: over 'dpduck_released_rows'."""
+        """Returns a function for the ledger's transaction. It appends rows by a SELECT over dpduck_released_rows."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             table = self._releases.table_sql(named.name)
@@ -131,8 +131,8 @@ def release_of(named: StreamRecord, charge: Charge, principal: str, scope: str) 
 
 
 def read_last_version(ledger: Ledger, named: StreamRecord) -> LedgerVersion:
-    """Returns the last published version of a stream, by the ledger's chain. Raises StoreError if an older copy of the
-    store was adopted since the stream was made: its answers may have been other ones.
+    """Returns the last published version of a stream, by the ledger's entries. Raises StoreError if an older copy of
+    the store was adopted since the stream was made, since the lost copy may have published other answers.
     """
     entries = ledger.entries()
     if any(entry.id > named.entry and entry.mechanism == ADOPTED for entry in entries):
@@ -167,7 +167,7 @@ def version_text(named: StreamRecord, closed: int, version: int, seal: str) -> s
 def open_state(
     files: TwinFiles, named: StreamRecord, shape: StreamShape, key: bytes, last: LedgerVersion
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, StreamState]]:
-    """Yields a cursor of the private instance with a stream's file, and its state. StoreError if the file is lost."""
+    """Yields a cursor with a stream's file attached, and the stream's state. Raises StoreError if the file is lost."""
     path, place = files.stream_path(named.nonce), quote_identifier(f"dpduck_stream_{named.nonce}")
     if path is not None and not path.is_file() and last.version:
         raise file_refusal("is not there")

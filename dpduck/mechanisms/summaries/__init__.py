@@ -66,7 +66,7 @@ def _errors(errors: Iterable[float]) -> list[tuple[str, str, Value]]:
 
 
 def _other_shape(request: SelectRequest, sketch_asked: bool) -> list[Forecast]:
-    """Returns the same method over the other shape of ranges, none if there is no such summary."""
+    """Returns a forecast of the same method with the other shape of ranges. Returns [] if there is no such summary."""
     summary = request.question.summary
     if summary is None or sketch_asked or request.price.charge.epsilon is None or summary.method == "filter_one_sided":
         return []
@@ -77,7 +77,7 @@ def _other_shape(request: SelectRequest, sketch_asked: bool) -> list[Forecast]:
 
 
 def _shape_note(request: SelectRequest, design: SummaryDesign) -> str:
-    """Renders the rule for the choice between shapes of ranges, '' without ranges."""
+    """Describes the shape of the summary's ranges, and the data that it is for. Returns '' without ranges."""
     summary, ordered = request.question.summary, sum(bool(key.shape) for key in request.question.keys)
     if summary is None or not ordered:
         return ""

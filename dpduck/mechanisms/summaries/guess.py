@@ -10,14 +10,14 @@ STEP = 4
 
 @dataclass(frozen=True)
 class Stratum:
-    """Stratum of `cells` cells with `rows` rows each."""
+    """Set of cells with equally many rows: `cells` cells with `rows` rows each."""
 
     cells: float
     rows: float
 
 
 def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
-    """Returns a guess of the occupied cells: strata of equally many rows, as many as leave a whole cell in the last.
+    """Returns a guess of the occupied cells: as many strata of equally many rows as leave a cell for the last stratum.
 
     Without EXPECT ROWS there are no strata. If there are too few cells for such strata, each cell has more rows.
 
@@ -35,6 +35,6 @@ def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
 
 
 def _smallest_cells(expect_rows: int, cells: int, strata: int) -> float:
-    """Counts the cells of the first of `strata` strata: one for each row, or fewer to fit all strata into `cells`."""
+    """Returns the cells of the first of `strata` strata: one for each row, or fewer if all strata must fit `cells`."""
     of_first = (1 - STEP**-strata) / (1 - 1 / STEP)
     return float(min(expect_rows / strata, cells / of_first))

@@ -85,7 +85,7 @@ def unit_bound(request: SelectRequest) -> int:
 
 
 def noise_scale(request: SelectRequest, axes: Axes) -> Fraction:
-    """Returns the scale: the sensitivity over all nodes, divided by the epsilon that a noisy total leaves."""
+    """Returns the noise scale: the sensitivity over all nodes, divided by the epsilon without a noisy total's part."""
     if request.price.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
     left = request.price.charge.epsilon - (require_summary(request).total_epsilon or 0)
@@ -93,7 +93,7 @@ def noise_scale(request: SelectRequest, axes: Axes) -> Fraction:
 
 
 def summary_candidates(request: SelectRequest, total: int | None = None) -> list[SummaryDesign]:
-    """Returns a design of every method, the chosen one first. total: a noisy total in units, in place of the guess."""
+    """Returns a design of every method, the chosen one first. total: a noisy total that replaces the expected rows."""
     axes, summary = axes_of(request), in_units(request)
     guess = summary.expect_rows if total is None else max(total, 0)
     if guess is not None:  # a row is in node_sensitivity nodes
@@ -104,7 +104,7 @@ def summary_candidates(request: SelectRequest, total: int | None = None) -> list
 
 
 def in_units(request: SelectRequest) -> Summary:
-    """Returns the summary with its filter, threshold and guess in integer units. Guesses a value at half of a clamp."""
+    """Returns the summary's options in integer units of a sum. A row is guessed to have half of the largest value."""
     summary, added = require_summary(request), contribution_of(request)
     if added.form == "count":
         return summary
@@ -131,7 +131,7 @@ def sketch_design(request: SelectRequest) -> SketchDesign:
 
 @dataclass(frozen=True)
 class SummaryProposal:
-    """Proposal of a noisy summary: the method, chosen by public numbers, and the asks. query: for the layers."""
+    """Proposal of a noisy summary: the method, chosen by public numbers, and the asks. query: the query of `layers`."""
 
     request: SelectRequest
     query: Layers
@@ -188,7 +188,10 @@ def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> Rele
 def _with_loss(
     proposal: SummaryProposal, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
 ) -> EstimatedSummary:
-    """Adds the filter's loss to the sums, from the noisy number of rows, or EXPECT ROWS if all rows are counted."""
+    """Adds the error of dropped cells to the variances of sums, by the noisy number of rows or EXPECT ROWS.
+
+    EXPECT ROWS serves only if the statement counts all rows of one table. If there is no number, the error is unknown.
+    """
     request, summary = proposal.request, require_summary(proposal.request)
     if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.query.axes):
         return estimates
@@ -205,7 +208,7 @@ def _with_loss(
 
 
 def _for_total(proposal: SummaryProposal, total: int) -> SummaryDesign:
-    """Returns the design for a noisy total. Its method and its noise, and so its price, must be the checked ones."""
+    """Returns the design for a noisy total. Its method and its noise must be as proposed, so that the price holds."""
     design = summary_candidates(proposal.request, total)[0]
     if (design.method, design.plan.scale) != (proposal.design.method, proposal.design.plan.scale):
         raise InternalError("the noisy total changes the price")
@@ -226,7 +229,7 @@ def plain_keys(request: SelectRequest) -> SelectRequest:
 
 
 def summary_law(request: SelectRequest, design: SummaryDesign) -> ErrorLaw:
-    """Returns the noise law of an empty cell. Rows have their own standard errors."""
+    """Returns the error law of a cell without rows. Cells in the released table have their own standard errors."""
     moments = empty_moments(design.scale, design.theta, float(design.tau), design.sides)
     worth = float(contribution_of(request).unit)
     return ErrorLaw(NoiseKind.LAPLACE, None, moments.square * worth**2, worth)

@@ -45,7 +45,7 @@ def _parent_kept(
     number: int,
     axis: DyadicAxis,
 ) -> NDArray[np.bool_]:
-    """Tells for each node whether its parent along one axis is in the summary and in `passed`. True for roots."""
+    """Tells for each node in `places` whether its parent along an axis is in the summary and passed. True for roots."""
     parents = parents_of(axis, codes[number][places])
     chosen = [code[places] for code in codes]
     chosen[number] = np.maximum(parents, 0)

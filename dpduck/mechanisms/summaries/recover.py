@@ -29,7 +29,7 @@ class EstimatedSummary:
     """Rows of a summary: positions, noisy counts and weights. variances: of each row, as a part of a sum's variance.
 
     tau: the threshold of the weights, 0 for none. chances: see chance_of_nothing. sums: the variances with each row's
-    part of the filter's loss (see with_loss), NaN if that loss is unknown.
+    part of the filter's squared error (see with_loss), NaN if that error is unknown.
     """
 
     positions: Positions
@@ -94,12 +94,12 @@ def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: flo
 
 
 def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gained: float) -> EstimatedSummary:
-    """Returns the summary with the filter's loss L in `sums`: the table's rows less the sum of all estimates.
+    """Returns the summary with the error E of the filter in `sums`. E^2 is L^2 + gained^2 + spread.
 
-    Each row has a part of L^2 in proportion to its estimate. So the stated error of the sum over all rows is L. The
-    stated error of a sum over a share s of the estimates is sqrt(s) L, which is at least s L.
-    rows: of the table, None if unknown. spread: the variance of `rows`. gained: the expected sum of the estimates of
-    empty cells. It is not 0 if a filter lets only positive counts pass, and is an error like L.
+    L, the rows in dropped cells, is `rows` - sum of the estimates + `gained`, at least 0. E^2 is added to the variances
+    of the rows, in proportion to estimates. A share s of the estimates has an error of sqrt(s) E, at least s E.
+    rows: the table's number of rows, None if unknown. spread: the variance of `rows`. gained: the expected sum of the
+    estimates of cells without rows. It is not 0 if a filter lets only positive counts pass.
     """
     if rows is None:
         return replace(summary, sums=np.full_like(summary.variances, np.nan))

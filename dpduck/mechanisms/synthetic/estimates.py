@@ -17,10 +17,10 @@ from dpduck.values.arrays import FloatArray
 def askable_families(
     pool: Pool, asked: Sequence[Members], largest: int, used: float, *, anneals: bool
 ) -> NDArray[np.bool_]:
-    """Tells which families a round may ask without too large tables of the distribution, by sizes and past choices.
+    """Tells which families a round may ask about, so that no table of the distribution gets too large.
 
-    used: the part of the price that is used. The limit grows with it, so an early large table leaves room for others.
-    If rounds anneal, more than two columns must be connected by answers: others take long and lower no error.
+    asked: families of past rounds. used: the used part of the price. The limit on cells grows with it, so that early
+    rounds leave room. If rounds anneal, more than two columns must be connected by answers: others lower no error.
     """
     mask, limit = np.zeros(len(pool.families), np.bool_), 2 * largest * used
     if prod(pool.sizes) <= largest:

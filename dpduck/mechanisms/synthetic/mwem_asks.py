@@ -27,8 +27,8 @@ from dpduck.values.errors import InternalError
 class MwemAsks:
     """Noisy queries (asks) of MWEM about a pool of candidates, at the prices of a schedule.
 
-    The number of records, and each marginal before the rounds, is asked once. Adaptive rounds share one ask with the
-    rest of the price (Within). by_total: whether the marginals before the rounds share that ask, too.
+    The number of records is asked once, and so is each marginal before the rounds. Adaptive rounds share one ask, which
+    has the rest of the price (Within). by_total: whether the marginals before the rounds share that ask, too.
     """
 
     def __init__(self, pool: Pool, schedule: Schedule, scan: AskScan, by_total: bool = False) -> None:
@@ -104,7 +104,7 @@ class DoorOracle:
         return oracle
 
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
-        """Chooses a candidate that the estimates answer badly."""
+        """Draws an allowed candidate. Its chance grows with the distance of its estimate from the true answer."""
         self._steps("a round")
         ask = self._asks.choice
         if ask is None or not isinstance(ask.query, Choice) or ask.query.rate != rate:

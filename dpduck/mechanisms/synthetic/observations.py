@@ -18,8 +18,8 @@ MOST_RECORDS = float(1 << 40)
 class Observation:
     """A measured marginal, or one measured query.
 
-    attributes: of the marginal. value: an array in the marginal's shape, or of shape () for a query. variance: of each
-    value. coefficients: of the query over the marginal, None for the marginal itself.
+    attributes: the marginal's attributes. value: an array in the marginal's shape, or of shape () for a query.
+    variance: the noise variance of each value. coefficients: the query's weights on cells, None for the whole marginal.
     """
 
     attributes: tuple[int, ...]
@@ -39,7 +39,7 @@ class Observation:
         return np.asarray((self.coefficients * marginal).sum())
 
     def parameter(self, weights: FloatArray) -> FloatArray:
-        """Returns weights of the values as a table over the marginal. This is the adjoint of `predicted`."""
+        """Spreads weights of values over the marginal's cells. As a linear map, this is the adjoint of `predicted`."""
         return weights if self.coefficients is None else weights * self.coefficients
 
 

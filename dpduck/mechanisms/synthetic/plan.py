@@ -53,17 +53,17 @@ LARGEST_MODEL = 1 << 18
 """Most cells of a candidate of annealed rounds, and about the most cells of their distribution's tables."""
 
 QUIET = 0.03
-"""Total variation of noise in the 1-way marginals before annealed rounds. A larger one is a reason to pay more."""
+"""The largest total variation of noise in 1-way marginals before annealed rounds. Above it, they get a larger share."""
 
 QUIET_CUBE = 0.15
 """A cube is chosen below this error for even cells, else annealed rounds. The error of rounds depends on the data. No
 prediction of that error chose as well over generated and real tables (docs/decisions.md)."""
 
 FIRST_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
-"""Shares of the price of annealed rounds for the 1-way marginals before. The least that makes these QUIET is taken."""
+"""Shares of the price for 1-way marginals before annealed rounds. The least share that makes these QUIET is taken."""
 
 ROUNDS_BEGUN = {True: 1, False: 2}
-"""Annealed rounds for each attribute, if all had equal prices. They begin with a quarter of that price."""
+"""Annealed rounds per attribute if all had equal prices, by pure or not. Rounds begin with a quarter of that price."""
 
 
 MOST_TRIED = 8.0
@@ -72,7 +72,7 @@ MOST_TRIED = 8.0
 
 @dataclass(frozen=True)
 class Fit:
-    """Way to make a synthetic table.
+    """Candidate mechanism for a synthetic table, with its plan and predicted error.
 
     - plan: for a cube or for Barak's coefficients.
     - pool, schedule, method: for MWEM.
@@ -122,7 +122,7 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
 
 
 def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
-    """Returns the seconds of a fit and of drawing its rows. Rounds are taken to have one clique for each column."""
+    """Returns the seconds of a fit and of drawing its rows. Assumes one clique for each column if it has no plan."""
     if fit.seconds is None:
         return None
     sizes = request.base.question.sizes
@@ -197,7 +197,7 @@ def tables_error(plan: Plan, records: int) -> float:
 
 
 def is_quiet(plan: Plan, records: int) -> bool:
-    """Tells whether a cube is chosen over annealed rounds: little noise remains if all cells are even."""
+    """Tells whether a cube is chosen over annealed rounds: its predicted error for equal cells is below QUIET_CUBE."""
     sizes, pure, marginals = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE, plan.workload.marginals
     noise = [
         surviving(mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
@@ -304,7 +304,7 @@ def plan_aim(
     bound: int,
     expected: int | None,
 ) -> Fit:
-    """Plans AIM (McKenna et al. 2022). A weight is the mean number of workload marginals with a candidate's column."""
+    """Plans AIM (McKenna et al. 2022). A candidate weighs more if more marginals of the workload have its columns."""
     records = expected or RECORDS
     first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
     share = _first_share(pure, amount, bound, sizes, records)
@@ -357,7 +357,7 @@ def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:
 def explain_synthetic(request: SyntheticRequest, fits: tuple[Fit, ...]) -> list[Forecast]:
     """Returns a forecast for every mechanism, the chosen first. predicted_error: mean total variation over marginals.
 
-    The errors of MWEM's answers depend on the data, so it has no variance.
+    MWEM and annealed rounds have no variance, since their errors depend on the data.
     """
     base, forecasts = request.base, list[Forecast]()
     for number, fit in enumerate(fits):
@@ -386,8 +386,7 @@ def _note(base: SelectRequest, request: SyntheticRequest, fits: tuple[Fit, ...])
 def far_off(request: SyntheticRequest, chosen: Fit) -> str:
     """Warns if synthetic rows may be no nearer to the data than independent columns. Else returns ''.
 
-    The comparison is by predicted errors. The error of independent columns depends on the data. UNMEASURED is a usual
-    value.
+    The comparison is by predicted errors. That of independent columns is a usual value, since it depends on the data.
     """
     apart = apart_error([tuple(marginal) for marginal in request.base.question.grouping_sets])
     if chosen.error < apart:

@@ -114,7 +114,7 @@ class SyntheticTables:
     def _stand(
         self, names: Sequence[str], statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest
     ) -> bool:
-        """Tells whether this very statement made its tables from this very distribution, for parents that are gone."""
+        """Tells whether this statement made its tables from this distribution, for parents that have been dropped."""
         if statement.for_each is None or has_parents(self._releases, statement.for_each):
             return False
         release, views = self._releases.by_digest(request.digest()), [self._releases.view(name) for name in names]
@@ -165,7 +165,7 @@ class SyntheticTables:
         return self._store(statement, text, caller, base, {statement.name: rows})
 
     def explained(self, statement: SampleRelease, caller: Caller) -> str:
-        """Returns SQL with the seconds of a sample. The sample costs nothing, and neither does this."""
+        """Returns SQL of dp_explain for a sample: its expected time, and a price of 0. This costs nothing, either."""
         base, fitted_to = self._source(statement, caller)
         fitting, note = fitted_to(), f"free of charge: fitted to what {base.name} says"
         if statement.columns:
@@ -176,7 +176,7 @@ class SyntheticTables:
         return explain_sql([replace(way, epsilon=free, delta=free, rho=free, price=words)])
 
     def _source(self, statement: SampleRelease, caller: Caller) -> tuple[StoredRelease, Callable[[], Fitting]]:
-        """Returns a released cube, or the release of all known margins, and a function that reads its margins."""
+        """Returns a released cube and a function that reads its margins. Or takes all known margins as one release."""
         self._steps("reading releases")
         if statement.columns:
             margins = self._known(statement, caller)
@@ -236,11 +236,11 @@ class SyntheticTables:
         """Replaces the lower edges of bins by values inside the bins."""
         columns = []
         with sandbox() as connection:
-            for (name, type_name, edges), key, of in zip(taken, base.question.keys, codes, strict=True):
+            for (name, type_name, edges), key, code in zip(taken, base.question.keys, codes, strict=True):
                 bins, values = bins_of(base, key), None
                 if bins is not None:
-                    uniform = (words64(self._entropy, len(of)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-                    values = drawn_inside(connection, type_name, bins, of, uniform)
+                    uniform = (words64(self._entropy, len(code)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+                    values = drawn_inside(connection, type_name, bins, code, uniform)
                 columns.append((name, type_name, edges if values is None else values))
         return columns
 
@@ -300,8 +300,8 @@ def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
 def _decode(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
     """Replaces codes by labels."""
     return [
-        (name, type_name, labels.take(pa.array(of)))
-        for (name, type_name, labels), of in zip(columns, codes, strict=True)
+        (name, type_name, labels.take(pa.array(code)))
+        for (name, type_name, labels), code in zip(columns, codes, strict=True)
     ]
 
 

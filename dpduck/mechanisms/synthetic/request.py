@@ -29,9 +29,9 @@ _CLAUSES = {"expressions", "from_", "joins", "where", "with_"}
 class SyntheticRequest:
     """Request of a synthetic table. base: its keys are the columns, its grouping sets the marginals of the workload.
 
-    kind: of the workload. predicates: for its conditions, keys over the same sources with labels true, false, NULL.
-    expect_rows: the policy's public guess. zeros: combinations of values that WHERE rules out, by public facts.
-    pure_budget: tells whether the budget adds up epsilons, so that rho has no price.
+    kind: the workload's kind. predicates: for each condition of the workload, a key with labels true, false and NULL.
+    expect_rows: the policy's guess of the rows. zeros: combinations of values that WHERE rules out, by public facts.
+    pure_budget: whether the budget adds up epsilons, so that rho has no price.
     """
 
     base: SelectRequest
@@ -144,7 +144,7 @@ def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
 
 
 def _key_of(condition: exp.Expr) -> exp.Expr:
-    """Returns the key of a condition. A lone column would be the column's own key, not a condition."""
+    """Returns a GROUP BY key for a condition. A condition that is one column becomes `column AND true`."""
     if isinstance(condition.unnest(), exp.Column):
         return exp.Paren(this=exp.And(this=condition.copy(), expression=exp.true()))
     return exp.Paren(this=condition.copy())
