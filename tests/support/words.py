@@ -43,7 +43,7 @@ def sentences(page: str) -> list[str]:
 
 
 def words(sentence: str) -> int:
-    """The words of a sentence: what has a letter or a digit."""
+    """Counts the words of a sentence, which have a letter or a digit."""
     return sum(any(character.isalnum() for character in word) for word in sentence.split())
 
 
