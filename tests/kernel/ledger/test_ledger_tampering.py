@@ -58,7 +58,7 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_is_noticed_when_the_store_is_opened(begun_place: Any, edit: str) -> None:
-    """An edited ledger is not opened, with a witness or without, and the error quotes nothing of it."""
+    """An edited ledger is not opened, with a witness or without, and the error quotes no part of the ledger."""
     store_place = begun_place
     store_place.sql(EDITS[edit])
     for witness in (False, True):
@@ -79,7 +79,7 @@ def test_an_edit_is_noticed_by_verify(begun_place: Any, edit: str) -> None:
 
 
 def test_the_first_bad_entry_is_named(store_place: Any) -> None:
-    """The owner is told where the chain breaks."""
+    """The error tells the owner the number of the first bad entry."""
     ledger = store_place.begin(charges=4)
     store_place.connection.execute(f"UPDATE {ENTRIES} SET statement = 'canary' WHERE id IN (4, 3)")
     with pytest.raises(StoreError, match="ledger entry 3 is not what was written") as raised:
@@ -94,7 +94,7 @@ def test_the_first_bad_entry_is_named(store_place: Any) -> None:
 
 @pytest.mark.parametrize("edit", ["the last one cheaper", "the last one gone", "all gone", "a forged one at the end"])
 def test_an_edit_at_the_end_stops_the_next_charge(store_place: Any, edit: str) -> None:
-    """Each charge reads the end of the chain again."""
+    """Each charge reads the end of the chain again, and is refused if that was edited."""
     ledger = store_place.begin(charges=4)
     edits = {**EDITS, "the last one cheaper": f"UPDATE {ENTRIES} SET hash = repeat('1', 64) WHERE id = 5"}
     store_place.connection.execute(edits[edit])
@@ -105,7 +105,7 @@ def test_an_edit_at_the_end_stops_the_next_charge(store_place: Any, edit: str) -
 
 
 def test_a_chain_rehashed_without_the_key_is_noticed(store_place: Any) -> None:
-    """Knowing how the chain is made is not enough: a consistent chain under another key is refused."""
+    """A consistent chain under another key is refused: the algorithm of the chain alone is not enough to forge it."""
     store_place.begin(charges=2)
     connection = store_place.attach()
     columns = """id, epoch_us("at"), principal, unit_key, table_name, statement, mechanism, epsilon, rho, delta,

@@ -34,7 +34,7 @@ def test_two_ledgers_on_one_store_in_one_process_share_the_budget(store_place: A
 
 
 def race(ledgers: list[Ledger], epsilon: Fraction, *, attempts: int, threads: int) -> int:
-    """How many charges went through; anything but a refusal fails."""
+    """Returns how many charges of several threads went through. An error other than a refusal fails the test."""
     paid: list[int] = []
     errors: list[BaseException] = []
 

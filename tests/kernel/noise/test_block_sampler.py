@@ -160,7 +160,7 @@ HUGE = pytest.param(DiscreteLaw(Fraction(1, 1 << 40), Fraction(0)), 36, id="Lapl
 def test_every_bit_of_a_wide_draw_is_random(law: DiscreteLaw, shift: int) -> None:
     """Each bit within a block, of words of 16, 32 and 64 bits, is balanced in 2^18 draws within 7.5 deviations.
 
-    False alarm below 5e-12. Noise that is always even would tell the parity of what it is added to.
+    False alarm below 5e-12. Noise that is always even would tell the parity of the number below it.
     """
     draws = sample(noise_table(law, shift), 1 << 18, operating_system_entropy())
     for bit in range(shift):

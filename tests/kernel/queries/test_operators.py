@@ -1,4 +1,4 @@
-"""Operators are exact whatever the numbers are, and none but those that trusted code applies is taken."""
+"""Operators are exact whatever the numbers are, and only those that trusted code applies are accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpduck.values.arrays import IntegerArray
 
 
 def test_a_matrix_is_applied_exactly() -> None:
-    """Small numbers go through doubles and large ones do not; both give what whole numbers of any length give."""
+    """Small numbers go through doubles and large ones do not. Both give the exact result of whole numbers."""
     source = np.random.default_rng(5)
     for most in (3, 1 << 20, 1 << 29):
         for largest in (1, 1 << 12, 1 << 30):
@@ -43,7 +43,7 @@ def test_sparse_entries_are_the_dense_ones() -> None:
 
 
 def test_no_other_factor_is_taken() -> None:
-    """A factor that says of itself what it likes is none of the four, even where it inherits from one."""
+    """Factors other than the four known ones are refused, also where a factor inherits from a known one."""
 
     class Liar(IdentityFactor):
         def apply(self, tensor: np.ndarray, axis: int) -> np.ndarray:

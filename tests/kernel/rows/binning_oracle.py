@@ -1,4 +1,4 @@
-"""Domain codes in plain Python, and a check that SQL agrees with them: for the tests of binning."""
+"""Domain codes in plain Python, and a check that SQL agrees with these codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def fill(type_name: str, texts: Sequence[str | None]) -> duckdb.DuckDBPyConnection:
-    """A table of one value a row; row numbers serve as privacy units."""
+    """Fills a table with one value in each row. Row numbers serve as privacy units."""
     connection = database()
     connection.execute(
         f"CREATE OR REPLACE TABLE t AS SELECT unnest(range($n)) AS unit, unnest(CAST($texts AS {type_name}[])) AS v",

@@ -36,7 +36,7 @@ NASTY = [
 
 @pytest.mark.parametrize(("with_null", "other"), list(product([False, True], [None, "other's"])))
 def test_listed_text(with_null: bool, other: str | None) -> None:
-    """Labels with quotes, newlines and unicode are values, never SQL; equality is that of bytes."""
+    """Labels with quotes, newlines and unicode are values, never SQL, and are compared by their bytes."""
     domain = ValueDomain("VARCHAR", tuple(NASTY), with_null, other)
     texts: list[str | None] = [*NASTY, *NASTY[::2], None, None, "A", "E\u0301", "outside", "other's"]
     codes = check("VARCHAR", texts, domain, [listed_code(text, domain) for text in texts])
@@ -49,7 +49,7 @@ def test_listed_text(with_null: bool, other: str | None) -> None:
 @pytest.mark.parametrize("count", [1, MOST_POSITIONS, MOST_POSITIONS + 1, 1000])
 @pytest.mark.parametrize(("with_null", "other"), list(product([False, True], [None, "other"])))
 def test_long_lists(count: int, with_null: bool, other: str | None) -> None:
-    """Lists above MOST_POSITIONS are looked up by a join: the same codes."""
+    """Lists above MOST_POSITIONS are looked up by a join, and give the same codes."""
     domain = ValueDomain("VARCHAR", tuple(f"value {i}" for i in range(count)), with_null, other)
     texts = [*(f"value {i}" for i in range(0, count + 40, 3)), None, "", "value 0"]
     codes = check("VARCHAR", texts, domain, [listed_code(text, domain) for text in texts])
@@ -61,7 +61,7 @@ def test_long_lists(count: int, with_null: bool, other: str | None) -> None:
 @pytest.mark.parametrize("values", [(0, 1, 2), (5, 3, 4), (-4, -2, -1), (0, 100), (-7,)])
 @pytest.mark.parametrize("with_null", [False, True])
 def test_listed_integers(type_name: str, values: tuple[int, ...], with_null: bool) -> None:
-    """Dense and gappy lists, in any order; the extremes of the type neither match nor raise."""
+    """Dense lists and lists with gaps work in any order. The extremes of the type neither match nor raise."""
     bits = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63, "HUGEINT": 127}[type_name]
     domain = ValueDomain(type_name, tuple(str(value) for value in values), with_null)
     extremes = [str(2**bits - 1), str(-(2**bits))]
@@ -126,7 +126,7 @@ NULL = -1
     ],
 )
 def test_listed_types(type_name: str, values: tuple[str, ...], found: Codes, with_null: bool) -> None:
-    """Every type that may have a listed domain; a value that comes twice has one code."""
+    """Every type that may have a listed domain is coded, and a value that comes twice has one code."""
     domain = ValueDomain(type_name, values, with_null)
     texts = [*found, next(iter(found))]
     null = len(values) if with_null else None
@@ -162,7 +162,7 @@ def test_parameters_hold_the_labels() -> None:
 
 
 def test_two_keys_do_not_share_a_parameter() -> None:
-    """Each key column has parameters of its own."""
+    """Each key column has separate parameters."""
     connection = fill("VARCHAR", ["a", "b", "c"])
     first, second = ValueDomain("VARCHAR", ("a", "b")), ValueDomain("VARCHAR", ("b", "a"))
     attributes = tuple(Attribute((i,), np.arange(2), 2) for i in range(2))
