@@ -1,4 +1,4 @@
-"""Writes what the golden statements do now into their files: `python -m tests.language.rewrite_golden`, then look."""
+"""Writes the outcomes of golden statements into their files: `python -m tests.language.rewrite_golden`, then look."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ CONDITIONS: tuple[tuple[str, list[float | None]], ...] = (
 def test_conditions_see_columns_as_they_are(
     connection: duckdb.DuckDBPyConnection, text: str, wanted: list[float | None]
 ) -> None:
-    """A CLAMP bounds what is added up, never which rows a condition means; NaN counts as DuckDB counts it in greatest,
-    in least and in conditions, and is NULL elsewhere."""
+    """A CLAMP bounds the values that are added up, and never changes which rows meet a condition. NaN counts as in
+    DuckDB in greatest, in least and in conditions, and is NULL elsewhere."""
     clamp, types = Clamp("d", "0", "200", "1"), {sql_of(parse_expression("d")): "DOUBLE"}
     clamped = with_clamped_columns(parse_expression(text), lambda _: clamp, types)
     rows = connection.execute(
