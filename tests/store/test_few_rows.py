@@ -1,4 +1,4 @@
-"""A small released table is written as SQL: every value is there as it was made."""
+"""A small released table is written as SQL, with exactly its values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = pa.table({
 
 
 def stored(rows: pa.Table) -> list[tuple[object, ...]]:
-    """What is read of a release with these rows."""
+    """Returns the release with these rows as it is read from the store."""
     release = StoredRelease(
         "release_1", "0", "", "I", Fraction(1), Fraction(0), Fraction(1), 0, "owner", 1, (), "answer"
     )
@@ -56,7 +56,7 @@ def test_rows_that_are_written_are_those_that_are_read_from_arrow(monkeypatch: p
 
 
 def test_few_rows_without_a_nul_are_a_select_too() -> None:
-    """A text with a NUL is no literal, and is copied into a database of its own."""
+    """A text with a NUL byte is no literal, and is copied into a separate database."""
     assert len(stored(pa.concat_tables([ROWS.slice(0, 1), ROWS.slice(2)]))) == 7
 
 
