@@ -56,7 +56,7 @@ class _Axis:
 
 @dataclass
 class _Legend:
-    """title: of the key or of the answer. labels: the text of each colour."""
+    """A legend. title: of the key or of the answer. labels: the text of each colour."""
 
     title: str
     labels: dict[str, str]

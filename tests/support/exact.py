@@ -75,7 +75,7 @@ def written(counts: object) -> str:
 
 
 def _groups(stream: KeyStream) -> str:
-    """Writes the groups of private keys: each with its units and its tables."""
+    """Writes the groups of private keys, each with its units and its tables."""
     keys: list[tuple[Any, ...]] = []
     tables: list[NDArray[np.int64]] = []
     with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:

@@ -32,7 +32,7 @@ SPENT = "seconds of a processor"
 
 
 def listed() -> dict[str, float]:
-    """Reads how long each function of the list takes."""
+    """Reads the time that each function of the list takes."""
     rows = [line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines()]
     return {name: float(seconds) for seconds, name in rows}
 
@@ -49,7 +49,7 @@ def of_every_change(name: str) -> bool:
 
 
 def write(seconds: dict[str, float]) -> None:
-    """Writes the list anew: those that take long, the longest first."""
+    """Writes the list anew: only functions that take long, the longest first."""
     rows = sorted(
         ((spent, name) for name, spent in seconds.items() if spent >= LONG), key=lambda row: (-row[0], row[1])
     )

@@ -110,7 +110,7 @@ def is_program(expression: Expression) -> bool:
 
 
 def as_own(contribution: Contribution) -> Contribution:
-    """Returns a contribution with its SQL taken for trusted code's own."""
+    """Returns a contribution with SQL that counts as trusted code's own."""
     condition, value = contribution.condition, contribution.value
     return replace(
         contribution,

@@ -1,4 +1,4 @@
-"""Prints frozen values as Python does, but for fields at their defaults, on lines that fit a page."""
+"""Prints frozen values as Python does, without fields at their defaults, on lines that fit a page."""
 
 from __future__ import annotations
 

@@ -53,10 +53,10 @@ def words_of(page: str) -> int:
 
 
 def long_sentences(page: str, most: int = MOST_WORDS) -> list[str]:
-    """The sentences of a page that have more words."""
+    """Returns the sentences of a page that have more than `most` words."""
     return [sentence for sentence in sentences(page) if words(sentence) > most]
 
 
 def long_lines(page: str, most: int = MOST_CHARACTERS) -> list[str]:
-    """The lines of a page that have more characters."""
+    """Returns the lines of a page that have more than the allowed characters."""
     return [line for line in page.splitlines() if len(line) > most]
