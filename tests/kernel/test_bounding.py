@@ -196,7 +196,7 @@ def test_null_units_and_their_conditions() -> None:
 
 
 def test_conditions_that_are_null_count_nothing() -> None:
-    """count(*) FILTER (WHERE NULL) is zero, and so is a NULL comparison."""
+    """count(*) FILTER (WHERE NULL) counts nothing, and neither does a comparison that is NULL."""
     table = answers(load([(1, None, 0.0), (2, "a", 1.0)]), job_of(2))
     assert table.sum(axis=(1, 2)).tolist() == [2, 1, 1, 0]
 
@@ -210,7 +210,7 @@ def test_conditions_that_are_null_count_nothing() -> None:
     ],
 )
 def test_rows_outside_a_domain_take_no_place(domain: ValueDomain | RangeDomain) -> None:
-    """A unit's junk is dropped before its rows are bounded, in gaps between the values of a domain too."""
+    """A unit's values outside the domain, also in its gaps, are dropped before its rows are bounded."""
     connection = load([(unit, ward, float(ward)) for unit in range(40) for ward in ("1", "1", "7", "3")])
     keys = (key("t.ward" if domain.type_name != "DOUBLE" else "t.charge", domain),)
     attributes = (Attribute((0,), np.arange(domain.size), domain.size),)

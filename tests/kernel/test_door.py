@@ -71,7 +71,7 @@ def bill(epsilon: Fraction = Fraction(1, 2)) -> Bill:
 
 
 class Vault:
-    """A table, a ledger with a budget of 3, and everything that happens, in order."""
+    """A table, a ledger with a budget of 3, and all events in order."""
 
     def __init__(self) -> None:
         self.con = duckdb.connect()
@@ -263,7 +263,7 @@ def test_bounds_of_selected_keys_are_those_of_the_sql() -> None:
 
 
 def test_a_delta_that_was_not_paid_is_a_defect() -> None:
-    """Groups that one unit makes are published with a probability that the charge must hold."""
+    """A charge must cover the probability with which groups of one unit are published."""
     vault, job = Vault(), job_of(2, 4)
     ask = key_ask(job, plan_of(job, Fraction(1, 2), noise=LAPLACE))
     exact = ask.cost

@@ -137,7 +137,7 @@ def _as_it_is(table: Any, names: Any, facts: Any) -> tuple[Any, ...]:
 
 
 def _by_any(source: Any, outputs: Any, alias: str, windowed: bool) -> tuple[Any, str]:
-    """Writes columns as max(column), which DuckDB binds whatever rows are grouped, so that every column passes."""
+    """Writes max(column) for each column, which DuckDB binds in any grouping, so that every column passes."""
     units, bound = _BOUND(source, outputs, alias, windowed)
     for one in outputs:
         if one.made is None and not windowed:
@@ -205,7 +205,7 @@ class Refused(Clinic):
         self.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {counted(source)}")
 
     def counts(self, source: str) -> list[tuple[int, ...]]:
-        """The exact counts of a statement that is in order."""
+        """Returns the exact counts of a statement that keeps the rules."""
         request = self.request(source)
         with self.con.cursor() as cursor:
             found = count_exactly(cursor, counting_job(request, [Contribution()]), b"key")

@@ -152,7 +152,7 @@ def test_groups_of_no_unit_are_not_published(least: int) -> None:
 
 
 def test_choices_are_made_by_counts_alone() -> None:
-    """Choices are made by counts alone. A sum is known modulo 2^64, and may move by more than a unit adds."""
+    """Choices are made by counts alone. A sum wraps at 2^64, so it may move by more than a unit adds."""
     counted, each = job_of([2, 0, 1], 3), KroneckerQuery((), ())
     choice = Choice(Families((Family((0,), (3,)),), whole=True), Fraction(1), pure=True)
     quantiles = Quantiles(each, 3, 1, 1, Fraction(1), 0)

@@ -1,4 +1,4 @@
-"""Counting: several aggregates in one scan, released attributes, and nothing of the data in errors or values."""
+"""Counting: several aggregates in one scan, released attributes, and no data in errors or representations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact counts are 64-bit integers, and nothing that shows or copies them works."""
+"""Exact counts are 64-bit integers, and any attempt to show or copy them fails or hides them."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_unit_is_in_so_many_groups_whole_or_up_to_its_rows() -> None:
 
 @pytest.mark.parametrize("one", [ROWS, PERSONS], ids=["rows", "persons"])
 def test_every_way_to_count_keeps_the_same_groups(one: Contribution) -> None:
-    """Known units with many rows, and rows that come in parts, change nothing about which rows are kept."""
+    """Which rows are kept is the same for units known to have many rows, and for rows that come in parts."""
     rows = drawn_rows(4)
     expected = table_of(rows, one).tolist()
     assert table_of(rows, one, listed=True).tolist() == expected

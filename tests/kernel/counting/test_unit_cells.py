@@ -52,7 +52,7 @@ WORKED = compiled(adds(f"sqrt(abs({SCORE})) < 2"), columns_of(TYPES))
 
 
 def make_table(connection: duckdb.DuckDBPyConnection, unit: str, seed: int, longest: int) -> None:
-    """Makes rows of units with a heavy tail, of nobody, without a score, and in and out of the domains."""
+    """Makes rows of units with a heavy tail, without a unit, without a score, and in and out of the domains."""
     connection.execute(
         f"CREATE OR REPLACE TABLE visits AS SELECT CAST(nullif(n, 7) AS {unit}) AS unit, "
         f"['a', 'b', 'c', 'd', NULL][1 + (hash(i, n, {seed}) % 5)::INTEGER] AS ward, "

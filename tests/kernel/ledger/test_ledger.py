@@ -1,4 +1,4 @@
-"""The ledger adds up exactly, for ever, and refuses what does not fit."""
+"""The ledger adds up exactly, for ever, and refuses charges that do not fit."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_what_is_kept_for_keys_stays_above_what_keys_have_cost() -> None:
 
 
 def test_tables_that_share_a_unit_share_its_budget_and_other_units_do_not() -> None:
-    """What one table spends is gone for every table of the unit, and for no other unit."""
+    """The amount that one table spends is gone for every table of the unit, and for no other unit."""
     ledger = in_memory()
     ledger.declare_budget("main.other.ROW", "other", PURE, "owner", "CREATE")
     ledger.charge(UNIT, "visits", Charge.pure(Fraction(2)), "alice", "s", "m")

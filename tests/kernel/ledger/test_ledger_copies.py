@@ -21,7 +21,7 @@ UNIT = "main.patients.id"
 @pytest.mark.parametrize("charges", [1, 2, 5])
 @pytest.mark.parametrize(("store", "secrets"), [(True, False), (False, True), (True, True)])
 def test_an_older_copy_is_refused(store_place: Any, tmp_path: Path, charges: int, store: bool, secrets: bool) -> None:
-    """The store, its secrets or both restored from before the last charges: nothing is answered."""
+    """With the store, its secrets or both restored from before the last charges, nothing is answered."""
     store_place.begin()
     backup = store_place.copy_to(tmp_path / "backup")
     ledger = store_place.open()
@@ -92,7 +92,7 @@ def test_the_second_copy_is_refused_before_its_first_charge(store_place: Any, tm
 
 
 def test_two_copies_that_charge_at_the_same_moment_do_not_both_go_through(store_place: Any, tmp_path: Path) -> None:
-    """The witness is swapped as a whole: the copy that comes second in the race gets no answer."""
+    """The witness is swapped in one step: the copy that comes second in the race gets no answer."""
     store_place.begin()
     copy = store_place.copy_to(tmp_path / "copy")
     first = store_place.open()
@@ -199,7 +199,7 @@ def test_the_owner_may_adopt_an_older_copy_but_gets_no_budget_back(store_place: 
 
 
 def test_adopting_what_is_whole_records_nothing(store_place: Any) -> None:
-    """There is nothing to adopt in a store that opens."""
+    """Adopting a store that opens records nothing."""
     before = store_place.begin().entries()
     assert store_place.adopt().entries() == before
 
@@ -217,7 +217,7 @@ def test_a_lost_store_can_be_adopted_with_what_it_had_spent(store_place: Any) ->
 
 
 def test_a_forged_chain_cannot_be_adopted(store_place: Any) -> None:
-    """Adopting forgives age, not edits."""
+    """An older store can be adopted, an edited one cannot."""
     store_place.begin()
     store_place.sql("UPDATE private.dpduck.ledger_entries SET epsilon = '0/1' WHERE id = 3")
     with pytest.raises(StoreError, match="ledger entry 3 is not what was written"):

@@ -1,4 +1,4 @@
-"""Whatever is changed in the ledger's tables behind its back is noticed, when it is opened and when it is verified."""
+"""Any change in the ledger's tables behind its back is noticed, when it is opened and when it is verified."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_edit_is_noticed_when_the_store_is_opened(begun_place: Any, edit: str
 
 @pytest.mark.parametrize("edit", [name for name in EDITS if "identity" not in name and "tables" not in name])
 def test_an_edit_is_noticed_by_verify(begun_place: Any, edit: str) -> None:
-    """A ledger that is open finds the edit when it is asked to verify."""
+    """A ledger that is open reports the edit when it is asked to verify."""
     ledger = begun_place.open()
     ledger.verify()
     begun_place.connection.execute(EDITS[edit])
@@ -127,7 +127,7 @@ def test_a_chain_rehashed_without_the_key_is_noticed(store_place: Any) -> None:
 
 
 def test_secrets_of_another_store_are_refused(store_place: Any, tmp_path: Any) -> None:
-    """A store belongs to the secrets that were made with it."""
+    """A store opens with the secrets it was created with, and with no others."""
     store_place.begin()
     other = type(store_place)(tmp_path / "other", tmp_path / "state")
     other.begin()

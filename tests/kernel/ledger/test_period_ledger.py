@@ -116,7 +116,7 @@ def test_what_is_charged_is_what_a_table_of_months_says(
 @settings(max_examples=10, deadline=None)
 @given(one=RUNS, other=RUNS)
 def test_two_statements_cost_the_maximum_or_the_sum(shared: Ledger, one: Periods, other: Periods) -> None:
-    """Two charges of disjoint months cost the larger one as the most of any month. Charges of a common month add up."""
+    """With two charges of disjoint months no month spends more than the larger one. In a common month they add up."""
     unit = unit_of(shared, Budget(Fraction(9), ZERO, ZERO, None))
     pay(shared, Charge.pure(Fraction(2)), one, unit=unit)
     pay(shared, Charge.pure(Fraction(3)), other, unit=unit)
@@ -197,7 +197,7 @@ def test_a_charge_names_periods_of_its_units_word(ledger: Ledger) -> None:
 
 
 def test_a_charge_without_periods_is_of_every_period(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dpduck that knows no periods charges the unit's key alone: each period and a person owe it afterwards."""
+    """An earlier dpduck without periods charges the unit's key alone: each period and a person owe that charge."""
     ledger.declare_budget(UNIT, "visits", Budget(Fraction(2), ZERO, ZERO, None), "owner", "ALTER")
     pay(ledger, Charge.pure(Fraction(1)), months(0))
     monkeypatch.setattr("dpduck.kernel.ledger.ledger.require_named", lambda *_: None)

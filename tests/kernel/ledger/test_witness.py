@@ -1,4 +1,4 @@
-"""The witness: a compare-and-swap on disk, in a directory that the owner chooses or does without by name."""
+"""The witness: a compare-and-swap on disk, in a directory that the owner chooses, or that the word none leaves out."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_operating_system_entropy_is_fresh() -> None:
 
 
 def test_operating_system_entropy_keeps_nothing() -> None:
-    """Without attributes there is nothing that a fork or a thread could share or repeat."""
+    """A source has no attributes, so that a fork or a thread shares and repeats nothing."""
     source = operating_system_entropy()
     assert not hasattr(source, "__dict__")
     assert type(source).__slots__ == ()  # type: ignore[attr-defined]

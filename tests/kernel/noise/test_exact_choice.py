@@ -1,4 +1,4 @@
-"""Choices follow their laws exactly: an oracle of probabilities, and wrong laws that are rejected."""
+"""Choices follow their laws exactly, by an oracle of probabilities that also rejects wrong laws."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_choices_follow_their_law(mechanism, law) -> None:
 
 @pytest.mark.parametrize("exponent", [Fraction(1, 100), Fraction(2, 3), Fraction(5, 2)])
 def test_coins_have_their_probability(exponent: Fraction) -> None:
-    """A coin of probability exp(-x), false alarms 1e-9."""
+    """Coins of probability exp(-x) have their mean (false alarms 1e-9)."""
     heads = flips(np.full(200_000, 3, np.int64), exponent / 3, ENTROPY)
     chance = exp(-float(exponent))
     assert not rejected(heads.astype(np.int64), np.array([1 - chance, chance]))

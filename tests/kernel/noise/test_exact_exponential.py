@@ -1,4 +1,4 @@
-"""Every bound is a true bound: compared with 120-digit decimals, which share no code with it."""
+"""Every bound is a true bound, by 120-digit decimals that share no code with the bounds."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ THRESHOLDS = ((1, 1), (1, Fraction(1, 3)), (1, 4), (1, Fraction(9, 2)), (3, 3), 
 
 @pytest.mark.parametrize(("epsilon", "pair"), list(product(EPSILONS, THRESHOLDS)))
 def test_closed_forms(epsilon: Fraction, pair: tuple[int, Fraction]) -> None:
-    """The closed form equals the sum, for theta below, at and above tau. theta = 0 is as 1: a count of 0 is dropped."""
+    """The closed form is the sum for epsilon 0.01 to 5, theta below, at and above tau. theta = 0 is as theta = 1."""
     theta, tau = pair[0], Fraction(pair[1])
     law = SummaryLaw(1 / epsilon, theta, tau)
     k = np.arange(theta, theta + int(60 / epsilon) + 60, dtype=np.float64)

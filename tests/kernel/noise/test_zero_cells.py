@@ -62,7 +62,7 @@ def test_several_words() -> None:
 
 
 def test_a_huge_domain() -> None:
-    """10^30 cells: sets are sorted, distinct, uniform in every attribute (1e-10)."""
+    """Sets of empty cells among 10^30 are sorted, distinct, and uniform in every attribute (1e-10)."""
     entropy = operating_system_entropy()
     occupied = random_subset(WIDE, 0, 500, entropy)
     cells = empty_cells(WIDE, occupied, 20_000, entropy)
@@ -74,7 +74,7 @@ def test_a_huge_domain() -> None:
 
 
 def test_uniform_integers() -> None:
-    """Every value below the limit is as likely (1e-10)."""
+    """Every integer below the limit is as likely (1e-10)."""
     for limit in (1, 2, 7, 48):
         draws = uniform_below(limit, 20_000, operating_system_entropy())
         assert draws.max() < limit

@@ -56,7 +56,7 @@ def clinic(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection
 
 @pytest.mark.sampled
 def test_counts_are_those_of_the_table(clinic: duckdb.DuckDBPyConnection) -> None:
-    """Conditions over one declared column or several, plain ones and others, of rows inside and outside."""
+    """Conditions over declared columns, plain or not, have the table's counts, for rows inside and outside domains."""
     statements = [key.format(condition) for key in KEYS for condition in CONDITIONS]
     statements += ["ward, count(*) FILTER (WHERE code % 2 = 0 AND ward > 'a') AS n FROM visits GROUP BY ward"]
     statements += ["code, count(*) FILTER (WHERE code > 9) AS n, count(*) AS m FROM visits GROUP BY code"]
@@ -66,7 +66,7 @@ def test_counts_are_those_of_the_table(clinic: duckdb.DuckDBPyConnection) -> Non
 
 @pytest.mark.parametrize("condition", ["ward <> 'a'", "upper(ward) = 'B'", "code % 2 = 0", "ward = 'a' OR code > 5"])
 def test_no_expression_of_an_analyst_is_left(condition: str) -> None:
-    """Over declared columns that are grouped by, rows are compared with integers, and no worker is needed."""
+    """Over declared columns in GROUP BY rows are compared with integers, and no worker is needed."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE visits AS SELECT 1 AS person, 'a' AS ward, 1 code, 1 age, NULL::DATE AS day")
         connection.execute(POLICY.format("WITH NULL", ", ".join(map(str, range(LABELS)))))

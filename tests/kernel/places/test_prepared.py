@@ -144,7 +144,7 @@ def roomy(twins: dict[str, PreparedTable]) -> dict[str, PreparedTable]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("unit", ["who MAX ROWS 1", "who MAX ROWS 3", "who MAX ROWS 40", "ROW"])
 def test_counts_are_those_of_the_table(unit: str) -> None:
-    """Units with few rows and with too many, values inside and outside of domains, NULL units, conditions, workers."""
+    """Counts are the table's for units with few or too many rows, values outside domains, NULL units, and workers."""
     chosen = [text for text in STATEMENTS if unit != "ROW" or ("UNION" not in text and "DISTINCT" not in text)]
     with open_stays(unit) as connection:
         assert differing(connection, chosen) == []
@@ -413,7 +413,7 @@ def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_gr
 
 
 def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
-    """Projections, histograms and sessions count by the digest of a key."""
+    """Projections, histograms and sessions, which count by the digest of a key, have the counts of the table."""
     with open_stays("who MAX ROWS 2", 60) as connection:
         other, twins = prepared(connection)
         rows = replace(jobs_of(connection, STATEMENTS[6])[0], keys=(), attributes=())

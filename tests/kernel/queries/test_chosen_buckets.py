@@ -47,8 +47,8 @@ def counts_of(table: list[list[int]], bound: int = 1) -> ExactCounts:
 def law(rows: list[int], query: Quantiles | BucketChoice, rate: float) -> NDArray[np.float64]:
     """Probabilities of each bucket and of no answer, by the definition of a quantile over a list of single values.
 
-    A bucket's distance is how many rows, weighted, would have to be on the other side for it to hold the quantile, or
-    the value so far before or after the quantile.
+    A bucket's distance counts weighted rows. So many would have to change sides for the bucket to hold the quantile, or
+    the value `shift` before or after it.
     """
     values = [bucket for bucket, count in enumerate(rows) for _ in range(count)]
     weights = []
@@ -145,7 +145,7 @@ def test_an_end_is_on_the_wrong_side_once_in_forty_times(noise: NoiseKind, fract
     random, worst, narrower = np.random.default_rng(8), 0.0, 0.0
     _, low, high = bucket_choices(fraction, 64, noise, Fraction(1), 1, 1)
     for size in (1, 2, 5, 20, 60, 150, 400) * 6:
-        place = int(random.integers(0, 64))  # one value, and few before or after: shows an end that is near
+        place = int(random.integers(0, 64))  # values near one place: they show an end that is too near
         spread = random.choice([0, 0, 1, 20])
         values = sorted(int(value) for value in np.clip(place + spread * random.normal(size=size), 0, 63))
         rows = [values.count(bucket) for bucket in range(64)]

@@ -59,7 +59,7 @@ def test_a_unit_moves_no_more_than_the_bound(others: list[tuple[int, int]], unit
 
 
 def test_the_bound_is_reached() -> None:
-    """One row, all values of one total, and all values of all cells reach their bounds: smaller ones were wrong."""
+    """One row, all values of one total, and all values of all cells reach their bounds: none is too large."""
     everything = [(cell, value) for cell in range(CELLS) for value in range(VALUES)]
     assert present(everything, ALL).sum() == ALL.moves(scan_of(6))[0] == 2
     assert present(everything, BY_CELL).sum() == BY_CELL.moves(scan_of(6))[0] == BY_CELL.moves(scan_of(100))[0] == 6

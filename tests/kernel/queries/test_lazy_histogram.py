@@ -38,7 +38,7 @@ def test_a_stream_does_not_depend_on_how_it_is_read() -> None:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
-    """4,000 keys: variance within 25 % (9 standard errors or more), mean near 0, and each key repeats its draw.
+    """Over 4,000 keys the variance is within 25 % (9 standard errors or more), the mean near 0, and draws repeat.
 
     A scale that is 2/3 or 3/2 of the right one has a variance of 4/9 or 9/4: rejected. False alarm below 1e-9.
     """

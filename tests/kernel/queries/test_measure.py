@@ -94,7 +94,7 @@ def dense_matrix(query: KroneckerQuery, sizes: tuple[int, ...]) -> NDArray[np.in
 def test_answers_are_those_of_the_dense_matrix(
     case: tuple[tuple[int, ...], list[KroneckerQuery]], seed: int, repeat: bool, small: bool
 ) -> None:
-    """With silent noise, every query is the dense matrix times the dense table, however marginals are rolled up."""
+    """With silent noise every answer is the dense matrix times the dense table, however marginals are added up."""
     sizes, queries = case
     table = np.random.default_rng(seed).integers(0, 3, sizes)
     counts = sparse(table, aggregates=3, repeat=repeat)
@@ -147,7 +147,7 @@ def test_noise_is_fresh_for_every_cell_and_call() -> None:
 
 
 def test_weights_that_could_overflow_are_refused_before_looking() -> None:
-    """The refusal is decided from the query alone: counts are never touched."""
+    """The query alone decides the refusal, and counts are never read."""
 
     class Untouchable(ExactCounts):
         _exact_counts = property(lambda self: pytest.fail("looked"))
@@ -160,7 +160,7 @@ def test_weights_that_could_overflow_are_refused_before_looking() -> None:
 
 
 def test_largest_allowed_weights_are_exact() -> None:
-    """2^40 rows under the largest weights fit, though sums on the way may wrap."""
+    """2^40 rows under the largest weights fit 64 bits, though sums on the way may wrap."""
     weight = (1 << 22) - 1
     query = KroneckerQuery((0,), (MatrixFactor(np.array([[weight, -weight], [-weight, 0]]) // 2),))
     (answer,) = measure(sparse(np.array([1 << 40, 0])), noisy_queries(plan_of((2,), [query])), 0, 1, Seeded(0))

@@ -63,7 +63,7 @@ def test_the_comparison_is_exact(monkeypatch: pytest.MonkeyPatch, noise: int) ->
 
 
 def test_fewer_units_than_the_minimum_are_never_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """min_privacy_units_per_group: below it no noise publishes a group, and the threshold moves up by n - 1."""
+    """Below min_privacy_units_per_group = n no noise publishes a group, and the threshold moves up by n - 1."""
     job = job_of(1, 1)
     plan = plan_of(job, Fraction(1), least=7)
     assert plan.threshold == plan_of(job, Fraction(1)).threshold + 6
@@ -73,7 +73,7 @@ def test_fewer_units_than_the_minimum_are_never_published(monkeypatch: pytest.Mo
 
 
 def test_the_selecting_count_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one row per unit count(*) is the very number that was compared: no second noise, no second price."""
+    """With one row per unit count(*) is the same number that was compared: no second noise, no second price."""
     job = job_of(1, 1)
     plan = plan_of(job, Fraction(1, 10))
     assert plan.reused == (0,)

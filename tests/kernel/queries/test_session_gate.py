@@ -191,7 +191,7 @@ def test_noise_is_used_once() -> None:
 
 @pytest.mark.parametrize("places", [[0, 0], [0, 1, 0]])
 def test_a_key_stands_once_in_a_question(places: list[int]) -> None:
-    """A repeated key could move the answer by more than was paid for."""
+    """A question with a repeated key is refused, since the answer could move by more than was paid for."""
     made = gate([5, 6], law())
     weights = np.full(len(places), UNITS)
     with pytest.raises(InternalError, match="twice in one question"):

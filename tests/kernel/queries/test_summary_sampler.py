@@ -129,7 +129,7 @@ def test_layers_are_one_draw(layers: tuple[SummaryLaw, ...]) -> None:
 
 
 def test_the_whole_table_is_the_geometric_mechanism() -> None:
-    """The full mechanism keeps every cell."""
+    """A law without filter and threshold keeps every cell, with the noise of the full mechanism."""
     found = shortcut(EXACT, SummaryPlan((SummaryLaw(TWO),), whole=True), RUNS)
     values = noisy_table(RUNS, EXACT, 2.0, np.random.default_rng(SEED))
     assert found.kept.all()

@@ -75,7 +75,7 @@ def test_listed_integers(type_name: str, values: tuple[int, ...], with_null: boo
 @pytest.mark.parametrize("first", [2**31 - 2, 2**40, 2**63 - 3, 2**64 - 3, -(2**63)])
 @pytest.mark.parametrize("with_null", [False, True])
 def test_far_integers(first: int, with_null: bool) -> None:
-    """Values about the ends of 32 and 64 bits, in types where packing them could overflow."""
+    """Values near the ends of 32 and 64 bits have right codes, in types where packing them could overflow."""
     texts = [*(str(first + i) for i in range(3)), None, "0", "-1" if first < 0 else "1", str(2**63 - 1)]
     types = {"BIGINT": first < 2**63, "HUGEINT": True, "UBIGINT": first > 0}
     for type_name in (name for name, holds in types.items() if holds):
@@ -153,7 +153,7 @@ def test_changed_type(held: str, domain: Domain) -> None:
 
 
 def test_parameters_hold_the_labels() -> None:
-    """No label is pasted into SQL: injection has nothing to inject into."""
+    """Labels are parameters and never part of the SQL, so that none can inject SQL."""
     domain = ValueDomain("VARCHAR", tuple(NASTY))
     reading = key_reading(key("t.v", domain), 0)
     text = reading.group_sql + reading.guard + "".join(reading.filters)

@@ -268,7 +268,7 @@ def test_without_her_it_is_answered_too(name: str) -> None:
     (["g"] * 64, "have 65 texts of each row in features and windows, more than 64"),
 ])  # fmt: skip
 def test_windows_that_would_hold_much_are_refused(orders: Sequence[str], what: str) -> None:
-    """From its text, before the charge, a statement with many texts or orders in windows is refused."""
+    """From its text, before the charge, a statement with many texts or orders in its windows is refused."""
     by = "OVER (PARTITION BY patient ORDER BY"
     lags = ", ".join(f"lag(note, {n + 1}) {by} {order}) AS c{n}" for n, order in enumerate(orders))
     asked = COUNT.format("", f"count(*) AS n FROM (SELECT {lags} FROM visits) AS u WHERE c0 > c1")
@@ -332,7 +332,7 @@ def test_a_locked_configuration_fails_nothing(what: str) -> None:
 
 
 def test_a_column_called_rowid_is_not_prepared() -> None:
-    """A column called rowid does not number rows: a worker's answer for one row stood beside all rows of its value."""
+    """A column called rowid does not number rows: one row's answer by a worker stood beside all rows of equal value."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE visits AS SELECT range // 4 AS patient, range % 5 AS rowid FROM range(40)")
         con.execute(f"FROM dp($$CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 10, {BUDGET})$$)")
@@ -341,7 +341,7 @@ def test_a_column_called_rowid_is_not_prepared() -> None:
 
 
 def test_a_row_with_a_long_text_is_left_out_of_joins_alone() -> None:
-    """It counts without a join, and in a join that reads another column: the row alone decides what is left out."""
+    """A row with a long text counts without a join, and in a join of another column. The row alone decides this."""
     joined = "FROM visits JOIN keys ON keys.k = visits.ward"
     asked = {
         f"count(*) AS n {joined}": 102, f"count(note) AS n {joined}": 1, "count(note) AS n FROM visits": 2,

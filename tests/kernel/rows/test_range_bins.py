@@ -114,7 +114,7 @@ def test_many_bins(type_name: str, start: str, step: str, with_edges: bool) -> N
 
 @pytest.mark.parametrize("with_edges", [False, True])
 def test_irregular_bins(with_edges: bool) -> None:
-    """Edges without a common step, which no policy declares, are still compared with."""
+    """Edges without a common step, which no policy declares, are compared one by one."""
     edges = [str(i * (i + 1) // 2) for i in range(MOST_LEAVES + 50)]
     texts: list[str | None] = [str(value) for value in range(-3, int(edges[-1]) + 3, 97)]
     for type_name in ("DOUBLE", "BIGINT", "DECIMAL(38,1)"):
@@ -189,7 +189,7 @@ def test_timestamp_hours(with_edges: bool) -> None:
 @pytest.mark.parametrize("with_edges", [False, True])
 @pytest.mark.parametrize("type_name", ["DECIMAL(20,2)", "DECIMAL(38,5)"])
 def test_a_decimal_of_more_digits_than_its_type(type_name: str, with_edges: bool) -> None:
-    """Arrow brings such decimals, and DuckDB 2.0 ends an instance that makes a DOUBLE of the least one."""
+    """A decimal from Arrow beyond its type does not end DuckDB 2.0, which fails on the least one as a DOUBLE."""
     digits, scale = map(int, type_name[8:-1].split(","))
     bins = MOST_LEAVES + 10
     domain = RangeDomain(type_name, tuple(map(str, range(bins))), str(bins), "1", "", 1, with_edges=with_edges)

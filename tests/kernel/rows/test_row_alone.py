@@ -132,7 +132,7 @@ class Guarding(Writer):
         return name if kind < 5 else (self.literal(), "NULL", self.column(), self.value(depth))[kind - 5]
 
     def tested(self, depth: int) -> str:
-        """A condition about something that raises."""
+        """Returns a condition about an expression that may raise."""
         value = self.value(max(1, depth))
         kinds = ("{} IS NOT NULL", "CAST({} AS VARCHAR) <> '1'", "{} = {}", "NOT ({} IS NULL)", "{} IN ({}, {})")
         return "(" + self.source.choice(kinds).replace("{}", value) + ")"
@@ -173,7 +173,7 @@ def division(writer: Writer) -> Division | None:
 
 
 def swept(raising: str) -> Division:
-    """One expression in every shape."""
+    """Returns one expression in every shape."""
     outputs: dict[str, Output] = {}
     for guard, shape in zip(cycle(("o", "t < 5")), (*SHAPES, *TUPLES), strict=False):
         text = shape.format(g=guard, t=f"(({raising}) IS NOT NULL)", r=f"({raising})")
@@ -315,7 +315,7 @@ PARTS = (
 
 
 def test_no_part_of_a_character_is_computed(pool: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part of a character is refused, since it is no text. DuckDB 1.5 made it NULL beside a row that raises only."""
+    """A part of a character is refused, since it is no text. DuckDB 1.5 makes it NULL only beside a row that raises."""
     for text in PARTS:
         with pytest.raises(Refusal, match="takes characters apart"):
             _parsed(text.format(s="s"))

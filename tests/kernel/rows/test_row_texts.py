@@ -167,7 +167,7 @@ def test_what_is_looked_up_is_short() -> None:
 
 
 def test_growth_is_counted_in_bytes() -> None:
-    """64 characters of four bytes each make a text 256 times as long."""
+    """17 characters of four bytes in place of one make a text 68 times as long, which is refused."""
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)
         clinic.rows("CREATE TABLE visits (note VARCHAR)")

@@ -68,7 +68,7 @@ def test_other_jobs_are_refused(name: str) -> None:
 
 
 def test_no_engine_has_such_keys() -> None:
-    """Engines promise nothing about their tables."""
+    """A job over an engine's table cannot rely on keys, since engines promise none."""
     with pytest.raises(InternalError, match="by a key that does not say so"):
         replace(job_of(), place=EngineRows((), lambda order: ()))
 

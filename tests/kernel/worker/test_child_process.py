@@ -1,4 +1,4 @@
-"""Child processes: frames of any length arrive whole, and a process that is late, silent or gone ends every wait."""
+"""Child processes: frames of any length arrive whole, and waiting ends if a process is late, silent or gone."""
 
 from __future__ import annotations
 

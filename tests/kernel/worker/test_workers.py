@@ -112,7 +112,7 @@ def test_what_passes_in_a_batch_passes_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [100, *(pytest.param(times, marks=pytest.mark.audit) for times in (8, 70, 130, 400))])
 def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int) -> None:
-    """A long row has the same answer beside short ones and alone. It needs 4 MB `times` over.
+    """A long row has the same answer beside short ones and alone. Its texts take 4 MB, `times` over.
 
     That is a little more than a block of DuckDB's for texts, which it doubles.
 
@@ -147,10 +147,10 @@ print(found)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
 def test_a_limit_of_the_parent_is_shared_alike() -> None:
-    """Where a vault's limit of memory leaves a row less, a batch also has a sixth of that limit.
+    """Where a vault's limit of memory leaves a row less, a batch has a sixth of that, too.
 
-    A batch had a sixth of the address space, and a row alone only the rest of the vault's limit. 40 texts of 4 MB
-    passed beside a short one, and were left out as soon as another person's long row stood beside them.
+    Before, a batch had a sixth of the address space, and a row alone only the rest of the vault's limit. 40 texts of 4
+    MB passed beside a short one, and were left out as soon as another person's long row stood beside them.
     """
     long = f"length(concat({', '.join(['x'] * 64)}))"
     sql = f"SELECT greatest({', '.join([long] * 40)}) > 1000000 AS y FROM dpduck_batch"
