@@ -61,7 +61,7 @@ def test_a_bin_is_in_one_group(expression: str, domain: Domain, expected: bool) 
 
 
 def test_two_columns() -> None:
-    """Other columns take part with their values as they are."""
+    """The values of other columns are tried as they are."""
     assert not refused("t.s || (t.x // 10)", s=SEX, x=AGES)
     assert refused("t.s || (t.x // 4)", s=SEX, x=AGES)
     assert refused("t.x * 10 + t.y", x=AGES, y=AGES)

@@ -176,7 +176,7 @@ def rows_that_meet(connection: duckdb.DuckDBPyConnection, source: str, condition
 @settings(max_examples=60, deadline=None)
 @given(choose=st.randoms(use_true_random=False))
 def test_labels_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnection, choose: random.Random) -> None:
-    """An excluded label has no row that meets the condition, read with NOT or without. So with decided bins."""
+    """No row of an excluded label meets the condition, with NOT or without. Bins decide as all their values do."""
     for domain in choose.sample(DOMAINS, 8):
         kind = domain.type_name
         condition = Writer(choose).condition({"x": kind})

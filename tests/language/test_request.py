@@ -82,7 +82,7 @@ def test_another_request(clinic: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def test_public_facts_count(own_clinic: duckdb.DuckDBPyConnection) -> None:
-    """Another content of a public table, another policy or another epoch is another release each time."""
+    """A public table with other content, another policy, and another epoch each make another release."""
     digests = [request_of(own_clinic, JOINED).digest()]
     for change in (
         "INSERT INTO wards VALUES ('w9', 'west', 4)",

@@ -1,4 +1,4 @@
-"""Names stand for what DuckDB would take them for, or for nothing."""
+"""Names mean the same as in DuckDB, or are refused."""
 
 from __future__ import annotations
 

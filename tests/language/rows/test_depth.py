@@ -67,7 +67,7 @@ def test_subqueries_by_unit_are_nested_as_deep_as_duckdb_plans_them(clinic: duck
 
 
 def test_high_conditions_are_answered_or_refused(clinic: duckdb.DuckDBPyConnection) -> None:
-    """A condition of more nodes than the kernel takes goes to a worker, and a deeper one is refused uncharged."""
+    """A condition of more nodes than the kernel takes goes to a worker. A deeper statement is refused uncharged."""
     before = charges(clinic)
 
     def above(inside: str) -> str:

@@ -47,5 +47,5 @@ def test_names_of_the_kernel_are_refused(clinic: duckdb.DuckDBPyConnection, sour
 
 
 def test_such_a_table_is_counted_alone(clinic: duckdb.DuckDBPyConnection) -> None:
-    """Nothing is added beside rows that are read one after the other."""
+    """No name is added beside rows of one table, so that its columns may have any name."""
     assert len(ask(clinic, f"SELECT {OPTIONS} count(*) AS n FROM visits WHERE Dpduck_Cut_0").fetchall()) == 1
