@@ -1,4 +1,4 @@
-"""Owners of tables that are prepared, and their questions."""
+"""Statements of owners for tests of prepared tables, and counts over these tables."""
 
 from __future__ import annotations
 

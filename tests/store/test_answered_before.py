@@ -153,7 +153,7 @@ def test_what_answers_depend_on_is_charged_anew(open_clinic: Callable[..., Clini
 
 
 def test_the_last_of_several_answers_stays(open_clinic: Callable[..., Clinic], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier version charged again after a change of the budget. Its last answer is the one that stays."""
+    """An earlier version charged again after a change of the budget. The answer to its last charge stays free."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(POLICY)

@@ -1,4 +1,4 @@
-"""What dp() itself refuses by role, whoever stands before it: the second lock behind the gate of a server."""
+"""Refusals of dp() itself by role, whoever stands before it: the second lock behind the gate of a server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def engine(clinic: Clinic) -> Engine:
 
 
 def test_owner_statements_are_refused_by_role(engine: Engine, clinic: Clinic) -> None:
-    """Policies, budgets, epochs and public declarations are the owner's, inside dp() too."""
+    """Policies, budgets, epochs and public declarations are for the owner alone, inside dp() too."""
     before = clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")
     for statement in OWNER_STATEMENTS:
         with pytest.raises(PermissionRefusal, match="the data owner's"):

@@ -46,7 +46,7 @@ def stored(rows: pa.Table) -> list[tuple[object, ...]]:
 
 
 def test_rows_that_are_written_are_those_that_are_read_from_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doubles to the last bit and sign, the ends of integers, texts with quotes, marks and NUL, NULL in each column."""
+    """Doubles keep every bit, and so do the ends of integers, texts with quotes, marks and NUL, and NULLs."""
     assert ROWS.num_rows * ROWS.num_columns <= module.FEW
     written = stored(ROWS)
     monkeypatch.setattr(module, "FEW", 0)
@@ -61,6 +61,6 @@ def test_few_rows_without_a_nul_are_a_select_too() -> None:
 
 
 def test_no_row_and_many_rows_are_stored() -> None:
-    """A table without rows, and one of more values than are written."""
+    """Tables without rows, and with more values than are written as SQL, are stored too."""
     assert stored(ROWS.slice(0, 0)) == []
     assert len(stored(pa.concat_tables([ROWS] * 40))) == 320

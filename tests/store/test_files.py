@@ -88,7 +88,7 @@ def test_the_second_process_is_told_in_one_line(open_clinic: OpenClinic, clinic_
 
 
 def test_a_second_connection_to_the_same_file(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """duckdb.connect on the same file shares the database: dp() is there, with the same ledger."""
+    """duckdb.connect on the same file has dp() with the same ledger."""
     clinic = open_clinic(clinic_file)
     answer = clinic.dp(by("ward"))
     with duckdb.connect(str(clinic_file)) as second:
@@ -97,7 +97,7 @@ def test_a_second_connection_to_the_same_file(open_clinic: OpenClinic, clinic_fi
 
 
 def test_the_loaded_connection_closes_before_another(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """Without the loaded connection another one says in one line what to do, and works once it is loaded itself."""
+    """When the loaded connection is closed, another one says in one line what to do, and works once it is loaded."""
     clinic = open_clinic(clinic_file)
     answer = clinic.dp(by("sex"))
     with duckdb.connect(str(clinic_file)) as second:
@@ -134,7 +134,7 @@ def test_a_protected_database_attached_to_one_in_memory(clinic_file: Path, open_
 
 @pytest.mark.parametrize("name", ["it's a space", 'double "quote"', "ünïcödé ☂", "dots.in;name--$$"])
 def test_any_path(open_clinic: OpenClinic, tmp_path: Path, name: str) -> None:
-    """Paths with blanks, quotes and letters of any script."""
+    """A path may have blanks, quotes and letters of any script."""
     directory = tmp_path / name
     directory.mkdir()
     clinic = open_clinic(directory / f"{name}.duckdb")
@@ -151,7 +151,7 @@ def test_any_path(open_clinic: OpenClinic, tmp_path: Path, name: str) -> None:
 
 
 def test_an_explicit_store(open_clinic: OpenClinic, tmp_path: Path) -> None:
-    """The store and its secrets are where they were asked for."""
+    """The store and its secrets are at the given path."""
     clinic = open_clinic(tmp_path / "a.duckdb", store=tmp_path / "elsewhere.store")
     clinic.fill()
     clinic.protect()

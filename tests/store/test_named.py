@@ -98,7 +98,7 @@ def test_a_drop_is_of_the_kind_that_it_names() -> None:
 
 
 def test_a_drop_is_its_makers_and_the_owners() -> None:
-    """Nobody else drops an object."""
+    """Only the maker of an object and the owner may drop it."""
     things = Things()
     things.create("ages", "one", ALICE)
     with pytest.raises(PermissionRefusal, match="the private session 'ages' is another's; accepted: one of your own"):

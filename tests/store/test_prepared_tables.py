@@ -37,7 +37,7 @@ def test_answers_are_about_the_rows_that_were_prepared(hospital: duckdb.DuckDBPy
 
 
 def test_an_empty_table_was_prepared_too(hospital: duckdb.DuckDBPyConnection) -> None:
-    """dp_check says of a table that had no rows when it was prepared that it had none."""
+    """For a table that had no rows when it was prepared, dp_check says so."""
     hospital.execute("DELETE FROM visits")
     dp(hospital, PREPARE)
     hospital.execute("INSERT INTO visits SELECT 0, 5000 + range, 5 FROM range(500)")
@@ -193,7 +193,7 @@ def test_statements_over_a_reference(shop: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_more_public_tables_than_are_kept(hospital: duckdb.DuckDBPyConnection) -> None:
-    """All public copies of a statement are there while it is counted, though there are more than are kept."""
+    """All public copies that a statement needs are there while it is counted, even if fewer are kept afterwards."""
     dp(hospital, PREPARE)
     joins = []
     for number in range(MOST_COPIES + 2):

@@ -96,7 +96,7 @@ def test_a_log_of_no_writes_is_not_believed(tmp_path: Path, settled: None) -> No
 
 
 def test_a_file_that_was_written_a_moment_ago_is_looked_at(tmp_path: Path) -> None:
-    """A second write within a clock's tick could leave a file with the same size and time."""
+    """A file that was written a moment ago is looked at again: a second write could leave its size and time."""
     shadows = Shadows("private")
     with duckdb.connect(str(tmp_path / "fresh.duckdb")) as connection:
         assert shadows.databases(connection).quiet is None
