@@ -184,7 +184,7 @@ def test_cached_answers_and_refusals_never_scan(clinic: Clinic, scans: list[str]
 
 
 def test_eight_threads_against_a_budget_for_ten(clinic: Clinic, scans: list[str]) -> None:
-    """Forty different questions at once, a budget for ten: exactly ten answers, ten charges, ten scans."""
+    """Of forty different questions at once against a budget for ten exactly ten are answered, charged and scanned."""
 
     def ask(number: int) -> bool:
         with clinic.con.cursor() as cursor:
@@ -240,7 +240,7 @@ def test_widening_is_recorded(clinic: Clinic) -> None:
 
 
 def test_the_unit_cannot_change_once_spent(clinic: Clinic) -> None:
-    """Another unit would have a fresh budget for the same people."""
+    """Another unit is refused once the old one has spent: it would have a fresh budget for the same people."""
     clinic.dp("ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT ROW")
     clinic.dp("ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient MAX ROWS 4")
     clinic.dp(by("sex"))

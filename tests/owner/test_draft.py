@@ -55,8 +55,7 @@ def filled(text: str) -> str:
 
 
 def test_what_the_schema_says_is_in_the_draft(open_clinic: Callable[..., Clinic]) -> None:
-    """The draft has the schema's keys, references, checks, types and public tables. A TODO with a reason marks the
-    rest."""
+    """The draft has the schema's keys, checks, types and public tables. A TODO with a reason marks the rest."""
     clinic = hospital(open_clinic())
     text = draft(clinic, "visits")
     assert items(text) == [

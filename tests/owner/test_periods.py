@@ -296,7 +296,7 @@ def test_a_view_says_what_a_person_is_promised(clinic: Clinic) -> None:
 
 
 def test_keys_over_several_months_promise_a_person_no_delta() -> None:
-    """A delta of selected keys is a unit's. For a person with rows in k of the months it may be k^2 times as large."""
+    """Selected keys promise no delta to a person: over rows in k of the months it may be k^2 times the unit's."""
     budget = "BUDGET (epsilon = 40, delta = 1e-4, delta_keys = 1e-5) PER MONTH"
     found = made(f"CREATE PRIVACY POLICY ON visits ({UNIT}, {budget})")
     assert "k^2 times from others (no bound for keys that are selected over several months)" in found.value(

@@ -101,7 +101,7 @@ def test_every_type_has_made_up_values() -> None:
 
 
 def test_its_making_reads_nothing(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without reader, scan or rows the SQL is the same, and names no table."""
+    """Without reader, scan or rows the SQL of a twin is the same, and names no table."""
     engine = engine_of(clinic.con)
     assert engine is not None
     before = engine.about.twin('["visits", 100]', OWNER)
