@@ -100,7 +100,7 @@ def test_a_disk_that_takes_nothing_more(tmp_path: Path, how: str) -> None:
     said = run(folder, how)
     known = (
         *("cannot be written to disk", "cannot be read or written", "could not be used (the disk ", "is not kept; "),
-        "the release failed after its charge",  # it was taken back, but this could not be committed
+        "the release failed after its charge",  # the answer was struck off, but this could not be committed
     )
     for name in ("new", "view", "policy"):
         line = str(said[name])

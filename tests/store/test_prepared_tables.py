@@ -216,7 +216,7 @@ def test_public_tables_are_those_of_today(hospital: duckdb.DuckDBPyConnection) -
     hospital.execute("CREATE TABLE wide AS SELECT 0::HUGEINT AS code")
     dp(hospital, "DECLARE PUBLIC TABLE wide")
     assert abs(total(hospital, more="JOIN wide ON cost - 5 = wide.code") - 1000) < 10
-    hospital.execute("UPDATE wide SET code = -1")  # units of the same hash
+    hospital.execute("UPDATE wide SET code = -1")  # -1 has the hash of 0
     assert abs(total(hospital, more="JOIN wide ON cost - 5 = wide.code")) < 10
     hospital.execute("ALTER TABLE sexes ADD COLUMN more INTEGER[]")
     with pytest.raises(duckdb.Error, match="UNPREPARE"):

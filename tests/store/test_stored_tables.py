@@ -354,7 +354,7 @@ def test_a_file_that_comes_before_the_count_is_refused(
     def later(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
         calls.append(1)
         if len(calls) == 2:
-            if seen:  # a transaction that has no snapshot of the lake yet
+            if seen:  # so that the transaction has no snapshot of the lake yet
                 cursor.execute("COMMIT; BEGIN TRANSACTION READ ONLY")
             with lake.con.cursor() as other:
                 other.execute(f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/added.parquet')")

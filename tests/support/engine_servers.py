@@ -159,7 +159,7 @@ def _started(
 @contextmanager
 def _ended(session: Any) -> Iterator[Any]:
     yield session
-    with suppress(Exception):  # the server of this session was killed
+    with suppress(Exception):  # the server of this session may have been killed
         session.stop()
 
 

@@ -162,7 +162,7 @@ def _run(words: list[str], given: str | None) -> str:
         return done.output
     if words[:2] == ["python", "-c"]:
         with contextlib.redirect_stdout(io.StringIO()) as said, warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # a command of a page need not read all its input
+            warnings.simplefilter("ignore", ResourceWarning)  # code of a page need not close the files that it reads
             exec(words[2], {})  # noqa: S102
         return said.getvalue()
     program = shutil.which(words[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

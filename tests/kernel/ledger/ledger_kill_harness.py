@@ -75,7 +75,7 @@ def main(directory: Path, mode: str, children: int, seed: int = 2) -> None:
     returned: set[int] = set()
     killed: Counter[str] = Counter()
     begun = 0
-    # Which steps an opening has depends on the last kill.
+    # The steps of each opening depend on the last kill.
     steps = np.random.default_rng(seed).integers(MOST_STEPS, size=children).tolist()
     for number in range(children):
         steps_of = (1 + steps[number], 2) if mode == "steps" else (0, 10**6)
