@@ -114,8 +114,8 @@ def required(number: int) -> float:
 def test_a_stated_share_holds_in_19_of_20_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares hold for clamps of eight columns, four with heavy tails, and for MAX ROWS, in 450 drafts with fresh noise.
 
-    A false alarm is rarer than 2e-10. Without the tail above the last visible share, as in earlier drafts, neither kind
-    of share holds.
+    A false alarm is rarer than 2e-10. Without the tail above the last visible share, as in earlier drafts, the shares
+    of clamps do not hold.
     """
     clamps, rows = clamps_hold(), most_rows_hold()
     assert len(clamps) > 100 and sum(clamps) >= required(len(clamps)), (sum(clamps), len(clamps))

@@ -56,7 +56,7 @@ def test_rows_that_are_written_are_those_that_are_read_from_arrow(monkeypatch: p
 
 
 def test_few_rows_without_a_nul_are_a_select_too() -> None:
-    """A text with a NUL byte is no literal, and is copied into a separate database."""
+    """Few rows without a NUL byte are a SELECT as well. A text with NUL has no literal."""
     assert len(stored(pa.concat_tables([ROWS.slice(0, 1), ROWS.slice(2)]))) == 7
 
 

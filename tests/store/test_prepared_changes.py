@@ -166,7 +166,7 @@ def test_a_policy_that_was_dropped_leaves_nothing(hospital: duckdb.DuckDBPyConne
 @pytest.mark.parametrize("unit", ["household", "(household, survey)"])
 @pytest.mark.parametrize("dropped", ["answers", "parts"])
 def test_a_policy_that_is_dropped_while_a_statement_is_read(unit: str, dropped: str) -> None:
-    """A policy dropped between reading a statement and looking for its twins gives the line for a dropped policy."""
+    """A policy dropped between reading a statement and looking for its twins gives one line about the change."""
     with dpduck.connect(config={"threads": 1}) as con:
         con.execute("CREATE TABLE answers (id INTEGER PRIMARY KEY, household INTEGER, survey VARCHAR)")
         con.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, answer INTEGER)")

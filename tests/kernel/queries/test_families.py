@@ -142,7 +142,7 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
 
 
 def test_exact_answers_stay_hidden() -> None:
-    """No repr, copy or pickle shows an exact answer. A bound looser than the counts' own is refused."""
+    """No repr, copy or pickle shows an exact answer. An ask with a smaller bound than the counts' is refused."""
     meter, families = counts_of(np.full((2, 3), 123456), 5), Families(POOL.families, whole=True)
     assert family_answers(meter, families, scan_of(5)) is family_answers(meter, families, scan_of(5))
     assert "123456" not in repr(meter)
