@@ -170,7 +170,7 @@ def test_levels_of_any_rows_are_told(value: int) -> None:
 
 
 def test_rounding_takes_little_away() -> None:
-    """Numbers are shortened before they are squared. A unit a thousandth below its norm keeps its full weight."""
+    """Numbers are shortened before they are squared. A unit at 0.999 of its norm keeps its full weight."""
     norm = 10**24
     assert shift(norm) > 0
     one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=norm)
