@@ -220,7 +220,7 @@ def test_an_ask_is_answered_as_often_as_declared() -> None:
 
 
 def test_a_family_is_paid_member_by_member() -> None:
-    """Members of other kinds or scans, or beyond the limit, are refused. One admitted twice is paid and answered twice."""
+    """Members of other kinds or beyond the limit are refused. One admitted twice is paid and answered twice."""
     scan = scan_of(1)
     family: Ask[None] = Ask(scan, Within(Fraction(1), pure=True, kinds=(Total,)))
     door = door_over(KeyCounts(*(np.arange(3, dtype=np.uint64),) * 2, np.arange(3)), [family])
