@@ -1,4 +1,4 @@
-"""Doors over given counts, without a ledger, for tests of what passes them; and prices of single asks."""
+"""Doors over given counts, without a ledger, for tests of the answers that pass. Also prices of single asks."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from dpduck.values.privacy import Charge
 
 
 def scan_of(bound: int, job: CountingJob = NO_ROWS) -> AskScan:
-    """Counts of which one unit holds at most so many."""
+    """A scan of counts of which one unit holds at most `bound`."""
     return AskScan(job, bound)
 
 
 def door_over(counts: Hidden, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
-    """A door that is open: somebody paid for these asks."""
+    """An open door over counts, as if somebody had paid for these asks."""
     return Door(asks, lambda job: counts, entropy or operating_system_entropy())
 
 
 def drawn(
     query: Query[Answer], counts: Hidden, noise: Noise | None = None, bound: int = 1, chosen: object = None
 ) -> Answer:
-    """One answer of a query, where one unit holds so many."""
+    """Returns one answer of a query, where a unit holds at most `bound` of the counts."""
     return query.draw(counts, Ask(scan_of(bound), query, noise), operating_system_entropy(), chosen)
 
 
 def measure(
     counts: Hidden, queries: Sequence[tuple[KroneckerQuery, Noise]], table: int, bound: int, entropy: Entropy
 ) -> list[IntegerArray]:
-    """The answers of integer queries about one table, for each of which a unit holds so many."""
+    """Returns the answers of integer queries about one table, with a bound of a unit for each query."""
     scan = AskScan(NO_ROWS, bound, range(table, table + 1))
     asks = [Ask(scan, Table(query), noise) for query, noise in queries]
     return [answer for (answer,) in asks[0].query.draw_together(counts, asks, entropy)]
@@ -57,18 +57,18 @@ def oracle(counts: Hidden, pool: Pool, schedule: Schedule) -> DoorOracle:
 
 
 def price_of(query: Query[Any], noise: Noise | None, bound: int = 1, times: int = 1) -> Charge:
-    """What one ask costs where one unit holds so many."""
+    """Returns the price of one ask, where a unit holds at most `bound` of the counts."""
     return Ask(scan_of(bound), query, noise, times).cost
 
 
 def price_of_plans(plans: Sequence[Plan], bound: int) -> Charge:
-    """What the measurements of plans cost together."""
+    """Returns the price of all measurements of some plans together."""
     scan = scan_of(bound)
     return price([Ask(scan, Table(query), noise) for plan in plans for query, noise in noisy_queries(plan)])
 
 
 def key_ask(job: CountingJob, plan: KeyPlan) -> Ask[Any]:
-    """The selection of a plan."""
+    """Returns the ask that selects the keys of a plan."""
     bounds = plan.bounds
     query = Threshold(bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
     return Ask(AskScan(job, bounds.l1), query, plan.selection)

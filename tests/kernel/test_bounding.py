@@ -41,7 +41,7 @@ AGGREGATES = ("", "t.charge >= 1", "t.ward = 'a'", "NULL")
 
 @cache
 def database() -> duckdb.DuckDBPyConnection:
-    """One database; the public table has two rows for ward a, so that joins multiply rows."""
+    """One database for the file. The public table has two rows for ward a, so that joins multiply rows."""
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("CREATE TABLE wards AS FROM (VALUES ('a', 1), ('a', 2), ('b', 1), ('c', 3)) AS w(name, floor)")
     return connection
@@ -71,7 +71,7 @@ def job_of(
 
 
 def answers(connection: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes = b"key") -> NDArray[np.int64]:
-    """The exact bounded table of every aggregate, as a dense array."""
+    """Returns the exact bounded table of every aggregate, as a dense array."""
     counts = count_exactly(connection.cursor(), job, key)
     table = np.zeros((len(job.aggregates), *counts._sizes), dtype=np.int64)
     for number in range(len(job.aggregates)):
@@ -80,7 +80,7 @@ def answers(connection: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes 
 
 
 def assert_bounded(table: NDArray[np.int64], smaller: NDArray[np.int64], max_rows: int) -> None:
-    """One unit changes each aggregate by at most m in L1, so in L2 too, and by m wherever all its rows fall."""
+    """Requires that one unit changes each aggregate by at most m in L1, and so in L2, wherever its rows fall."""
     difference = (table - smaller).reshape(len(table), -1)
     assert (difference >= 0).all(), "another unit's rows were displaced"
     assert np.abs(difference).sum(axis=1).max() <= max_rows
@@ -132,7 +132,7 @@ def test_random_neighbours(rows: list[Row], unit: int, max_rows: int, source: st
 
 
 def oracle(rows: Iterable[Row], max_rows: int, key: bytes) -> Counter[tuple[object, ...]]:
-    """The plain definition: per unit, in the order of the keyed hash, ties by content; the kept rows by cell."""
+    """The plain definition: the first m rows of each unit by the keyed hash, ties by content, counted by cell."""
     hashed = database().execute(
         "SELECT unit, ward, charge, hash(CAST(? AS UBIGINT), unit, ward, charge) FROM t "
         "WHERE unit IS NOT NULL AND (ward IN ('a', 'b') OR ward IS NULL) AND charge >= 0 AND charge < 2",
@@ -151,7 +151,7 @@ def oracle(rows: Iterable[Row], max_rows: int, key: bytes) -> Counter[tuple[obje
 @settings(max_examples=60)
 @given(rows=ROWS, max_rows=st.integers(1, 4), key=st.binary(min_size=1, max_size=40))
 def test_plain_definition(rows: list[Row], max_rows: int, key: bytes) -> None:
-    """What is kept is exactly the first m rows of each unit in the order of the keyed hash."""
+    """Exactly the first m rows of each unit in the order of the keyed hash are kept."""
     table = answers(load(rows), job_of(max_rows, aggregates=("",)), key)[0]
     expected = oracle(rows, max_rows, key)
     assert {cell: n for cell, n in np.ndenumerate(table) if n} == dict(expected)
@@ -160,7 +160,7 @@ def test_plain_definition(rows: list[Row], max_rows: int, key: bytes) -> None:
 @settings(max_examples=30)
 @given(rows=ROWS, max_rows=st.integers(1, 4), order=st.randoms(use_true_random=False))
 def test_physical_order(rows: list[Row], max_rows: int, order: Random) -> None:
-    """Permuting the table changes nothing: no row number, no insertion order is used."""
+    """Permuting the table changes nothing: no row number and no order of insertion is used."""
     job = job_of(max_rows, "join")
     first = answers(load(rows), job)
     permuted = list(rows)
@@ -182,7 +182,7 @@ def test_threads() -> None:
 
 
 def test_equal_values_that_can_be_told_apart() -> None:
-    """0.0 and -0.0 hash and sort alike, yet a condition can tell them apart: still no physical order."""
+    """0.0 and -0.0 hash and sort alike, but a condition can separate them. The physical order still has no part."""
     rows: list[Row] = [(1, "a", 0.0), (1, "a", -0.0)] * 3
     job = job_of(3, aggregates=("", "signbit(t.charge)"))
     tables = [answers(load(list(order)), job) for order in (rows, rows[::-1], sorted(rows, key=str))]
@@ -196,7 +196,7 @@ def test_null_units_and_their_conditions() -> None:
 
 
 def test_conditions_that_are_null_count_nothing() -> None:
-    """count(*) FILTER (WHERE NULL) is zero, and so is a NULL comparison."""
+    """count(*) FILTER (WHERE NULL) counts nothing, and neither does a comparison that is NULL."""
     table = answers(load([(1, None, 0.0), (2, "a", 1.0)]), job_of(2))
     assert table.sum(axis=(1, 2)).tolist() == [2, 1, 1, 0]
 
@@ -210,7 +210,7 @@ def test_conditions_that_are_null_count_nothing() -> None:
     ],
 )
 def test_rows_outside_a_domain_take_no_place(domain: ValueDomain | RangeDomain) -> None:
-    """A unit's junk is dropped before its rows are bounded, in gaps between the values of a domain too."""
+    """A unit's values outside the domain, also in its gaps, are dropped before its rows are bounded."""
     connection = load([(unit, ward, float(ward)) for unit in range(40) for ward in ("1", "1", "7", "3")])
     keys = (key("t.ward" if domain.type_name != "DOUBLE" else "t.charge", domain),)
     attributes = (Attribute((0,), np.arange(domain.size), domain.size),)

@@ -1,4 +1,4 @@
-"""Both forms of the SQL that bounds keep the same rows, whatever the unit's type, and whoever has too many."""
+"""Both forms of the SQL that bounds keep the same rows, whatever the unit's type, and whichever unit has too many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITS = {
     "STRUCT(a INTEGER, b VARCHAR)": "{'a': n // 2, 'b': CASE WHEN n % 2 = 1 THEN 'x' END}",
     "INTERVAL": "[INTERVAL 1 MONTH, INTERVAL 30 DAYS, INTERVAL 2 MONTHS][n % 3 + 1] + n // 9 * INTERVAL 1 HOUR",
 }
-# unit n has about n rows; hashes are few, so that ties are decided by the outputs
+# unit n has about n rows, and few hashes, so that outputs decide ties
 ROWS = f"SELECT u AS {UNIT}, hash(i, n) % 16 AS {ORDER}, hash(i) % 7 AS cell, hash(n, i) % 3 AS flag FROM t"
 OUTPUTS = ["cell", "flag"]
 
@@ -27,7 +27,7 @@ def kept(connection: duckdb.DuckDBPyConnection, max_rows: int) -> list[tuple[int
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_both_forms_keep_the_same_rows(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting a unit's rows first changes nothing of which are kept; units are equal in both forms alike."""
+    """Counting a unit's rows first changes none of the kept rows, and both forms treat the same units as equal."""
     with duckdb.connect(config={"threads": 2}) as connection:
         connection.execute(f"CREATE TABLE t (u {unit}, n INTEGER, i INTEGER)")
         connection.execute(
@@ -43,7 +43,7 @@ def test_both_forms_keep_the_same_rows(unit: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_unit_with_too_many_rows_does_not_touch_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept of a unit is the same with and without another unit's rows, however many those are."""
+    """The kept rows of a unit are the same with and without another unit's rows, however many those are."""
     monkeypatch.setattr(bounding_sql, "COUNTED_FIRST", 1)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT n AS u, n, i FROM range(40) AS a(n), range(9) AS b(i)")
@@ -56,6 +56,6 @@ def test_a_unit_with_too_many_rows_does_not_touch_others(monkeypatch: pytest.Mon
 
 
 def test_few_rows_a_unit_are_not_counted_first() -> None:
-    """The form follows from the public bound alone."""
+    """The public bound alone decides the form."""
     assert "dpduck_crowded" not in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST - 1)
     assert "dpduck_crowded" in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST)

@@ -1,4 +1,4 @@
-"""Which rows the verifier accepts: those of which each belongs to one privacy unit, as facts of the tables say."""
+"""The verifier accepts rows if each belongs to one privacy unit, by the facts of the tables."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ PERIODS = Periods("MONTH", 0, 1)
 
 
 def column(relation: str, name: str, table: str = "") -> RelationColumn:
-    """A column of a table under an alias, of the type that it is stored with."""
+    """A column of a table under an alias, with its stored type."""
     return RelationColumn(relation, name, TYPES[table or relation][name])
 
 
@@ -115,7 +115,7 @@ def equal(one: RelationColumn, other: RelationColumn) -> Comparison:
 def joined(
     left: str, right: str, *on: Expression, kind: str = "JOIN", alias: str = "", cut: tuple[RelationColumn, ...] = ()
 ) -> Source:
-    """Two tables, each under its own name. cut: the columns of which each value has one row of the right one."""
+    """Two joined tables, each under its own name. cut: columns with one row of the right table for each value."""
     right_rows = Source(Stored(right, alias or right))
     return Source(Stored(left, left), (Join(kind, right_rows, on, int(bool(cut)), cut, cut),))
 
@@ -425,7 +425,7 @@ def test_rows_that_carry_their_unit_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_rows_are_refused(name: str) -> None:
-    """Each refusal says what is wrong, and that nothing was charged."""
+    """Each refusal names the reason, and says that nothing was charged."""
     source, unit, reason = REFUSED[name]
     with pytest.raises(NotVerified, match=reason) as error:
         require_carried(source, unit, None, (), FACTS)
@@ -434,7 +434,7 @@ def test_other_rows_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["visit", "wards"])
 def test_views_and_rows_without_numbers_are_refused(name: str) -> None:
-    """A view could read anything. A column called rowid, or a table of another system, tells no rows apart."""
+    """A view could read anything, and a column called rowid, or a table of another system, does not number rows."""
     source = joined("visit", "wards", equal(column("visit", "ward"), column("wards", "ward")))
     assert require_carried(source, PATIENT, None, (), FACTS) == PERSON
     with pytest.raises(NotVerified, match="a view in place of a table"):
@@ -454,7 +454,7 @@ def test_views_and_rows_without_numbers_are_refused(name: str) -> None:
 
 
 def test_columns_that_are_read_are_those_of_the_rows() -> None:
-    """What a job reads of a row is checked like conditions."""
+    """Columns that a job reads of a row are checked as conditions are."""
     assert require_carried(VISITS, PATIENT, None, [column("visit", "ward")], FACTS) == PERSON
     for read in (column("stay", "ward"), RelationColumn("visit", "ward", "BLOB"), Own(("ward",))):
         with pytest.raises(NotVerified):
@@ -462,21 +462,21 @@ def test_columns_that_are_read_are_those_of_the_rows() -> None:
 
 
 def joined_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
-    """A table that looks at rows of the same unit."""
+    """A table with a window over rows of the same unit."""
     own = RelationColumn(f"v{number}", "patient", "INTEGER")
     assert isinstance(unit, RelationColumn)
     return Source(Stored("visit", f"v{number}"), (Join("SEMI JOIN", inside, (equal(own, unit),)),)), own
 
 
 def united_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
-    """A UNION ALL of one branch."""
+    """A UNION ALL with one branch around a source."""
     return Source(Union((Branch(inside, unit, ((unit, "patient"),)),), f"u{number}")), RelationColumn(
         f"u{number}", UNIT_COLUMN, "INTEGER"
     )
 
 
 def grouped_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
-    """A row for each unit."""
+    """One row for each unit of a source."""
     return Source(Units(inside, unit, (), ((None, "n"),), f"g{number}")), RelationColumn(
         f"g{number}", UNIT_COLUMN, "INTEGER"
     )
@@ -486,7 +486,7 @@ def grouped_around(inside: Source, unit: Expression, number: int) -> tuple[Sourc
 def test_relations_inside_of_each_other_are_few(
     around: Callable[[Source, Expression, int], tuple[Source, Expression]],
 ) -> None:
-    """MOST_LEVELS are accepted. More are refused, however many, before Python's own limit could be reached."""
+    """MOST_LEVELS relations inside of each other are accepted. More are refused before Python's limit is reached."""
     source, unit = VISITS, PATIENT
     for number in range(1, 5_001):
         if number == MOST_LEVELS:
@@ -501,7 +501,7 @@ def test_relations_inside_of_each_other_are_few(
 
 
 def test_nodes_of_an_expression_inside_of_each_other_are_few() -> None:
-    """No constructor bounds a Lookup in a Lookup. The verifier does, before it reads columns of any of them."""
+    """A Lookup in a Lookup has no bound in a constructor. The verifier bounds the height before it reads columns."""
     value: Expression = PATIENT
     for _ in range(MOST_HEIGHT):
         value = Lookup(value, PATIENT)
@@ -515,7 +515,7 @@ def test_nodes_of_an_expression_inside_of_each_other_are_few() -> None:
                 require_carried(VISITS, PATIENT, None, [value], FACTS)
 
 
-# An oracle: whatever is accepted, rows of other units stay where the rows of one unit go.
+# An oracle: in whatever is accepted, removing the rows of one unit changes no row of another one.
 
 DATA = {
     "visit": [
@@ -536,7 +536,7 @@ OWNERS["test"] = "(SELECT patient FROM visit WHERE visit.id = test.visit)"
 
 @dataclass(frozen=True)
 class Data:
-    """The tables of DATA, whole and without the rows of one unit."""
+    """The tables of DATA, in full or without the rows of one unit."""
 
     connection: duckdb.DuckDBPyConnection
 
@@ -546,7 +546,7 @@ class Data:
         return Counter(self.connection.execute(f"SELECT {unit.sql}, {shown(source)} {self.level(rows)}").fetchall())
 
     def level(self, source: Source) -> str:
-        """Writes a FROM and its WHERE."""
+        """Writes FROM and WHERE of a source."""
         first = source.first
         text = f"FROM {self.inside(first)}"
         for join in source.joins:
@@ -580,7 +580,7 @@ class Data:
 
 
 def shown(source: Source) -> str:
-    """Lists what is seen of a row, without what an outer join adds to find its unit."""
+    """Lists the visible columns of a row, without those that an outer join adds to find its unit."""
     first = source.first
     aliases = [getattr(first, "alias", "")]
     aliases += [join.right.first.alias for join in source.joins if join.kind not in ("SEMI JOIN", "ANTI JOIN")]
@@ -589,7 +589,7 @@ def shown(source: Source) -> str:
 
 @cache
 def without(unit: object) -> Data:
-    """Returns the data without the rows of a unit; None for all of it."""
+    """Returns the data without the rows of a unit, or all data for None."""
     connection = duckdb.connect()
     for table, rows in DATA.items():
         listed = ", ".join(f"{name} {kind}" for name, kind in TYPES[table].items())
@@ -601,7 +601,7 @@ def without(unit: object) -> Data:
 
 
 def moved(source: Source, unit: Expression) -> list[object]:
-    """Lists the units without which rows of others change, or with which rows stay that are theirs."""
+    """Lists the units that, if removed, change rows of others or leave rows of their own."""
     whole, found = without(None).rows(source, unit), list[object]()
     texts = "1", "2", "3", "1:1", "1:2", "2:1", "2:2"
     for name in texts:
@@ -614,13 +614,13 @@ def moved(source: Source, unit: Expression) -> list[object]:
 
 
 def of_row(unit: object) -> str:
-    """Returns a unit of a row as OWNERS writes it."""
+    """Returns the unit of a row as OWNERS writes it."""
     text = str(unit)
     return ":".join(text.split("/")[:2]) if "/" in text else text
 
 
 def kinds() -> list[tuple[Source, Expression]]:
-    """Lists joins of all kinds of each pair of tables, by every pair of columns, under every column as the unit."""
+    """Lists joins of every kind of two tables by every pair of columns, with every column as the unit."""
     every = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")
     sources = list[Source]()
     for left, right in product(("visit", "stay", "test", "wards"), repeat=2):
@@ -636,7 +636,7 @@ def kinds() -> list[tuple[Source, Expression]]:
 
 
 def candidates(source: Source) -> list[Expression]:
-    """Lists what could be taken for the unit of a join's rows."""
+    """Lists the expressions that might be taken for the unit of a join's rows."""
     tables = every_table(source)
     found: list[Expression] = [
         column(table, name) for table in tables for name, kind in TYPES[table].items() if kind == "INTEGER"
@@ -647,7 +647,7 @@ def candidates(source: Source) -> list[Expression]:
 
 
 def accepts(source: Source, unit: Expression) -> bool:
-    """Whether the verifier accepts these rows."""
+    """Tells whether the verifier accepts these rows."""
     try:
         return require_carried(source, unit, None, (), FACTS) == PERSON
     except NotVerified:
@@ -656,14 +656,14 @@ def accepts(source: Source, unit: Expression) -> bool:
 
 @pytest.mark.parametrize("name", [name for name, (_, unit) in ACCEPTED.items() if unit is not None])
 def test_rows_of_others_stay(name: str) -> None:
-    """Without the rows of a unit just its own rows are gone."""
+    """Removing a unit removes exactly its own rows."""
     source, unit = ACCEPTED[name]
     assert unit is not None
     assert moved(source, unit) == []
 
 
 def test_every_accepted_join_keeps_rows_apart() -> None:
-    """Of all joins by one equality, under every column as the unit, those that are accepted keep units apart."""
+    """Among joins of every kind by one equality, with every column as the unit, the accepted ones keep units apart."""
     found = kinds()
     accepted = [one for one in found if accepts(*one)]
     assert len(found) > 1_500
@@ -672,7 +672,7 @@ def test_every_accepted_join_keeps_rows_apart() -> None:
 
 
 def test_the_oracle_finds_rows_of_two_units() -> None:
-    """Most of what is refused moves rows of others in this data, so that the oracle has teeth."""
+    """The oracle finds moved rows of others in most refused joins of this data, so that it can fail."""
     names = (
         "another column as the unit", "JOIN by a ward", "JOIN by an inequality of units",
         "SEMI JOIN by a ward",
@@ -682,7 +682,7 @@ def test_the_oracle_finds_rows_of_two_units() -> None:
 
 
 def test_a_unit_is_known_of_facts_alone() -> None:
-    """The unit of a source is that of its tables, whatever a statement says of it."""
+    """The unit of a source follows from the facts of its tables, whatever a statement says."""
     assert [str(unit_type(one)) for one in derive_unit(VISITS, FACTS).units] == ["INTEGER"]
     other = {**FACTS, "visit": replace(FACTS["visit"], unit=PolicyUnit(SHOP, ("id",)))}
     assert derive_unit(VISITS, other).units == (column("visit", "id"),)

@@ -1,4 +1,4 @@
-"""Which rows by periods the verifier accepts: each belongs to one person and one period, as facts say."""
+"""The verifier accepts rows by periods if each belongs to one person and one period, by the facts of the tables."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ FACTS: Facts = {
 
 
 def changed(**units: PolicyUnit) -> Facts:
-    """The facts with other units of some tables."""
+    """Returns the facts with other units of some tables."""
     return {**FACTS, **{name: replace(FACTS[name], unit=unit) for name, unit in units.items()}}
 
 
 def stored(table: str, alias: str = "", moment: str = "day") -> Stored:
-    """A table that says of which month its rows are."""
+    """A table with the month of its rows."""
     return Stored(table, alias or table, moment=RelationColumn(alias or table, moment, TYPES[table][moment]))
 
 
@@ -82,7 +82,7 @@ def united(*branches: tuple[Source, Expression]) -> Source:
 
 
 def of_relation(alias: str) -> InPeriod:
-    """The unit of rows that stand beside it."""
+    """The unit of the rows of a relation inside the statement."""
     return InPeriod(RelationColumn(alias, UNIT_COLUMN, "INTEGER"), RelationColumn(alias, PERIOD_COLUMN, NUMBER_TYPE))
 
 
@@ -197,7 +197,7 @@ OTHER_FACTS: dict[str, tuple[Source, Expression | None, Facts, str]] = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_rows_of_one_person_and_month_are_accepted(name: str) -> None:
-    """The verifier returns the name of the unit that is charged, and refuses periods of another word or none."""
+    """The verifier returns the charged unit's name, and refuses periods of another word, or none."""
     source, unit = ACCEPTED[name]
     assert require_carried(source, unit, RUN, (), FACTS) == PERSON
     for periods in (None, Periods("DAY", 0, 1)):
@@ -207,7 +207,7 @@ def test_rows_of_one_person_and_month_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*REFUSED, *OTHER_FACTS])
 def test_rows_of_several_are_refused(name: str) -> None:
-    """Each refusal says what is wrong, and that nothing was charged."""
+    """Each refusal names the reason, and says that nothing was charged."""
     source, unit, facts, reason = OTHER_FACTS[name] if name in OTHER_FACTS else (*REFUSED[name][:2], FACTS, "")
     with pytest.raises(NotVerified, match=reason or REFUSED[name][2]) as error:
         require_carried(source, unit, RUN, (), facts)
@@ -215,7 +215,7 @@ def test_rows_of_several_are_refused(name: str) -> None:
 
 
 def test_rows_that_are_units_are_of_one_month() -> None:
-    """PRIVACY UNIT ROW PER MONTH has no unit column; its rows have a month all the same."""
+    """PRIVACY UNIT ROW PER MONTH has no unit column, but its rows have a month."""
     facts = changed(visit=PolicyUnit(PERSON, (), None, BY_DAY))
     assert require_carried(VISITS, None, RUN, (), facts) == PERSON
     for source, periods in ((NO_MOMENT, RUN), (VISITS, None)):
@@ -224,7 +224,7 @@ def test_rows_that_are_units_are_of_one_month() -> None:
 
 
 def test_a_table_is_read_in_its_periods_or_not_at_all() -> None:
-    """SQL of a table by periods cannot be written without them; what is joined each with each is cut by month."""
+    """SQL of a table by periods needs a run of periods. Each table of a cross join is cut to the months, too."""
     assert "day" in render_source(VISITS, (), periods=RUN).from_sql
     for source, periods in ((VISITS, None), (Source(replace(stored("visit"), alias="other")), RUN)):
         with pytest.raises(InternalError):
@@ -237,7 +237,7 @@ def test_a_table_is_read_in_its_periods_or_not_at_all() -> None:
 
 
 def test_a_worker_is_asked_about_charged_periods_alone() -> None:
-    """What an outer join depends on is asked of rows of the run that is charged, and of no others."""
+    """A worker that decides an outer join is asked about rows of the charged run, and of no others."""
     condition = AnalystSql(("7 / ", column("stay", "visit"), " >= 1"))
     (stage,) = render_source(joined(BY_PATIENT, SAME, condition, kind="LEFT JOIN"), (), periods=RUN).stages
     assert stage.where == (
@@ -245,7 +245,7 @@ def test_a_worker_is_asked_about_charged_periods_alone() -> None:
     )
 
 
-# An oracle: whatever is accepted, rows of other units stay where one person's rows of one month go.
+# An oracle: in whatever is accepted, removing one person's rows of one month changes no row of another unit.
 
 DATA: dict[str, list[tuple[object, ...]]] = {
     "visit": [
@@ -267,7 +267,7 @@ EVERY_UNIT = [(person, month) for person in (1, 2, 3, None) for month in MONTHS]
 
 @cache
 def without(unit: tuple[int | None, str | None] | None) -> duckdb.DuckDBPyConnection:
-    """The data without one unit's rows, None for all of it."""
+    """Returns the data without one unit's rows, or all data for None."""
     connection = duckdb.connect()
     for table, rows in DATA.items():
         listed = ", ".join(f"{name} {kind}" for name, kind in TYPES[table].items())
@@ -278,12 +278,12 @@ def without(unit: tuple[int | None, str | None] | None) -> duckdb.DuckDBPyConnec
 
 
 def month_of(day: object) -> str | None:
-    """The month of a day, None for none."""
+    """Returns the month of a day, or None for no day."""
     return None if day is None or day == "infinity" else str(day)[:7]
 
 
 def rows_of(source: Source, unit: Expression, left_out: tuple[int | None, str | None] | None) -> Counter[str]:
-    """The rows of a source as the kernel writes it, each with its unit."""
+    """Returns the rows of a source as the kernel writes it, each with its unit."""
     found = render_source(source, (), periods=RUN)
     looking = ("SEMI JOIN", "ANTI JOIN")
     aliases = [source.first.alias] + [join.right.first.alias for join in source.joins if join.kind not in looking]
@@ -293,7 +293,7 @@ def rows_of(source: Source, unit: Expression, left_out: tuple[int | None, str | 
 
 
 def moved(source: Source, unit: Expression) -> list[object]:
-    """Lists the units without which rows of others change, or with which rows stay that are theirs."""
+    """Lists the units that, if removed, change rows of others or leave rows of their own."""
     whole, found = rows_of(source, unit, None), list[object]()
     for person, month in EVERY_UNIT:
         left = rows_of(source, unit, (person, month))
@@ -308,18 +308,18 @@ def moved(source: Source, unit: Expression) -> list[object]:
 
 
 def month_day(month: str) -> date:
-    """The first day of a month."""
+    """Returns the first day of a month."""
     return date.fromisoformat(f"{month}-01")
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_rows_of_other_units_stay(name: str) -> None:
-    """Without one person's rows of one month just these rows are gone."""
+    """Removing one person's rows of one month removes exactly these rows."""
     assert moved(*ACCEPTED[name]) == []
 
 
 def test_every_accepted_join_keeps_units_apart() -> None:
-    """Of joins of all kinds by every pair of columns, with every equality of months, those accepted are found apart."""
+    """Accepted joins keep units apart, among joins of every kind by every pair of columns and equality of months."""
     kinds = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")
     numbers = [VISIT.number, STAY.number]
     sames = [(), *((SamePeriod(one, other),) for one, other in product(numbers, repeat=2))]
@@ -341,7 +341,7 @@ def test_every_accepted_join_keeps_units_apart() -> None:
 
 
 def test_the_oracle_finds_rows_of_two_units() -> None:
-    """What is refused moves rows of other units in this data, so that the oracle has teeth."""
+    """The oracle finds moved rows of other units in refused joins of this data, so that it can fail."""
     names = ("JOIN across months", "LEFT JOIN across months", "SEMI JOIN across months", "FULL JOIN across months")
     for name in (*names, "a JOIN within a month of one side", "a JOIN within a month of two persons"):
         source, unit, _ = REFUSED[name]
@@ -349,7 +349,7 @@ def test_the_oracle_finds_rows_of_two_units() -> None:
 
 
 def test_references_to_rows_by_periods_are_refused() -> None:
-    """A row that finds its person through a row of another month would be of two units."""
+    """A row that finds its person through a row of another month would have two units, and is refused."""
     key = ReferenceStep("visit", RelationColumn("test_1", "id", "INTEGER"))
     unit = Referenced(column("test", "visit"), (key,), RelationColumn("test_1", "patient", "INTEGER"))
     of_parent = PolicyUnit(PERSON, (), ("visit", "visit", "id"))

@@ -17,7 +17,7 @@ from tests.support.nodes import adds
 
 
 def one_row(aggregate: Contribution, steps: int | None) -> list[int]:
-    """What a row with this value in steps adds to each table."""
+    """Returns the amounts that a row with this value in steps adds to each table."""
     values = [1, 0 if steps is None else 1, steps or 0, (steps or 0) ** 2]
     tables = aggregate.tables_of(*(np.array([value], dtype=np.int64) for value in values))
     return [int(table[0]) for table in tables]
@@ -37,7 +37,7 @@ def contributions() -> st.SearchStrategy[Contribution]:
 
 @given(contributions())
 def test_one_row_adds_at_most_the_bound(aggregate: Contribution) -> None:
-    """The claimed bound of a row holds for every step of its value and for a row without one, and is attained."""
+    """The claimed bound holds for a row at every step and for a row without a value, and is reached."""
     sizes = [sum(map(abs, one_row(aggregate, steps))) for steps in (None, *range(aggregate.steps + 1))]
     assert max(sizes) == aggregate.bound
     assert len(one_row(aggregate, 0)) == aggregate.tables
@@ -45,7 +45,7 @@ def test_one_row_adds_at_most_the_bound(aggregate: Contribution) -> None:
 
 @given(contributions())
 def test_tables_give_back_rows_sums_and_squares(aggregate: Contribution) -> None:
-    """A sum counts whole units of the value; members of the basis are not negative and add up to K^d."""
+    """A sum counts whole units of the value. Members of the basis are not negative, and add up to K^d."""
     for steps in range(aggregate.steps + 1):
         added = one_row(aggregate, steps)
         value = aggregate.low + steps * aggregate.step
@@ -76,13 +76,13 @@ def test_tables_give_back_rows_sums_and_squares(aggregate: Contribution) -> None
     ],
 )
 def test_what_has_no_finite_bound_is_a_defect(wrong: dict[str, object]) -> None:
-    """A contribution that could overflow, or has no form, cannot be made."""
+    """A contribution that could overflow, or has an unknown form, is refused by its constructor."""
     with pytest.raises(InternalError):
         adds("", **{"form": "sum", "value": "x", **wrong})  # type: ignore[arg-type]
 
 
 def test_bounds_of_units() -> None:
-    """By rows a unit adds rows times the bound; by group, once in each of its cells; a number of rows, its rows."""
+    """By row a unit adds rows times the bound, and by group the bound in each cell, or its rows if it sums rows."""
     by_row = adds("", "sum", "x", Fraction(-3), Fraction(2), 5)
     assert by_row.unit_bound(4, 10) == 12
     by_group = adds("", "sum", "x", Fraction(-3), Fraction(2), 5, per_group="sum")
@@ -92,7 +92,7 @@ def test_bounds_of_units() -> None:
 
 
 def test_the_largest_common_unit() -> None:
-    """Bounds that are no multiple of the step still make whole numbers."""
+    """Bounds that are no multiple of the step still give whole numbers."""
     assert common_divisor(Fraction(1, 2), Fraction(3)) == Fraction(1, 2)
     assert common_divisor(Fraction(0), Fraction(1, 100)) == Fraction(1, 100)
     assert common_divisor(Fraction(-7, 4), Fraction(1, 6)) == Fraction(1, 12)

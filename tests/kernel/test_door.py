@@ -1,4 +1,4 @@
-"""The order of a release, and the door itself: priced, charged, then counted, and each ask as often as declared."""
+"""The order of a release: priced, charged, then counted. A door answers each ask as often as declared."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ INSERT INTO private.dpduck.policies VALUES ('{TABLE}', '{{"unit": ["{UNIT}", "u"
 
 
 def total(scale: int = 4, scan: AskScan | None = None, times: int = 1) -> Ask[int]:
-    """The number of rows, of which a unit has two: 2 / scale of epsilon."""
+    """An ask for the number of rows at epsilon 2 / scale, as a unit has two rows."""
     return Ask(scan or scan_of(2, JOB), Total(), Noise(LAPLACE, Fraction(scale)), times)
 
 
@@ -71,7 +71,7 @@ def bill(epsilon: Fraction = Fraction(1, 2)) -> Bill:
 
 
 class Vault:
-    """A table, a ledger with a budget of 3, and everything that happens, in order."""
+    """A table, a ledger with a budget of 3, and all events in order."""
 
     def __init__(self) -> None:
         self.con = duckdb.connect()
@@ -101,7 +101,7 @@ class Vault:
 
 
 def test_the_order_of_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Facts are looked at in the transaction that counts, the charge is durable, and only then rows are read."""
+    """Facts are checked in the transaction that counts, then the charge is durable, and only then rows are read."""
     vault, ask = Vault(), total(8, times=2)
 
     def noted(*given: Any) -> KeyCounts:
@@ -133,7 +133,7 @@ def test_the_order_of_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["another column", "no unit", "SQL for a unit", "SQL for rows", "SQL for a condition", "another charge"],
 )
 def test_rows_of_another_unit_are_not_opened(rows: CountingJob, unit: str) -> None:
-    """The kernel finds the unit of rows in the store itself, and charges nothing where a job says something else."""
+    """The kernel finds the unit of rows in the store itself, and charges nothing where a job declares another one."""
     vault = Vault()
     vault.ledger.declare_budget("main.other.u", "o", Budget(Fraction(3), ZERO, ZERO, None), "owner", "CREATE ..")
     before = vault.charges
@@ -144,7 +144,7 @@ def test_rows_of_another_unit_are_not_opened(rows: CountingJob, unit: str) -> No
 
 
 def test_a_job_does_not_say_where_its_rows_lie() -> None:
-    """What is stored beside prepared rows is believed: a place says it, and no statement."""
+    """The facts stored beside prepared rows are taken from their place, and never from a statement."""
     vault = Vault()
     for place in (NumberedRows("1", "0", "1"), EngineRows((), lambda order: ())):
         ask = total(4, scan_of(2, replace(JOB, place=place)))
@@ -154,7 +154,7 @@ def test_a_job_does_not_say_where_its_rows_lie() -> None:
 
 
 def test_a_policy_that_is_dropped_meanwhile_is_found() -> None:
-    """What the statement knew of its tables does not count."""
+    """A policy that was dropped after the statement was read is noticed, and the door stays closed."""
     vault = Vault()
     vault.con.execute("UPDATE private.dpduck.policies SET active = false")
     with pytest.raises(Refusal, match="changed meanwhile"), vault.open([total()]):
@@ -184,7 +184,7 @@ def test_a_policy_that_is_dropped_meanwhile_is_found() -> None:
     ],
 )
 def test_asks_beyond_the_charge_are_a_defect(asks: list[Ask[Any]]) -> None:
-    """Nothing is charged and nothing is looked at."""
+    """Asks that cost more than the charge are a defect: nothing is charged, and no row is read."""
     vault = Vault()
     with pytest.raises(InternalError), vault.open(asks):
         pytest.fail("opened")
@@ -192,7 +192,7 @@ def test_asks_beyond_the_charge_are_a_defect(asks: list[Ask[Any]]) -> None:
 
 
 def test_a_refusal_charges_nothing() -> None:
-    """No room in the budget, or facts that are no longer so: before the charge."""
+    """A release without room in the budget, or over facts that have changed, is refused before the charge."""
     vault = Vault()
 
     def changed(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -207,7 +207,7 @@ def test_a_refusal_charges_nothing() -> None:
 
 
 def test_an_ask_is_answered_as_often_as_declared() -> None:
-    """Twice where it says so; a copy of it, however alike, is another ask."""
+    """An ask declared twice is answered twice. An equal copy is another ask, and is refused."""
     ask = total(times=2)
     door = door_over(KeyCounts(*(np.arange(3, dtype=np.uint64),) * 2, np.arange(3)), [ask])
     for other in (replace(ask), replace(ask, noise=Noise(LAPLACE, Fraction(1))), total()):
@@ -220,8 +220,7 @@ def test_an_ask_is_answered_as_often_as_declared() -> None:
 
 
 def test_a_family_is_paid_member_by_member() -> None:
-    """Members of other kinds or scans, and what is beyond the limit, are refused; so is a member that is admitted
-    twice and paid for once."""
+    """Members of other kinds or beyond the limit are refused. One admitted twice is paid and answered twice."""
     scan = scan_of(1)
     family: Ask[None] = Ask(scan, Within(Fraction(1), pure=True, kinds=(Total,)))
     door = door_over(KeyCounts(*(np.arange(3, dtype=np.uint64),) * 2, np.arange(3)), [family])
@@ -245,7 +244,7 @@ def test_a_family_is_paid_member_by_member() -> None:
 
 
 def test_a_door_is_hidden() -> None:
-    """Neither its text nor a copy shows what is behind it."""
+    """The text of a door shows nothing behind it, and it cannot be copied."""
     door = door_over(KeyCounts(*(np.arange(3, dtype=np.uint64),) * 2, np.array([123456, 1, 2])), [total()])
     door.count()
     assert "123456" not in repr(door)
@@ -264,7 +263,7 @@ def test_bounds_of_selected_keys_are_those_of_the_sql() -> None:
 
 
 def test_a_delta_that_was_not_paid_is_a_defect() -> None:
-    """Groups that one unit makes are published with a probability that the charge must hold."""
+    """A charge must cover the probability with which groups of one unit are published."""
     vault, job = Vault(), job_of(2, 4)
     ask = key_ask(job, plan_of(job, Fraction(1, 2), noise=LAPLACE))
     exact = ask.cost
@@ -279,7 +278,7 @@ def test_a_delta_that_was_not_paid_is_a_defect() -> None:
 
 
 def test_a_session_is_reopened_for_what_was_paid() -> None:
-    """A law that costs more than its entry in the ledger is not counted for, whatever the store says."""
+    """A session that costs more than its entry in the ledger is not counted for, whatever the store says."""
     vault, scan = Vault(), scan_of(2, JOB)
     law = GateLaw(3, 2, 10, Fraction(10**6), Fraction(10**6), LAPLACE, Fraction(10**6), Fraction(10**6))
     asks: list[Ask[Any]] = [law.total_ask(scan), law.gate_ask(scan)]
@@ -298,7 +297,7 @@ def test_a_session_is_reopened_for_what_was_paid() -> None:
 
 @pytest.mark.parametrize(("kind", "largest"), [(LAPLACE, 1 << 40), (GAUSSIAN, 1 << 80)])
 def test_noise_that_cannot_be_drawn_is_not_made(kind: NoiseKind, largest: int) -> None:
-    """The limit of 64-bit samplers is a refusal; no noise at all, or floating point, is a defect."""
+    """Noise beyond 64-bit samplers is a refusal. No noise at all, or a floating-point parameter, is a defect."""
     assert Noise(kind, Fraction(largest)).variance > 0
     with pytest.raises(Refusal, match="would not fit 64-bit numbers"):
         Noise(kind, Fraction(largest) + Fraction(1, 3))
@@ -308,7 +307,7 @@ def test_noise_that_cannot_be_drawn_is_not_made(kind: NoiseKind, largest: int) -
 
 
 def test_prices_by_hand() -> None:
-    """Every kind of query at small numbers; repeated answers add up; other questions have no price."""
+    """Every kind of query has the price computed by hand. Repeated answers add up. Other questions have no price."""
     two, four = Noise(LAPLACE, Fraction(2)), Noise(GAUSSIAN, Fraction(4))
     families = Families((Family((0,), (3,)),), whole=True)
     assert price_of(Total(), two, 3).epsilon == Fraction(3, 2)
@@ -354,7 +353,7 @@ def test_prices_by_hand() -> None:
 
 @pytest.mark.parametrize("bound", [1, 3])
 def test_counts_of_another_bound_are_not_answered(bound: int) -> None:
-    """Whatever was declared, counts say how much of them one unit is."""
+    """Counts record the bound of a unit, and an ask that declares another bound is not answered."""
     ask = total(scan=scan_of(2))
     counts = ExactCounts((np.arange(2),), np.ones((1, 2), np.int64), (2,), (bound,))
     with pytest.raises(InternalError, match="disagree about the contribution bound"):
@@ -363,7 +362,7 @@ def test_counts_of_another_bound_are_not_answered(bound: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Doubled(Query[int]):
-    """Twice the number of rows, which a unit moves by twice its rows. keyed: whether rows have to be counted by key."""
+    """Twice the number of rows, which a unit moves by twice its rows. keyed: whether rows are to be counted by key."""
 
     keyed: bool = True
 
@@ -397,7 +396,7 @@ class Crowded(Query[bool]):
 
 
 def test_a_new_query_is_one_class() -> None:
-    """Two queries that nobody knows are priced, certified, charged and drawn: no other file has to learn of them.
+    """Two queries of unknown classes are priced, certified, charged and drawn, and no other file lists them.
 
     Noise beyond 60 scales has a chance of exp(-60): a false alarm.
     """
@@ -423,7 +422,7 @@ def test_a_new_query_is_one_class() -> None:
 
 
 def test_a_query_is_nothing_that_it_does_not_say() -> None:
-    """A kind that says nothing has no price, no answer, no certificate and no members."""
+    """A kind of query that defines nothing has no price, no answer, no certificate and no members."""
     ask = Ask(scan_of(2, JOB), Query[None](), Noise(LAPLACE, Fraction(1)))
     door = door_over(KeyCounts(*(np.arange(1, dtype=np.uint64),) * 2, np.ones(1, np.int64)), [ask])
     for asked in (lambda: ask.cost, lambda: plan_text([ask]), lambda: door.answer(ask)):
@@ -434,7 +433,7 @@ def test_a_query_is_nothing_that_it_does_not_say() -> None:
 
 
 def test_a_door_needs_no_ledger_to_refuse() -> None:
-    """A door that nothing was declared for answers nothing."""
+    """A door without declared asks answers nothing."""
     door = Door([], lambda job: pytest.fail("counted"), ENTROPY)
     door.count()
     assert door.tables([]) == []
@@ -443,7 +442,7 @@ def test_a_door_needs_no_ledger_to_refuse() -> None:
 
 
 def test_what_the_ledger_is_charged() -> None:
-    """Of a pure statement, what its asks cost of rho, but never less than MIN EPSILON says, nor more than its price."""
+    """A pure statement is charged the rho of its asks, at least the rho of MIN EPSILON, and at most its price."""
     asks, stated = [total(4, times=2)], Charge.pure(Fraction(1))
     cost = price(asks).rho
     assert cost < Fraction(1, 3)

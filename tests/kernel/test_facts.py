@@ -49,13 +49,13 @@ def store(con: duckdb.DuckDBPyConnection) -> str:
 
 
 def found(con: duckdb.DuckDBPyConnection, table: str) -> TableFacts:
-    """The facts of a table."""
+    """Returns the facts of a table."""
     name = f'"memory"."main"."{table}"'
     return read_facts(con, store(con), [name])[name]
 
 
 def test_a_column_is_a_unit(con: duckdb.DuckDBPyConnection) -> None:
-    """Names of columns are folded in types and keys."""
+    """Names of columns are compared without case in types and keys."""
     facts = found(con, "people")
     assert facts == TableFacts(
         facts.unit, {"id": "INTEGER", "house": "INTEGER", "ward": "VARCHAR"}, frozenset({"id"}), False
@@ -79,7 +79,7 @@ def test_references_lead_to_their_tables(con: duckdb.DuckDBPyConnection) -> None
 
 
 def test_periods_and_several_columns(con: duckdb.DuckDBPyConnection) -> None:
-    """A key of two columns is no key of either."""
+    """A key of two columns is a key of neither column alone."""
     monthly, answers = found(con, "monthly").unit, found(con, "answers")
     assert monthly is not None
     assert (monthly.columns, monthly.period) == (("person",), ("MONTH", "day"))
@@ -96,7 +96,7 @@ def test_public_tables_have_no_unit(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_what_stands_for_a_table_is_looked_at() -> None:
-    """A view in place of a table, and columns with names of dpduck's own, are found in the catalog of the moment."""
+    """A view in place of a table, and columns with dpduck's own names, are noticed in the catalog of the moment."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE people (id INTEGER, ward VARCHAR); CREATE TABLE rows (id INTEGER, RowId INTEGER)")
         con.execute("CREATE TABLE made (id INTEGER, Dpduck_f0 BOOLEAN)")
@@ -113,7 +113,7 @@ def test_what_stands_for_a_table_is_looked_at() -> None:
 
 
 def test_a_policy_that_is_gone_is_no_fact(con: duckdb.DuckDBPyConnection) -> None:
-    """Within a transaction that ends without a trace, a dropped policy and an undeclared table are refused."""
+    """A dropped policy and an undeclared table are refused, within a transaction that is rolled back."""
     con.execute("BEGIN")
     con.execute(f"UPDATE {store(con)}.dpduck.policies SET active = false")
     con.execute(f"DELETE FROM {store(con)}.dpduck.public_tables")
@@ -127,7 +127,7 @@ def test_a_policy_that_is_gone_is_no_fact(con: duckdb.DuckDBPyConnection) -> Non
 
 
 def test_a_collation_for_all_texts_is_a_fact(con: duckdb.DuckDBPyConnection) -> None:
-    """DuckDB compares every text by it, whatever a table says."""
+    """A default collation is a fact, since DuckDB compares every text by it."""
     con.execute("SET default_collation = 'nocase'")
     try:
         assert found(con, "people").collated
@@ -137,7 +137,7 @@ def test_a_collation_for_all_texts_is_a_fact(con: duckdb.DuckDBPyConnection) -> 
 
 
 def test_tables_that_differ_in_a_capital_beyond_ascii_are_two(con: duckdb.DuckDBPyConnection) -> None:
-    """Keys of the one are no keys of the other."""
+    """Tables that differ in a capital beyond ASCII are two tables: a key of one is no key of the other."""
     con.execute('CREATE TABLE "É" (code INTEGER UNIQUE); CREATE TABLE "é" (code INTEGER)')
     for table in ("É", "é"):
         con.execute("FROM dp(?)", [f'DECLARE PUBLIC TABLE "{table}"'])
@@ -145,6 +145,6 @@ def test_tables_that_differ_in_a_capital_beyond_ascii_are_two(con: duckdb.DuckDB
 
 
 def test_capitals_of_ascii_alone_are_folded(con: duckdb.DuckDBPyConnection) -> None:
-    """As DuckDB compares names."""
+    """Only capitals of ASCII are folded, as DuckDB compares names."""
     assert fold("WARD Ä") == "ward Ä"
     assert con.execute('SELECT "X" FROM (SELECT 1 AS x)').fetchall() == [(1,)]

@@ -137,7 +137,7 @@ def _as_it_is(table: Any, names: Any, facts: Any) -> tuple[Any, ...]:
 
 
 def _by_any(source: Any, outputs: Any, alias: str, windowed: bool) -> tuple[Any, str]:
-    """Writes what DuckDB binds with any value of a column, so that it lets every column pass."""
+    """Writes max(column) for each column, which DuckDB binds in any grouping, so that every column passes."""
     units, bound = _BOUND(source, outputs, alias, windowed)
     for one in outputs:
         if one.made is None and not windowed:
@@ -172,7 +172,7 @@ PROOFS: dict[str, list[tuple[Any, str, Callable[..., object]]]] = {
 
 
 class Refused(Clinic):
-    """Tables with policies that some tables have outgrown, and what the verifier refused."""
+    """Tables with policies, some of them changed since, and the verifier's refusals."""
 
     def __init__(self) -> None:
         super().__init__(dpduck.connect(config={"threads": 1}))
@@ -205,7 +205,7 @@ class Refused(Clinic):
         self.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {counted(source)}")
 
     def counts(self, source: str) -> list[tuple[int, ...]]:
-        """The exact counts of a statement that is in order."""
+        """Returns the exact counts of a statement that keeps the rules."""
         request = self.request(source)
         with self.con.cursor() as cursor:
             found = count_exactly(cursor, counting_job(request, [Contribution()]), b"key")
@@ -213,7 +213,7 @@ class Refused(Clinic):
 
 
 def counted(source: str) -> str:
-    """A statement by the ward of its first table."""
+    """Counts by the ward of the first table of a statement."""
     first = next(name for name in (*UNITS, "visits") if source.startswith(name) or "AS visits" in source)
     first = "visits" if "AS visits" in source else first
     return f"{first}.ward, count(*) AS n FROM {source} GROUP BY {first}.ward"
@@ -237,7 +237,7 @@ def switch_off(monkeypatch: pytest.MonkeyPatch, proofs: tuple[str, ...]) -> None
 def test_the_kernel_refuses_what_the_language_would(
     clinic: Refused, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The language refuses each statement. Without that proof, and without all of them, the verifier does."""
+    """The language refuses each statement. Without its proof, and without any proof, the verifier refuses it."""
     source, proofs = BROKEN[name]
     with pytest.raises(Refusal):
         clinic.verify(source)
@@ -254,7 +254,7 @@ def test_the_kernel_refuses_what_the_language_would(
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_in_order_is_answered_as_before(clinic: Refused, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exact counts are the same without any proof of the language, and the kernel lets the statement pass."""
+    """Statements that keep the rules have the same counts without any proof of the language, and pass the kernel."""
     source = KEPT[name]
     before, charges = clinic.counts(source), clinic.charges()
     assert before
@@ -267,7 +267,7 @@ def test_what_is_in_order_is_answered_as_before(clinic: Refused, name: str, monk
 
 
 def test_a_window_is_by_the_unit_whatever_the_statement_says(clinic: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel writes PARTITION BY: a window over wards, which the language refuses, is one over a person's rows."""
+    """The kernel writes PARTITION BY the unit, also for a window over wards, which the language refuses."""
     by_person = KEPT["PARTITION BY a person"]
     by_ward = by_person.replace("BY person", "BY ward")
     with pytest.raises(duckdb.Error, match="a window over rows of several privacy units"):
@@ -278,5 +278,5 @@ def test_a_window_is_by_the_unit_whatever_the_statement_says(clinic: Refused, mo
 
 
 def test_there_are_many_statements() -> None:
-    """At least 25 statements break a rule, each proof among them."""
+    """At least 25 statements break a rule, and each proof is broken by some statement."""
     assert len(BROKEN) >= 25 and {proof for _, proofs in BROKEN.values() for proof in proofs} == set(PROOFS)

@@ -1,4 +1,4 @@
-"""Units that are weighed: the largest weight that fits, of each unit's own rows alone, whatever the rows hold."""
+"""Units that are weighed get the largest weight that fits, by their own rows alone, whatever the rows hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[int, int, int | None]
 
 
 def aggregates(norm: int) -> dict[str, Contribution]:
-    """A count, a sum of both signs, squares about a centre, and persons, with one norm in rows at their bound."""
+    """A count, a sum of both signs, squares about a centre, and persons, each with the norm of `norm` rows."""
     return {
         "count": adds("", norm=norm),
         "sum": adds("", "sum", "v", Fraction(-60), Fraction(600), 660, norm=norm * 600**2),
@@ -35,14 +35,14 @@ def aggregates(norm: int) -> dict[str, Contribution]:
 
 
 def tables_of(rows: Sequence[Row], one: Contribution, *, most: int = ROWS, threads: int = 2) -> NDArray[np.int64]:
-    """The exact table of an aggregate over rows, by cell, as the stage computes it."""
+    """Returns the exact table of an aggregate over rows, by cell, as the stage computes it."""
     return tables_together(rows, [one], most=most, threads=threads)[0]
 
 
 def tables_together(
     rows: Sequence[Row], aggregates: Sequence[Contribution], *, most: int = ROWS, threads: int = 2
 ) -> list[NDArray[np.int64]]:
-    """The same of several aggregates over one column."""
+    """Returns the exact tables of several aggregates over one column, by cell."""
     copies = ", ".join(f"dpduck_value_0 AS dpduck_value_{number}" for number in range(1, len(aggregates)))
     with duckdb.connect(config={"threads": threads}) as connection:
         connection.execute(
@@ -66,7 +66,7 @@ def tables_together(
 
 
 def added(rows: Sequence[Row], one: Contribution) -> dict[int, int]:
-    """What one unit's rows add to each cell when it is counted whole, by hand."""
+    """The sums that one unit's rows add to each cell when it has full weight, by hand."""
     found: dict[int, int] = {}
     for _, cell, value in rows:
         number = 1
@@ -78,7 +78,7 @@ def added(rows: Sequence[Row], one: Contribution) -> dict[int, int]:
 
 
 def largest_weight(squares: int, norm: int) -> int:
-    """The largest whole w up to FULL with w^2 squares <= FULL^2 norm."""
+    """Returns the largest whole w up to FULL with w^2 squares <= FULL^2 norm."""
     return FULL if squares <= norm else min(FULL, isqrt(FULL * FULL * norm // squares))
 
 
@@ -96,7 +96,7 @@ def units_of(seed: int, units: int) -> list[Row]:
 @pytest.mark.parametrize("name", ["count", "sum", "squares", "persons"])
 @pytest.mark.parametrize("norm", [1, 9, 900])
 def test_a_unit_has_the_largest_weight_that_fits(name: str, norm: int) -> None:
-    """Each unit alone, compared with whole numbers of Python."""
+    """The weight of each unit equals the weight that Python's whole numbers give."""
     one = aggregates(norm)[name]
     rows = units_of(norm, 12)
     for unit in range(12):
@@ -123,7 +123,7 @@ def test_no_unit_changes_the_weight_of_another(name: str, threads: int) -> None:
 
 
 def test_squares_beyond_doubles_are_whole_numbers() -> None:
-    """At squares of 2^52 and more a root in doubles may be one too large: the weight still fits."""
+    """At squares of 2^52 and more a root in doubles may be too large by one. The weight still fits."""
     for root in (67_108_863, 67_108_864, 67_108_865, 94_906_266):
         one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=root * root - 1)
         found = int(tables_of([(1, 0, root)], one)[0])
@@ -134,14 +134,14 @@ def test_squares_beyond_doubles_are_whole_numbers() -> None:
 
 
 def test_a_root_that_is_too_large_is_corrected() -> None:
-    """Squares of 2^58 + 1 are 2^58 in doubles, whose weight would be 1: in whole numbers it is 0."""
+    """Squares of 2^58 + 1 are 2^58 as doubles, with a weight of 1. In whole numbers the weight is 0."""
     one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=1 << 38)
     assert not tables_of([(1, 0, 1 << 29), (1, 1, 1)], one).any()
     assert tables_of([(1, 0, 1 << 29)], one).any()
 
 
 def test_nothing_but_the_root_is_in_doubles() -> None:
-    """A sum of doubles depends on the order of its parts: all sums are of whole numbers."""
+    """All sums are of whole numbers, since a sum of doubles depends on the order of its terms."""
     for one in aggregates(900).values():
         sql = stage_sql("SELECT 1", {"dpduck_cell_0": 2}, [one], 3)
         assert sql.count("DOUBLE") == sql.count("sqrt(") * 2 == 2
@@ -149,7 +149,7 @@ def test_nothing_but_the_root_is_in_doubles() -> None:
 
 @pytest.mark.parametrize("norm", [1, 10**12, 10**20, 10**26])
 def test_no_value_makes_the_stage_fail_or_overflow(norm: int) -> None:
-    """Sixty rows at the largest bound, beside a norm that is small or large: a weight, and no error."""
+    """Sixty rows at the largest bound, beside a small norm or a large one, give a weight and no error."""
     one = adds("", "sum", "v", Fraction(-(1 << 40)), Fraction(1 << 40), 1 << 40, norm=norm)
     rows: list[Row] = [(1, cell % CELLS, (1 << 40) * (cell % 2)) for cell in range(ROWS)]
     table = [int(number) for number in tables_of(rows, one)]
@@ -158,7 +158,7 @@ def test_no_value_makes_the_stage_fail_or_overflow(norm: int) -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 1 << 40])
 def test_levels_of_any_rows_are_told(value: int) -> None:
-    """Sixty rows of nothing, or at the largest bound: one level, and no overflow."""
+    """Sixty rows of nothing, or at the largest bound, have one level and no overflow."""
     one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40)
     with duckdb.connect() as connection:
         columns = f"n AS dpduck_order, n AS dpduck_cell_0, {value} AS dpduck_value_0"
@@ -170,7 +170,7 @@ def test_levels_of_any_rows_are_told(value: int) -> None:
 
 
 def test_rounding_takes_little_away() -> None:
-    """Numbers that are shortened before they are squared: a unit within its norm by a thousandth keeps its weight."""
+    """Numbers are shortened before they are squared. A unit at 0.999 of its norm keeps its full weight."""
     norm = 10**24
     assert shift(norm) > 0
     one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=norm)
@@ -181,7 +181,7 @@ def test_rounding_takes_little_away() -> None:
 
 @pytest.mark.parametrize("form", ["sum", "squares"])
 def test_shortened_numbers_of_either_type_are_squared_alike(form: str) -> None:
-    """In BIGINT and in HUGEINT: a unit at its norm, which no rounding moves, has the whole weight."""
+    """A unit at its norm has full weight in BIGINT and in HUGEINT, where no rounding moves it."""
     steps, power = (1 << 21, 1) if form == "sum" else (1 << 11, 2)
     one = adds("", form, "v", Fraction(0), Fraction(steps), steps, norm=steps ** (2 * power))
     assert shift(one.norm) > 0
@@ -193,7 +193,7 @@ def test_shortened_numbers_of_either_type_are_squared_alike(form: str) -> None:
 
 
 def test_the_norm_is_of_the_rows_that_are_kept() -> None:
-    """MAX ROWS comes first: of sixty rows in one cell four are kept, which a norm of sixteen holds whole."""
+    """MAX ROWS comes first: of sixty rows in one cell four are kept, which have full weight under a norm of sixteen."""
     rows: list[Row] = [(1, 3, None)] * ROWS
     assert tables_of(rows, adds("", norm=16), most=4)[3] == 4 * FULL
     assert tables_of(rows, adds("", norm=16), most=ROWS)[3] == ROWS * (FULL * 4 // ROWS)
@@ -202,7 +202,7 @@ def test_the_norm_is_of_the_rows_that_are_kept() -> None:
 @pytest.mark.parametrize("name", ["count", "sum", "squares", "persons"])
 @pytest.mark.parametrize("norm", [1, 9, 900])
 def test_bounds_hold_for_every_unit(name: str, norm: int) -> None:
-    """What a unit adds is within all three bounds that its price goes by."""
+    """The sums that a unit adds are within all three bounds of its price."""
     one, rows = aggregates(norm)[name], units_of(norm + 1, 12)
     for unit in range(12):
         table = np.abs(tables_of([row for row in rows if row[0] == unit], one))
@@ -212,7 +212,7 @@ def test_bounds_hold_for_every_unit(name: str, norm: int) -> None:
 
 
 def test_two_aggregates_share_the_smaller_weight() -> None:
-    """A count of values and a sum about a centre: one weight, within both norms, whichever is the smaller."""
+    """A count of values and a sum about a centre share one weight, within the smaller of both norms."""
     for count_norm, sum_norm in ((4, 10**9), (10**6, 900), (16, 40_000)):
         counted = adds("", "valued", "v", Fraction(0), Fraction(100), 100, norm=count_norm, shared=True)
         summed = replace(counted, form="sum", norm=sum_norm, centre=Fraction(40), shared=False)
@@ -228,7 +228,7 @@ def test_two_aggregates_share_the_smaller_weight() -> None:
 
 
 def test_three_aggregates_share_the_smallest_weight() -> None:
-    """Values, sums and squares about a centre: one weight, within all three norms, whichever is the smallest."""
+    """Values, sums and squares about a centre share one weight, within the smallest of the norms."""
     for norms in ((4, 10**9, 10**12), (10**6, 900, 10**12), (10**6, 10**9, 40_000), (16, 40_000, 10**7)):
         counted = adds("", "valued", "v", Fraction(0), Fraction(100), 100, norm=norms[0], shared=True)
         summed = replace(counted, form="sum", norm=norms[1], centre=Fraction(40))
@@ -243,7 +243,7 @@ def test_three_aggregates_share_the_smallest_weight() -> None:
 
 
 def test_weights_of_some_counts_are_a_defect() -> None:
-    """Aggregates of one scan are weighed all, or none. Rows that are units have no weight."""
+    """Weighing some aggregates of a scan and not others is refused. Rows that are units have no weight."""
     for wrong, most in (([adds("", norm=4), adds("")], 3), ([adds("", norm=4)], None)):
         with pytest.raises(InternalError, match="weights"):
             stage_sql("SELECT 1", {"dpduck_cell_0": 2}, wrong, most)

@@ -1,4 +1,4 @@
-"""Prices from norms: how far a unit moves an answer that is of one cell each, and any other answer."""
+"""Prices from norms: how far a unit moves answers of one cell each, and any other answer."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ def norms(query: KroneckerQuery, scan: AskScan = SCAN) -> tuple[int, int, int]:
 
 
 def test_cells_cost_the_root_of_both_bounds() -> None:
-    """By hand: 16 in all and 3 in one cell are 48 in squares. Without a bound of one cell 256."""
+    """Bounds of 16 in all and 3 in a cell give a squared norm of 48. Without a bound for a cell it is 256."""
     assert norms(CELLS) == (16, 48, 3)
     assert norms(CELLS, AskScan(NO_ROWS, ROWS)) == (16, 256, 16)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_answers_that_add_up_cells_cost_what_they_did(name: str) -> None:
-    """A unit that is once in each of m cells moves their sum by m: no bound of one cell helps."""
+    """A unit that is once in each of m cells moves their sum by m: the bound of one cell does not help."""
     query = KroneckerQuery(*OTHERS[name])
     assert norms(query) == norms(query, AskScan(NO_ROWS, ROWS))
 
 
 def vectors() -> list[NDArray[np.int64]]:
-    """What a unit may add: up to 16 in all, 3 in one cell, of both signs; spread, gathered, and by chance."""
+    """Vectors that a unit may add: up to 16 in all and 3 in a cell, of both signs, spread, gathered and random."""
     drawn, found = np.random.default_rng(1), []
     for number in range(400):
         cells, left = np.zeros(12, np.int64), ROWS
@@ -81,7 +81,7 @@ def vectors() -> list[NDArray[np.int64]]:
 
 @pytest.mark.parametrize("name", ["cells", "twice some cells", *OTHERS])
 def test_no_vector_within_the_bounds_moves_further(name: str) -> None:
-    """Brute force over vectors that meet both bounds with nothing to spare."""
+    """No vector that reaches both bounds moves an answer further than the norms say."""
     known = {"cells": CELLS, "twice some cells": KroneckerQuery((0, 1), (SHIFTED, IdentityFactor(3)))}
     query = known[name] if name in known else KroneckerQuery(*OTHERS[name])
     first, squared, most = norms(query)
@@ -92,7 +92,7 @@ def test_no_vector_within_the_bounds_moves_further(name: str) -> None:
 
 
 def job_of(codes: list[int], size: int) -> CountingJob:
-    """Persons by a key of three values that becomes an attribute."""
+    """A job that counts persons by a key of three values that becomes an attribute."""
     persons = adds("", "sum", steps=1, per_group="sum")
     values = key("t.k", ValueDomain("INTEGER", ("1", "2", "3")))
     attribute = Attribute((0,), np.array(codes, np.int64), size)
@@ -100,7 +100,7 @@ def job_of(codes: list[int], size: int) -> CountingJob:
 
 
 def test_the_bound_of_a_cell_is_that_of_the_job() -> None:
-    """A key whose values an attribute merges has no smaller bound for a cell. The door believes no other number."""
+    """An attribute that merges values of its key has no smaller bound for a cell. The door uses the job's own bound."""
     apart, merged = job_of([2, 0, 1], 3), job_of([0, 0, 1], 2)
     assert (apart.unit_bounds, apart.cell_bounds) == ((3,), (1,))
     assert (merged.unit_bounds, merged.cell_bounds) == ((3,), (3,))
@@ -115,7 +115,7 @@ def test_the_bound_of_a_cell_is_that_of_the_job() -> None:
 
 
 def test_tables_of_several_aggregates_have_no_one_price() -> None:
-    """A unit moves the tables of each aggregate: two at the price of one cost half of the true price."""
+    """A unit moves the table of each aggregate, so that one price for two tables would be half of the true price."""
     apart = job_of([2, 0, 1], 3)
     two = replace(apart, aggregates=apart.aggregates * 2)
     query = KroneckerQuery((0,), (IdentityFactor(3),))
@@ -127,14 +127,14 @@ def test_tables_of_several_aggregates_have_no_one_price() -> None:
 
 
 def test_a_scan_of_no_tables_is_refused() -> None:
-    """Its bounds were compared with nothing, so that a unit of several rows was priced as one."""
+    """A scan without tables is refused: its bounds were compared with none, and a unit with rows was priced as one."""
     for tables in (range(0), range(-1, 0), range(0, 2, 2)):
         with pytest.raises(InternalError, match="a scan of no tables"):
             AskScan(job_of([2, 0, 1], 3), 1, tables)
 
 
 def test_no_answer_costs_less_than_nothing() -> None:
-    """It would pay for others: a limit below 0, and answers of a shape below 0 with the noise of others."""
+    """A limit below 0, and an answer with a shape below 0, are refused: a negative price would pay for others."""
     dear = Ask(SCAN, Table(CELLS), GAUSSIAN)
     cheap = Ask(SCAN, Within(Fraction(-1, 10), pure=False, kinds=()))
     fewer = Ask(SCAN, Present(KroneckerQuery((0,), (IdentityFactor(-1),)), 2), GAUSSIAN)
@@ -146,13 +146,13 @@ def test_no_answer_costs_less_than_nothing() -> None:
 
 @pytest.mark.parametrize("least", [0, -1000])
 def test_groups_of_no_unit_are_not_published(least: int) -> None:
-    """Their threshold was lower by as many units, and delta was the same."""
+    """A threshold with a minimum of no units, or fewer, is refused: it was lower by as much, at the same delta."""
     with pytest.raises(InternalError, match="groups of no privacy unit"):
         Threshold(GroupBounds(1, 1, 1, 5), least, 20, GAUSSIAN, 0, (), False)
 
 
 def test_choices_are_made_by_counts_alone() -> None:
-    """A sum is known modulo 2^64: its distance from an estimate moves by more than a unit adds."""
+    """Choices are made by counts alone. A sum wraps at 2^64, so it may move by more than a unit adds."""
     counted, each = job_of([2, 0, 1], 3), KroneckerQuery((), ())
     choice = Choice(Families((Family((0,), (3,)),), whole=True), Fraction(1), pure=True)
     quantiles = Quantiles(each, 3, 1, 1, Fraction(1), 0)

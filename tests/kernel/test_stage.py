@@ -1,4 +1,4 @@
-"""The theorem of the counting stage, for arbitrary integers: what one unit adds is bounded, whatever came before."""
+"""The theorem of the counting stage for arbitrary integers: whatever the input is, a unit adds a bounded amount."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Row = tuple[int | None, ...]
 ROWS = st.lists(
     st.tuples(
         st.one_of(st.none(), st.integers(0, 3)),  # unit
-        st.one_of(st.none(), st.integers(0, 3)),  # order: ties are common
+        st.one_of(st.none(), st.integers(0, 3)),  # the order, with many ties
         *(st.one_of(st.integers(0, 2), INTEGERS),) * 2,
         *(st.one_of(st.none(), st.integers(0, 1)),) * len(AGGREGATES),
         *(INTEGERS,) * len(AGGREGATES),
@@ -58,7 +58,7 @@ def names() -> list[str]:
 
 
 def tables(rows: Sequence[Row], max_rows: int | None) -> list[dict[tuple[int, ...], list[int]]]:
-    """For each aggregate the integers of its tables, by cell."""
+    """Returns for each aggregate the integers of all its tables, by cell."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names())
     types = [pa.bool_() if "flag" in name else pa.int64() for name in names()]
     arrays = [
@@ -82,7 +82,7 @@ def tables(rows: Sequence[Row], max_rows: int | None) -> list[dict[tuple[int, ..
 
 
 def differences(rows: Sequence[Row], without: Sequence[Row], max_rows: int | None) -> list[tuple[int, int]]:
-    """For each aggregate the L1 distance of its tables, and the largest within one cell."""
+    """Returns for each aggregate the L1 distance of its tables, and the largest distance within one cell."""
     found = []
     for large, small in zip(tables(rows, max_rows), tables(without, max_rows), strict=True):
         of_cells = [
@@ -101,7 +101,7 @@ def bounds(max_rows: int) -> list[int]:
 @settings(max_examples=100)
 @given(rows=ROWS, unit=st.integers(0, 3), max_rows=st.sampled_from([1, 2, 3, 7, 31, 32, 40]))
 def test_what_a_unit_adds_is_bounded(rows: list[Row], unit: int, max_rows: int) -> None:
-    """Any units, orders, cells, flags and steps, NULL and overflowing ones among them: never more than unit_bound."""
+    """No unit adds more than unit_bound, for any orders, cells, flags and steps, also NULL and overflowing ones."""
     without = [row for row in rows if row[0] != unit]
     found = differences(rows, without, max_rows)
     assert all(total <= bound for (total, _), bound in zip(found, bounds(max_rows), strict=True)), found
@@ -111,7 +111,7 @@ def test_what_a_unit_adds_is_bounded(rows: list[Row], unit: int, max_rows: int) 
 @settings(max_examples=600, deadline=None)
 @given(rows=ROWS, unit=st.integers(0, 3), max_rows=st.sampled_from([1, 2, 3, 7, 31, 32, 40]))
 def test_what_a_unit_adds_is_bounded_six_times_as_often(rows: list[Row], unit: int, max_rows: int) -> None:
-    """The same, for the audit."""
+    """The audit tries six times as many random rows."""
     found = differences(rows, [row for row in rows if row[0] != unit], max_rows)
     assert all(total <= bound for (total, _), bound in zip(found, bounds(max_rows), strict=True)), found
 
@@ -120,7 +120,7 @@ def test_what_a_unit_adds_is_bounded_six_times_as_often(rows: list[Row], unit: i
 @settings(max_examples=50)
 @given(rows=ROWS)
 def test_without_a_unit_a_row_adds_at_most_its_bound(rows: list[Row]) -> None:
-    """PRIVACY UNIT ROW: taking the first row away changes each aggregate by at most the bound of one row."""
+    """PRIVACY UNIT ROW: removing the first row changes each aggregate by at most the bound of one row."""
     if rows:
         found = differences(rows, rows[1:], None)
         assert all(total <= one.bound for (total, _), one in zip(found, AGGREGATES, strict=False)), found
@@ -137,7 +137,7 @@ def crowded() -> list[Row]:
 
 
 def test_the_bound_is_reached() -> None:
-    """The bound is no larger than it must be: some unit reaches that of the plain aggregates."""
+    """Some unit reaches the bound of each plain aggregate, so that no bound is larger than necessary."""
     rows = crowded()
     found = differences(rows, [row for row in rows if row[0] != 1], 4)
     reached = [total for total, _ in found]
@@ -164,9 +164,9 @@ def test_each_guard_is_needed(monkeypatch: pytest.MonkeyPatch, broken: str) -> N
 @pytest.mark.parametrize("unit", [0, None])
 @pytest.mark.parametrize("cells", [(2, 1), (3, 1), (2, 2), (-1, 0), (0, None)])
 def test_which_rows_take_part(unit: int | None, cells: tuple[int, int | None]) -> None:
-    """Rows of no unit, and of cells below 0, from the capacity on, or NULL, add nothing; others do.
+    """Rows without a unit, and rows in cells below 0, NULL, or from the capacity on, add nothing. Others add.
 
-    What hands rows over may leave them out before. The stage relies on nobody.
+    The reader of rows may leave these out before. The stage relies on nobody.
     """
     row = (unit, 0, *cells, *(1,) * len(AGGREGATES), *(1,) * len(AGGREGATES))
     found = tables([row], 4)
@@ -174,7 +174,7 @@ def test_which_rows_take_part(unit: int | None, cells: tuple[int, int | None]) -
 
 
 def test_which_rows_arrive() -> None:
-    """Of a stream, rows of the periods that close alone; of no unit, and of units of long texts, none.
+    """A stream passes on rows of closing periods alone, and no rows without a unit or with a long text as the unit.
 
     The scan may leave out other periods before. The stage relies on nobody.
     """
@@ -189,7 +189,7 @@ def test_which_rows_arrive() -> None:
 
 
 def test_counts_are_64_bit_integers() -> None:
-    """No row decides the type: sums are taken apart into halves that fit, whatever they are."""
+    """No row decides the type of a count: sums are split into halves that fit 64 bits, whatever they are."""
     for rows in ([], crowded(), [(1, 0, 0, 0, *(None,) * len(AGGREGATES), *(None,) * len(AGGREGATES))]):
         for table in tables(rows, 3):
             assert all(isinstance(value, int) for values in table.values() for value in values)

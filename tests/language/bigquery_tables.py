@@ -1,4 +1,4 @@
-"""Tables in the manner of GoogleSQL's documentation: who requested how many of which item, with a policy of ours."""
+"""Tables as in GoogleSQL's documentation: who requested how many of which item, with a policy of dpduck's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICIES = (
 
 
 def open_university() -> duckdb.DuckDBPyConnection:
-    """A new connection; the store is in memory."""
+    """Opens a new connection with a store in memory."""
     connection = dpduck.connect()
     for statement in TABLES:
         connection.execute(statement)

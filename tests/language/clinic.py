@@ -1,4 +1,4 @@
-"""A clinic in memory with every kind of column and name that a statement may meet; no random rows."""
+"""A clinic in memory with every kind of column and name that a statement may meet. Its rows are not random."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ STATEMENTS = (
 
 
 def open_clinic(then: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
-    """A new clinic with its policies; a store in memory, so nothing is written anywhere.
+    """Opens a new clinic with its policies and a store in memory, so that nothing is written to a disk.
 
-    then: further statements for dp(), or for DuckDB where they start with "sql ".
+    then: more statements for dp(), or for DuckDB where they start with "sql ".
     """
     connection = dpduck.connect()
     for statement in TABLES:
@@ -74,12 +74,12 @@ def open_clinic(then: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
 
 
 def ask(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyConnection:
-    """FROM dp(..): the path of every client."""
+    """Asks a statement through FROM dp(..), as every client does."""
     return connection.execute("FROM dp(?)", [statement])
 
 
 def told(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
-    """The message of a refusal; '' where there is none."""
+    """Returns the message of a refusal, or '' where there is none."""
     try:
         ask(connection, statement).fetchall()
     except duckdb.Error as error:
@@ -88,12 +88,12 @@ def told(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 
 
 def without_duckdb(message: str) -> str:
-    """The message without the words of DuckDB, which differ between its releases."""
+    """Returns the message without DuckDB's own words, which differ between its releases."""
     return _DUCKDBS_WORDS.sub(r"\1..\2", message)
 
 
 def charges(connection: duckdb.DuckDBPyConnection) -> int:
-    """How many entries the ledger has."""
+    """Returns the number of entries in the ledger."""
     row = connection.execute("SELECT count(*) FROM dp_ledger()").fetchone()
     assert row is not None
     return int(row[0])

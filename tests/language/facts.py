@@ -1,4 +1,4 @@
-"""The frontend on a connection without an engine: what a statement is analysed to, and nothing is run."""
+"""The frontend on a connection without an engine, which analyses a statement and runs nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpduck.store.policies import PolicyStore
 
 
 def analysed(connection: duckdb.DuckDBPyConnection, text: str) -> Analysis | None:
-    """The analysis of a SELECT; None for other statements."""
+    """Returns the analysis of a SELECT, or None for other statements."""
     statement = parse_statement(text)
     if not isinstance(statement, AskStatement):
         return None
@@ -22,7 +22,7 @@ def analysed(connection: duckdb.DuckDBPyConnection, text: str) -> Analysis | Non
 
 
 def request_of(connection: duckdb.DuckDBPyConnection, text: str) -> SelectRequest:
-    """The request of a SELECT that is accepted."""
+    """Returns the request of a SELECT that is accepted."""
     analysis = analysed(connection, text)
     assert analysis is not None
     return analysis.request

@@ -1,4 +1,4 @@
-"""A clinic whose every public cell holds rows and whose values are bin edges, so that exact SQL answers all of it.
+"""A clinic with rows in every public cell, and with values on bin edges, so that exact SQL answers everything.
 
 With epsilon = 100 a wrong count has a probability below 1e-20: answers equal DuckDB's own.
 """
@@ -72,7 +72,7 @@ STATEMENTS = (
 
 
 def open_full_clinic() -> duckdb.DuckDBPyConnection:
-    """A new connection; the store is in memory."""
+    """Opens a new connection with a store in memory."""
     connection = dpduck.connect()
     for statement in TABLES:
         connection.execute(statement)
@@ -82,17 +82,17 @@ def open_full_clinic() -> duckdb.DuckDBPyConnection:
 
 
 def plain(statement: str) -> str:
-    """The statement without its clause: what DuckDB answers exactly."""
+    """Returns the statement without its clause, which DuckDB answers exactly."""
     return CLAUSE.sub("", statement)
 
 
 def rows_of(result: duckdb.DuckDBPyConnection, *, ordered: bool) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Names and rows; rows in an order of their own unless the statement orders them."""
+    """Returns names and rows. Rows are sorted unless the statement orders them."""
     names = [column[0] for column in result.description or ()]
     rows = result.fetchall()
     return names, rows if ordered else sorted(rows, key=repr_of)
 
 
 def repr_of(row: tuple[Any, ...]) -> str:
-    """A key that orders rows of any types, the same for 3 and 3.0."""
+    """Returns a key that sorts rows of any types, where 3 and 3.0 are equal."""
     return repr([float(value) if isinstance(value, (int, float)) else value for value in row])

@@ -1,8 +1,8 @@
-"""Golden files: blocks of a title, a statement and what must come of it.
+"""Golden files: blocks of a title, a statement and the expected outcome.
 
-    -- title: what the case is about
-    -- before: a statement for a clinic of its own, where the case needs one; may be repeated
-    the statement, on as many lines as it takes; <<text * n>> stands for n times the text
+    -- title: the subject of the case
+    -- before: a statement for a clinic of this case alone (may be repeated)
+    the statement, on as many lines as it takes, where <<text * n>> stands for n times the text
     -- refused: the full message
 or, for a statement that must be accepted, any of
     -- columns: the names and types of the result

@@ -61,7 +61,7 @@ _PARTS = ("year", "month", "week", "epoch", "microsecond", "millennium", "yearwe
 
 
 def create(connection: duckdb.DuckDBPyConnection, name: str = "nasty") -> None:
-    """Rows of extreme values: each column goes through its own, and NULL."""
+    """Creates rows of extreme values. Each column goes through its values, and NULL."""
     columns = ", ".join(f"{column} {type_name}" for column, type_name in TYPES.items())
     connection.execute(f"CREATE TABLE {name} ({columns})")
     for row in range(14):
@@ -70,13 +70,13 @@ def create(connection: duckdb.DuckDBPyConnection, name: str = "nasty") -> None:
 
 
 class Writer:
-    """Random SQL over the table's columns; most of it binds, all of it parses."""
+    """Writes random SQL over the table's columns. Most texts bind, and all texts parse."""
 
     def __init__(self, source: random.Random) -> None:
         self.source = source
 
     def condition(self, depth: int) -> str:
-        """A condition, or anything else that stands where one should; one in three repeats a part of itself."""
+        """Writes a condition, or another expression in its place. One in three repeats a part of itself."""
         value, choose = self.value, self.source.choice
         if depth > 1 and self.source.randrange(3) == 0:
             again = value(depth - 1)
@@ -132,5 +132,5 @@ class Writer:
         return self.source.choice(tuple(TYPES))
 
     def literal(self) -> str:
-        """A literal of any type, some of them out of every range."""
+        """Writes a literal of any type. Some literals are out of every range."""
         return self.source.choice(LITERALS)

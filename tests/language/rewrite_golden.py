@@ -1,4 +1,4 @@
-"""Writes what the golden statements do now into their files: `python -m tests.language.rewrite_golden`, then look."""
+"""Writes the outcomes of golden statements into their files: `python -m tests.language.rewrite_golden`, then look."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.language.test_same_as_duckdb import parts, shape
 
 
 def main() -> None:
-    """Rewrites every file."""
+    """Rewrites every golden file."""
     with open_clinic() as clinic:
         refused = [_refused(golden, told(clinic, golden.statement)) for golden in read_golden("refused_*.sql")]
     accepted = _accepted(read_golden("accepted_*.sql"))

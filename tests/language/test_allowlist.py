@@ -1,4 +1,4 @@
-"""What may run over private rows: every function that DuckDB has is tried, and only the pinned ones pass."""
+"""Functions that may run over private rows: every function that DuckDB has is tried, and the pinned ones pass."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def duckdbs_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
 
 
 def accepted_forms(connection: duckdb.DuckDBPyConnection, name: str) -> list[str]:
-    """The SQL that both looks accept for calls of a function with every number of arguments."""
+    """Returns the SQL that both checks accept for calls of a function with every number of arguments."""
     forms = []
     for arguments in ARGUMENTS:
         try:
@@ -67,7 +67,7 @@ def accepted_forms(connection: duckdb.DuckDBPyConnection, name: str) -> list[str
 
 @pytest.mark.slow
 def test_every_function_of_duckdb_is_tried(connection: duckdb.DuckDBPyConnection) -> None:
-    """Of all functions, macros, aggregates and table functions that DuckDB has, the pinned ones may run, no other."""
+    """Of all functions, macros, aggregates and table functions of DuckDB only the pinned ones may run."""
     names = [row[0] for row in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()]
     callable_names = [name for name in names if name.isidentifier()]
     assert len(callable_names) > 600
@@ -77,7 +77,7 @@ def test_every_function_of_duckdb_is_tried(connection: duckdb.DuckDBPyConnection
 
 
 def test_listed_functions_are_deterministic(connection: duckdb.DuckDBPyConnection) -> None:
-    """Every function that the second look lets DuckDB run is built in, consistent and without side effects."""
+    """Every function that the second check lets DuckDB run is built in, consistent and without side effects."""
     rows = connection.execute(
         "SELECT lower(function_name), function_type, stability, has_side_effects, internal FROM duckdb_functions()"
     ).fetchall()
@@ -90,7 +90,7 @@ def test_listed_functions_are_deterministic(connection: duckdb.DuckDBPyConnectio
 
 
 def test_volatile_functions_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
-    """Nothing that DuckDB itself calls volatile, or constant within a query alone, passes in any form."""
+    """A function that DuckDB calls volatile, or constant within a query alone, is refused in any form."""
     rows = connection.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE has_side_effects OR stability NOT IN ('CONSISTENT') OR function_type LIKE '%table%'"
@@ -127,7 +127,7 @@ def test_user_functions_are_refused(connection: duckdb.DuckDBPyConnection) -> No
     ],
 )
 def test_the_second_look_sees(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
-    """DuckDB's own parse is refused where it holds anything but plain functions over rows of tables."""
+    """The second check refuses DuckDB's own parse if it holds more than listed functions over rows of tables."""
     with pytest.raises(Refusal):
         check_tree(duckdbs_tree(connection, sql))
 
@@ -149,7 +149,7 @@ def test_the_second_look_sees(sql: str, connection: duckdb.DuckDBPyConnection) -
     ],
 )
 def test_texts_cannot_explode(text: str, grows: bool) -> None:
-    """No expression makes a text of a row many times as long: memory must not depend on what a row holds."""
+    """No expression makes a text of a row many times as long: memory must not depend on the contents of a row."""
     if grows:
         with pytest.raises(Refusal, match="times as long"):
             check_size(expression(text))
@@ -182,7 +182,7 @@ LONG = "y" * 1000
     ],
 )
 def test_one_row_costs_little(text: str, said: str) -> None:
-    """Neither literals nor patterns make a row that CASE has chosen cost what a clock or the memory would show."""
+    """Literals and patterns that make a row costly, if CASE chooses it, are refused: a clock would show that row."""
     with pytest.raises(Refusal, match=said):
         check_row_local(expression(text))
 

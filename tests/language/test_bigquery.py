@@ -1,4 +1,4 @@
-"""The conformance file: BigQuery's and GoogleSQL's forms, each answered as exact SQL answers it, or refused by name."""
+"""The conformance file: each form of BigQuery and GoogleSQL is answered as by exact SQL, or refused by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.language.clinic import ask, charges, told, without_duckdb
 from tests.language.golden_files import Golden, read_golden
 
 STATEMENTS = read_golden("bigquery_*.sql")
-FARTHEST = 0.1  # of an answer, or 2 where it is small: false alarms below 1e-9 each at epsilon 100
+FARTHEST = 0.1  # of an answer, or 2 where that is small: false alarms below 1e-9 each at epsilon 100
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def university() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def close(value: Any, exact: Any) -> bool:
-    """Whether an answer is the exact one but for its noise."""
+    """Tells whether an answer is the exact one, up to noise."""
     if isinstance(value, list):
         return len(value) == len(exact) and all(map(close, value, exact))
     if isinstance(exact, str) or exact is None or value is None:
@@ -39,7 +39,7 @@ def as_rows(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("golden", STATEMENTS, ids=str)
 def test_conformance(golden: Golden, university: duckdb.DuckDBPyConnection) -> None:
-    """A statement of BigQuery's is answered rightly, or refused with the pinned reason and nothing charged."""
+    """A statement of BigQuery's is answered correctly, or refused with the pinned reason and nothing charged."""
     expected = dict(golden.expected)
     if "exact" in expected:
         rows = as_rows(ask(university, golden.statement).fetchall())
@@ -54,7 +54,7 @@ def test_conformance(golden: Golden, university: duckdb.DuckDBPyConnection) -> N
 
 
 def test_enough_statements() -> None:
-    """At least 80 statements, most of them answered, each title once."""
+    """There are at least 80 statements, most are answered, and each title is there once."""
     assert len(STATEMENTS) >= 80
     assert len(set(map(str, STATEMENTS))) == len(STATEMENTS)
     assert sum("exact" in dict(golden.expected) for golden in STATEMENTS) >= 50

@@ -56,19 +56,19 @@ def refused(expression: str, **domains: Domain) -> bool:
     ],
 )
 def test_a_bin_is_in_one_group(expression: str, domain: Domain, expected: bool) -> None:
-    """A group that begins or ends inside a bin is found; a new label for each bin is none."""
+    """A group that begins or ends inside a bin is refused. A new label for each bin is accepted."""
     assert refused(expression, x=domain) == expected
 
 
 def test_two_columns() -> None:
-    """Other columns take part with their values as they are."""
+    """The values of other columns are tried as they are."""
     assert not refused("t.s || (t.x // 10)", s=SEX, x=AGES)
     assert refused("t.s || (t.x // 4)", s=SEX, x=AGES)
     assert refused("t.x * 10 + t.y", x=AGES, y=AGES)
 
 
 def test_probes_lie_in_their_bins() -> None:
-    """Every value that is tried is one that DuckDB puts into the bin, and the last one is next to its end."""
+    """Every tried value is in its bin by DuckDB, and the last value is next to the end of the bin."""
     for domain in (AGES, DAYS, HOURS, PRICES, LENGTHS):
         (column,) = values_to_try([domain])
         ends = (*domain.edges[1:], domain.upper)

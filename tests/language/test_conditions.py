@@ -1,4 +1,4 @@
-"""Conditions over private rows never raise: whether a count fails must not tell what a row holds."""
+"""Conditions over private rows never raise, since an error would reveal the contents of a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMN_TYPES = {f'"r0"."{name}"': type_name for name, type_name in TYPES.items()
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Extreme rows, the same columns without rows, and with one row of NULLs."""
+    """Tables of extreme rows, of the same columns without rows, and of one row of NULLs."""
     with duckdb.connect(config={"threads": 1}) as connection:
         keep_plans_plain(connection)
         create(connection)
@@ -43,7 +43,7 @@ def tables() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def parsed(text: str) -> exp.Expr:
-    """The condition over columns as the frontend resolves them."""
+    """Returns the condition over columns as the frontend resolves them."""
     query = PrivateDuckDB().parse(f"SELECT 1 WHERE {text}")[0]
     assert query is not None
     condition: exp.Expr = query.args["where"].this.transform(
@@ -57,7 +57,7 @@ def parsed(text: str) -> exp.Expr:
 
 
 def require_computable(condition: str) -> None:
-    """Refuses what a worker does not compute."""
+    """Refuses a condition that a worker cannot compute."""
     expression = condition_of(condition, columns_of(COLUMN_TYPES))
     if not expression.plain:
         division = Division({"y": Output("flag", expression)}, ())
@@ -66,7 +66,7 @@ def require_computable(condition: str) -> None:
 
 
 def accepted(tables: duckdb.DuckDBPyConnection, text: str) -> str | None:
-    """The condition as the frontend lets it run, None where it is refused; the steps of analyse, on these tables."""
+    """Returns the condition as the frontend lets it run on these tables, or None where it is refused."""
     try:
         condition = parsed(text)
         check_row_local(condition)
@@ -87,7 +87,7 @@ def accepted(tables: duckdb.DuckDBPyConnection, text: str) -> str | None:
 
 
 def count(tables: duckdb.DuckDBPyConnection, filters: list[str], conditions: list[str], unit: str | None) -> list[int]:
-    """For each condition the rows, as trusted code counts them: plain ones in the database, the rest in a worker."""
+    """Counts the rows of each condition as trusted code does: plain conditions in the database, others in a worker."""
     job = counts(
         Source(Stored("nasty", "r0")), filters, unit, 3, tuple(COLUMN_TYPES), (), (), list(map(adds, conditions)),
         COLUMN_TYPES,
@@ -100,7 +100,7 @@ def count(tables: duckdb.DuckDBPyConnection, filters: list[str], conditions: lis
 @settings(max_examples=150)
 @given(source=st.randoms(use_true_random=False))
 def test_no_condition_raises(tables: duckdb.DuckDBPyConnection, source: random.Random) -> None:
-    """Whatever the rows hold, counting by accepted conditions does not fail: as filters, as aggregates, as both."""
+    """Counting by accepted conditions does not fail whatever rows hold: as filters, as aggregates, or as both."""
     writer = Writer(source)
     texts = [writer.condition(3) for _ in range(8)]
     safe = [condition for text in texts if (condition := accepted(tables, text)) is not None]
@@ -136,7 +136,7 @@ def test_no_condition_raises(tables: duckdb.DuckDBPyConnection, source: random.R
     ],
 )
 def test_known_traps(tables: duckdb.DuckDBPyConnection, text: str) -> None:
-    """What overflows, does not convert or divides by zero counts as not true, also where DuckDB shares parts of it."""
+    """An overflow, a failed conversion or a division by zero counts as not true, also in parts that DuckDB shares."""
     safe = accepted(tables, text)
     assert safe is not None
     for unit in (None, '"r0"."i"'):
@@ -160,7 +160,7 @@ def test_known_traps(tables: duckdb.DuckDBPyConnection, text: str) -> None:
     ],
 )
 def test_bad_constants_are_refused(tables: duckdb.DuckDBPyConnection, text: str) -> None:
-    """A constant that cannot be evaluated is refused beforehand: it would raise only where there are rows."""
+    """A constant that cannot be evaluated is refused at once, since it would raise only where there are rows."""
     assert accepted(tables, text) is None
 
 
@@ -197,7 +197,7 @@ def test_bad_constants_are_refused(tables: duckdb.DuckDBPyConnection, text: str)
     ],
 )
 def test_what_needs_no_try(tables: duckdb.DuckDBPyConnection, text: str, plain: bool) -> None:
-    """Plain comparisons stay as they are, so that DuckDB can push them down; they cannot raise on any row."""
+    """Plain comparisons stay as they are, so that DuckDB can push them down. They cannot raise on any row."""
     safe = safe_sql(parsed(text), COLUMN_TYPES)
     assert ("try(" not in safe) is plain
     if plain:

@@ -1,6 +1,6 @@
-"""The table of functions says what DuckDB says of them, and what the language, trusted code and the server took before.
+"""The table of functions agrees with DuckDB, and with the former lists of language, trusted code and server.
 
-The golden file has the three allowlists as they were before there was one table.
+The golden file has the three allowlists from the time before the table.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def catalog(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str | None, bool]]:
-    """Name, kind, stability and whether it has side effects, of every function of DuckDB."""
+    """Returns name, kind, stability and side effects of every function of DuckDB."""
     return connection.execute(
         "SELECT lower(function_name), function_type, stability, coalesce(has_side_effects, false) "
         "FROM duckdb_functions()"
@@ -76,14 +76,14 @@ def catalog(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str |
 
 
 def functions_read(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    """The functions in DuckDB's own parse of an expression."""
+    """Returns the functions in DuckDB's own parse of an expression."""
     row = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [f"SELECT {sql}"]).fetchone()
     parts = trusted.dicts(json.loads(row[0] if row else "{}"))
     return {str(part["function_name"]) for part in parts if "function_name" in part}
 
 
 def parsed(text: str) -> exp.Expr | None:
-    """The expression as the language reads it; None for one that it refuses."""
+    """Returns the expression as the language reads it, or None if the language refuses it."""
     try:
         query = PrivateDuckDB().parse(f"SELECT {text}")[0]
         found = None if query is None else query.expressions[0]
@@ -96,7 +96,7 @@ def parsed(text: str) -> exp.Expr | None:
 
 
 def forms(kind: type[exp.Expr], name: str) -> list[str]:
-    """SQL that the language writes of a class: calls of a function, or an operator's sign between two columns."""
+    """Writes the SQL forms of a class: calls of a function, or an operator between two columns."""
     texts = OTHER_TEXTS.get(kind, (f"a {name} b", *(f"{name}({arguments})" for arguments in ARGUMENTS)))
     found, written = [BUILT[kind]] if kind in BUILT else map(parsed, texts), []
     for one in found:
@@ -106,7 +106,7 @@ def forms(kind: type[exp.Expr], name: str) -> list[str]:
 
 
 def test_the_lists_are_what_they_were() -> None:
-    """The three stations take the functions that they took before there was one table, and no others."""
+    """Language, trusted code and server take the functions that they took before the table, and no others."""
     lists = {
         "row_local": trusted.FUNCTIONS,
         "makes_text": trusted.TEXTS,
@@ -121,7 +121,7 @@ def test_the_lists_are_what_they_were() -> None:
 
 
 def test_each_function_has_one_row() -> None:
-    """No name is there twice, with different facts; the first part of the table has the row-local ones."""
+    """No name is there twice with different facts. The row-local functions are in the first part of the table."""
     assert [name for name, count in Counter(one.name for one in TABLE).items() if count > 1] == []
     assert [one for one in TABLE if one.row_local] == list(ROW_LOCAL_FUNCTIONS)
     assert [one.name for one in TABLE if one.streams and not one.served] == []
@@ -129,7 +129,7 @@ def test_each_function_has_one_row() -> None:
 
 
 def test_the_language_has_row_local_functions_alone() -> None:
-    """Every class and every name that the language takes is of functions that are row-local in the table."""
+    """Every class and every name that the language takes is row-local by the table."""
     written = {**language.OPERATOR_NAMES, **language.FUNCTION_NAMES}
     named = {name for names in written.values() for name in names.split()}
     assert named | (language.NAMED_FUNCTIONS - {"ifnull", "try"}) <= ROW_LOCAL
@@ -144,7 +144,7 @@ def test_the_language_has_row_local_functions_alone() -> None:
 def test_duckdb_reads_the_functions_of_a_class(
     connection: duckdb.DuckDBPyConnection, kind: type[exp.Expr], names: str
 ) -> None:
-    """What the language writes of a class is, in DuckDB's own parse, a call of the functions that it says.
+    """The SQL of a class is, in DuckDB's own parse, a call of the functions that the class lists.
 
     DuckDB 2.0 reads NOT before a function where 1.5 has a function with `not_` in its name.
     """
@@ -156,14 +156,14 @@ def test_duckdb_reads_the_functions_of_a_class(
 
 
 def test_every_row_is_a_function_of_duckdb(catalog: list[tuple[str, str, str | None, bool]]) -> None:
-    """The table names nothing that DuckDB does not have, but for words of its grammar."""
+    """Each name in the table is a function of DuckDB, or a word of DuckDB's grammar."""
     assert {one.name for one in TABLE} - {name for name, *_ in catalog} == NOT_IN_THE_CATALOG
 
 
 def test_no_other_rows_decide_a_row_local_function(catalog: list[tuple[str, str, str | None, bool]]) -> None:
-    """Aggregates, table functions, volatile ones and those with side effects are never row-local.
+    """Aggregates, table functions, volatile functions and those with side effects are never row-local.
 
-    Nor is what is constant within a query alone, as today() is.
+    Functions that are constant within a query alone, as today() is, are not row-local either.
     """
     other = {
         name
@@ -176,7 +176,7 @@ def test_no_other_rows_decide_a_row_local_function(catalog: list[tuple[str, str,
 
 
 def test_aggregates_are_those_of_duckdb(catalog: list[tuple[str, str, str | None, bool]]) -> None:
-    """The server's aggregates are the functions that DuckDB calls so, and macros over such."""
+    """The server's aggregates are the functions that DuckDB calls aggregates, and macros over these."""
     aggregates = {name for name, kind, *_ in catalog if kind in ("aggregate", "window")}
     told = {one.name for one in TABLE if one.aggregate}
     assert told - aggregates == MACROS_THAT_AGGREGATE

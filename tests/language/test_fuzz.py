@@ -1,4 +1,4 @@
-"""Any text through the parser and the analysis: a refusal or an answer that reads private rows once, nothing else."""
+"""Any text through the parser and the analysis gives a refusal, or an answer that reads private rows once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @st.composite
 def mutations(draw: st.DrawFn, statements: list[str]) -> str:
-    """A statement with some of its words deleted, doubled, exchanged, replaced by words of others, or made strange."""
+    """Returns a statement with some words deleted, doubled, exchanged, replaced by other words, or made strange."""
     words = draw(st.sampled_from(statements)).replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split(" ")
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, len(words) - 1))
@@ -62,7 +62,7 @@ def mutations(draw: st.DrawFn, statements: list[str]) -> str:
 
 
 def refusal(text: str) -> str | None:
-    """What the parser says where it refuses the text, None where it takes it: it may fail in one way alone."""
+    """Returns the parser's refusal of a text, or None where it accepts. No other error may be raised."""
     try:
         parse_statement(text)
     except Refusal as error:
@@ -71,7 +71,7 @@ def refusal(text: str) -> str | None:
 
 
 def is_taken_or_told(message: str | None) -> bool:
-    """Whether there is no refusal, or one of a single line that says what would be accepted."""
+    """Tells whether a text is accepted, or refused in one line that names an accepted form."""
     return message is None or ("\n" not in message and "; accepted: " in message)
 
 
@@ -120,7 +120,7 @@ def test_deep_nesting(opening: str, times: int) -> None:
 @settings(max_examples=100)
 @given(mutations(ACCEPTED))
 def test_what_is_accepted_reads_what_it_names(clinic: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Analysis refuses, or gives SQL over the private tables of one unit by listed functions, and none around it."""
+    """The analysis refuses, or gives SQL over the private tables of one unit by listed functions, and nothing else."""
     try:
         analysis = analysed(clinic, text)
     except Refusal as error:
@@ -132,7 +132,7 @@ def test_what_is_accepted_reads_what_it_names(clinic: duckdb.DuckDBPyConnection,
 
 @pytest.mark.parametrize("text", ACCEPTED[::6])
 def test_golden_statements_read_what_they_name(clinic: duckdb.DuckDBPyConnection, text: str) -> None:
-    """The property above is no empty one: it holds for statements that are accepted."""
+    """The property above holds for accepted golden statements, so that it is not empty."""
     analysis = analysed(clinic, text)
     assert analysis is not None
     check(clinic, analysis)
@@ -155,14 +155,14 @@ def check(clinic: duckdb.DuckDBPyConnection, analysis: Analysis) -> None:
         assert {clinic_unit(clinic, table) for table in named} == {request.rows.unit_key}
     assert inside.functions <= FUNCTIONS | {"count", "count_star"}
     around = parts(clinic, analysis.outer.sql)
-    if around is None:  # refused before the charge, where DuckDB binds it
+    if around is None:  # refused before the charge, when DuckDB binds it
         return
     assert around.tables.count(HOLE) >= 1
     assert not {"visits", "people", "calls", "words", "odd", "loose", 'Übung "1'} & set(around.tables) - around.common
 
 
 def clinic_unit(clinic: duckdb.DuckDBPyConnection, table: str) -> str:
-    """The privacy unit of a table, as its owner sees it."""
+    """Returns the privacy unit of a table, as its owner sees it."""
     found = clinic.execute("SELECT privacy_unit FROM dp_policies() WHERE table_name LIKE '%.' || ?", [table]).fetchone()
     assert found is not None
     return str(found[0])
@@ -191,7 +191,7 @@ class Parts:
 
 
 def parts(clinic: duckdb.DuckDBPyConnection, sql: str) -> Parts | None:
-    """What DuckDB reads in the SQL, None where it cannot parse it."""
+    """Returns the names that DuckDB reads in the SQL, or None where it cannot parse the SQL."""
     row = clinic.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone()
     assert row is not None
     tree = json.loads(row[0])

@@ -22,7 +22,7 @@ def shared() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def changed() -> Iterator[dict[tuple[str, ...], duckdb.DuckDBPyConnection]]:
-    """A clinic for all cases that begin with the same changes."""
+    """Returns a clinic for all cases that begin with the same changes."""
     made: dict[tuple[str, ...], duckdb.DuckDBPyConnection] = {}
     yield made
     for connection in made.values():
@@ -35,7 +35,7 @@ def clinic(
     shared: duckdb.DuckDBPyConnection,
     changed: dict[tuple[str, ...], duckdb.DuckDBPyConnection],
 ) -> duckdb.DuckDBPyConnection:
-    """The shared clinic, or another one for a case that changes something first."""
+    """Returns the shared clinic, or another one for a case that changes something first."""
     golden: Golden = request.node.callspec.params["golden"]
     if not golden.before:
         return shared
@@ -46,7 +46,7 @@ def clinic(
 
 @pytest.mark.parametrize("golden", REFUSED, ids=str)
 def test_refusals(golden: Golden, clinic: duckdb.DuckDBPyConnection) -> None:
-    """A refusal is one pinned line that says what, where and what would be accepted, and nothing is charged."""
+    """A refusal is one pinned line that says what, where and what would be accepted. Nothing is charged."""
     charged = charges(clinic) if golden.before else CHARGED
     message = told(clinic, golden.statement)
     assert without_duckdb(message) == dict(golden.expected)["refused"]
@@ -61,7 +61,7 @@ def test_enough_refusals() -> None:
 
 
 def test_no_refusal_holds_data(shared: duckdb.DuckDBPyConnection) -> None:
-    """No message holds a value of a private table that the statement itself does not hold."""
+    """A message holds no value of a private table unless the statement itself holds it."""
     words = [row[0] for row in shared.execute("SELECT DISTINCT note FROM visits WHERE note IS NOT NULL").fetchall()]
     for golden in REFUSED:
         message = dict(golden.expected)["refused"]

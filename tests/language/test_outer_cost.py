@@ -1,4 +1,4 @@
-"""What a statement around answers may cost whoever runs it: refused from its text alone."""
+"""SQL around answers that would cost the host much time or memory is refused from its text alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANSWER = "(SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) 
     ],
 )
 def test_many_queries_around_an_answer(around: str) -> None:
-    """Thousands of arms of a UNION ALL would take memory that a server has for everybody."""
+    """Thousands of arms of a UNION ALL are refused: they would take memory that a server has for everybody."""
     with open_clinic() as clinic:
         assert f"accepted: at most {MOST_QUERIES}" in told(clinic, around.format(ANSWER))
 
@@ -38,14 +38,14 @@ LONG = {
 
 @pytest.mark.parametrize("parts", LONG)
 def test_long_lists_are_not_planned(parts: str) -> None:
-    """Each part is planned by itself, in the process that every principal waits for."""
+    """Long lists of computed parts are refused: each part is planned in the process that every principal waits for."""
     with open_clinic() as clinic:
         said = told(clinic, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) {LONG[parts]}")
         assert "a list of " in said and "accepted: at most 1000" in said
 
 
 def test_long_lists_of_constants_are() -> None:
-    """A domain of thousands is written out in IN (..)."""
+    """A list of thousands of constants in IN (..) is accepted, as for a domain that is written out."""
     numbers = ", ".join(map(str, range(12_000)))
     with open_clinic() as clinic:
         statement = (
@@ -55,7 +55,7 @@ def test_long_lists_of_constants_are() -> None:
 
 
 def test_long_conditions_over_answers_are_copied_once() -> None:
-    """Rewriting copied what is below at each level: a chain of 250 took a hundred times what one of 25 takes."""
+    """Rewriting copies a long chain of conditions over answers once, and not again at each level."""
 
     def copied(parts: int) -> int:
         seen = 0
@@ -77,7 +77,7 @@ def test_long_conditions_over_answers_are_copied_once() -> None:
 
 
 def test_a_few_of_everything() -> None:
-    """What people write is no nearer to the bounds than it was."""
+    """Ordinary statements stay far below all bounds."""
     doubled = f"SELECT sex || ' / ' || sex AS s, lag(n, 2, 0) OVER (ORDER BY n) AS before FROM {ANSWER}"
     with open_clinic() as clinic:
         for statement in (doubled, f"SELECT s || '!' AS s FROM ({doubled}) UNION ALL SELECT 'all'"):

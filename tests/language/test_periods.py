@@ -1,4 +1,4 @@
-"""Which periods a statement may read is decided by public facts, and no row that it is about lies in another one."""
+"""Public facts decide which periods a statement may read, and every row that it counts lies in one of these."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def asked(connection: duckdb.DuckDBPyConnection, rest: str, key: str = "ward") -
 
 
 def run(connection: duckdb.DuckDBPyConnection, rest: str, key: str = "ward") -> str:
-    """The periods that a statement is charged to, as the ledger writes them."""
+    """Returns the periods that a statement is charged to, as the ledger writes them."""
     column = asked(connection, rest, key).rows.periods
     assert column is not None
     return str(column.periods)
@@ -81,13 +81,13 @@ UNDECIDED = (
 
 
 def test_conditions_that_are_decided(visits: duckdb.DuckDBPyConnection) -> None:
-    """Comparisons of the column with dates, of what it is truncated to, AND, OR, BETWEEN and IN name the periods."""
+    """The periods are named by comparisons of the column, or its truncation, with dates, AND, OR, BETWEEN and IN."""
     for rest, expected in DECIDED.items():
         assert (rest, run(visits, rest)) == (rest, expected)
 
 
 def test_conditions_that_public_facts_do_not_decide(visits: duckdb.DuckDBPyConnection) -> None:
-    """Whatever else stands in WHERE, or in a join, is charged to every period."""
+    """Any other condition in WHERE, or in a join, is charged to every period."""
     assert [rest for rest in UNDECIDED if run(visits, rest) != "EVERY"] == []
 
 
@@ -100,13 +100,13 @@ def test_the_domain_decides_where_the_column_is_grouped_by(visits: duckdb.DuckDB
 
 
 def test_a_text_with_a_time_is_a_day_for_a_date(visits: duckdb.DuckDBPyConnection) -> None:
-    """DuckDB compares a DATE with the day of a text: rows of this day meet both conditions, and are asked about."""
+    """DuckDB compares a DATE with the day of a text with a time: rows of this day meet both conditions."""
     for rest in ("BETWEEN '2024-03-01 12:00:00' AND '2024-03-01'", "= '2024-03-01 12:00:00' AND came = '2024-03-01'"):
         assert run(visits, f"WHERE came {rest}") == "FROM 2024-03-01 TO 2024-04-01"
 
 
 def test_conditions_that_no_row_meets_are_refused(visits: duckdb.DuckDBPyConnection) -> None:
-    """An answer about no period would be paid for by nobody."""
+    """A condition that no period can meet is refused, since nobody would pay for the answer."""
     for rest, key in (
         ("WHERE came > '2024-02-01' AND came < '2024-01-01'", "ward"),
         ("WHERE came >= '9999-02-01'", "ward"),
@@ -125,7 +125,7 @@ FEATURES = (
 
 @pytest.mark.parametrize("inner", FEATURES)
 def test_features_of_several_months_are_refused(visits: duckdb.DuckDBPyConnection, inner: str) -> None:
-    """A person's rows are of many units there: what is made of all of them is no unit's own."""
+    """Features over several months are refused: the rows of a person are of many units there."""
     clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
     with pytest.raises(Refusal, match=r"are made of its rows of one month, and \w+ BY does not say so") as refused:
         request_of(visits, f"SELECT {clause} count(*) FROM ({inner}) WHERE m IS NULL")
@@ -134,7 +134,7 @@ def test_features_of_several_months_are_refused(visits: duckdb.DuckDBPyConnectio
 
 @pytest.mark.parametrize("inner", FEATURES)
 def test_features_of_one_month_are_charged_to_it(visits: duckdb.DuckDBPyConnection, inner: str) -> None:
-    """Where the subquery reads one month, or says the month, features are those of plain SQL."""
+    """A subquery that reads one month, or groups by the month, gives the features of plain SQL."""
     clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
     for word, where, by in (
         ("one", "WHERE came >= '2024-01-05' AND came < '2024-02-01'", ""),
@@ -146,7 +146,7 @@ def test_features_of_one_month_are_charged_to_it(visits: duckdb.DuckDBPyConnecti
 
 
 def test_the_run_of_a_union_covers_its_tables(visits: duckdb.DuckDBPyConnection) -> None:
-    """It is the smallest that has the periods of every SELECT, less what conditions around them leave out."""
+    """The run of a union is the smallest that covers the periods of every SELECT, cut by the conditions around."""
     january, march = (f"came >= '2024-0{month}-05' AND came < '2024-0{month}-09'" for month in (1, 3))
     both = f"(SELECT came, ward FROM visits WHERE {january} UNION ALL SELECT came, ward FROM visits WHERE {march})"
     for rest, expected in (
@@ -163,7 +163,7 @@ def test_the_run_of_a_union_covers_its_tables(visits: duckdb.DuckDBPyConnection)
 
 
 def test_the_run_of_a_join_is_that_of_the_rows_that_are_kept(visits: duckdb.DuckDBPyConnection) -> None:
-    """A condition on one table's date is one on the other's month; a side that is kept alone has its own months."""
+    """A condition on one table's date limits the other's month. A side that an outer join keeps has its own months."""
     within = "ON v.person = w.person AND date_trunc('month', v.came) = date_trunc('month', w.came)"
     inside = f"(SELECT * FROM visits WHERE came >= '2024-01-05' AND came < '2024-01-09') AS w {within}"
     for rest, expected in (
@@ -206,7 +206,7 @@ CONDITIONS = st.recursive(
 @settings(max_examples=25, deadline=None)
 @given(condition=CONDITIONS)
 def test_no_row_that_meets_a_condition_is_left_out(visits: duckdb.DuckDBPyConnection, condition: str) -> None:
-    """Of random conditions DuckDB says which moments meet them: each is in a period that is charged, and so is read."""
+    """Every moment that meets a random condition, by DuckDB, is in a period that is charged, and so is read."""
     met = [row[0] for row in visits.execute(f"SELECT came FROM moments WHERE {condition}").fetchall()]
     try:
         column = asked(visits, f"WHERE {condition}").rows.periods
@@ -219,7 +219,7 @@ def test_no_row_that_meets_a_condition_is_left_out(visits: duckdb.DuckDBPyConnec
 
 
 def test_runs_of_periods() -> None:
-    """A run has a first and a last period of its word, and none outside of the calendar."""
+    """A run has a first and a last period of one word, and none outside of the calendar."""
     for first, last in ((1, 0), (-1, 3), (0, every("DAY").last + 1)):
         with pytest.raises(ValueError, match="no run of periods"):
             Periods("DAY", first, last)

@@ -1,4 +1,4 @@
-"""What conditions are read to is compared with DuckDB: no value that meets a condition is in a label that is ruled out.
+"""The reading of conditions is compared with DuckDB: no value that meets a condition is in an excluded label.
 
 Each reader is asked about random conditions. DuckDB tells which of many awkward values meet them: values on edges and
 beside them, beyond all edges, NULL, NaN and infinities.
@@ -94,7 +94,7 @@ class Writer:
         self.choose = choose
 
     def condition(self, columns: dict[str, str], depth: int = 3) -> str:
-        """A condition. columns: the type of each column."""
+        """Writes a condition. columns: the type of each column."""
         kind = self.choose.randrange(8)
         if depth and kind < 4:
             left = self.condition(columns, depth - 1)
@@ -116,7 +116,7 @@ class Writer:
 
 
 def parsed(text: str) -> exp.Expr:
-    """The condition as the reader gets it: columns with the alias of their table."""
+    """Returns the condition as the reader gets it, with columns under the alias of their table."""
     query = PrivateDuckDB().parse(f"SELECT 1 WHERE {text}")[0]
     assert query is not None
     condition: exp.Expr = query.args["where"].this
@@ -124,7 +124,7 @@ def parsed(text: str) -> exp.Expr:
 
 
 def codes_of(domain: Domain, connection: duckdb.DuckDBPyConnection) -> list[int | None]:
-    """The code of each value of a column's type, and of NULL. None for values without a code."""
+    """Returns the code of each value of a column's type, and of NULL. Values without a code have None."""
     if domain not in CODES:
         CODES[domain] = [*(_code(domain, value, connection) for value in VALUES[domain.type_name]), _null_code(domain)]
     return CODES[domain]
@@ -166,7 +166,7 @@ def tables() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def rows_that_meet(connection: duckdb.DuckDBPyConnection, source: str, condition: str) -> list[tuple[int, ...]] | None:
-    """The numbers of the rows for which DuckDB finds the condition true. None if it refuses the condition."""
+    """Returns the numbers of the rows that meet the condition by DuckDB, or None if DuckDB refuses it."""
     try:
         return connection.execute(f"SELECT COLUMNS('^i') FROM {source} WHERE {condition}").fetchall()
     except duckdb.Error:
@@ -176,7 +176,7 @@ def rows_that_meet(connection: duckdb.DuckDBPyConnection, source: str, condition
 @settings(max_examples=60, deadline=None)
 @given(choose=st.randoms(use_true_random=False))
 def test_labels_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnection, choose: random.Random) -> None:
-    """Neither where NOT is read nor where it is not, and known answers decide bins as all values in them do."""
+    """No row of an excluded label meets the condition, with NOT or without. Bins decide as all their values do."""
     for domain in choose.sample(DOMAINS, 8):
         kind = domain.type_name
         condition = Writer(choose).condition({"x": kind})
@@ -208,7 +208,7 @@ def test_labels_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnection
 @settings(max_examples=60, deadline=None)
 @given(choose=st.randoms(use_true_random=False))
 def test_combinations_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnection, choose: random.Random) -> None:
-    """For conditions on two columns, and for bins that are merged."""
+    """An excluded combination has no row that meets a condition on two columns, also with bins that are merged."""
     for _ in range(6):
         domains = dict(zip("xy", choose.sample(DOMAINS, 2), strict=True))
         kinds = {name: domain.type_name for name, domain in domains.items()}
@@ -238,7 +238,7 @@ def test_combinations_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConn
 @settings(max_examples=60, deadline=None)
 @given(choose=st.randoms(use_true_random=False))
 def test_moments_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnection, choose: random.Random) -> None:
-    """For conditions on the column and on its truncations."""
+    """An excluded moment has no row that meets a condition on the column and on truncations."""
     for kind in ("DATE", "TIMESTAMP"):
         shown = choose.choice(("x", "date_trunc('month', x)", "CAST(x AS DATE)", "date_trunc('week', x)", "year(x)"))
         condition = Writer(choose).condition({shown: kind})
@@ -254,7 +254,7 @@ def test_moments_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnectio
 
 
 def test_literals_that_duckdb_reads_otherwise_are_not_read() -> None:
-    """A DATE drops the time of its text. A number with an exponent or more than 38 digits is a DOUBLE."""
+    """A DATE drops the time of its text. A number with an exponent or more than 38 digits is a DOUBLE. None is read."""
     for text, expected in (
         ("DATE '2024-01-01 12:00:00'", None), ("DATE '2024-01-01'", "2024-01-01"), ("'2024-01-01'", "2024-01-01"),
         ("CAST('2024-01-01' AS TIMESTAMP(0))", None), ("upper('2024-01-01')", None), ("CAST('10:00' AS TIME)", None),
@@ -278,13 +278,13 @@ def test_literals_that_duckdb_reads_otherwise_are_not_read() -> None:
 
 
 def domain_of(type_name: str, with_edges: bool = False) -> Domain:
-    """The first domain of bins of this type, without NULL."""
+    """Returns the first domain of bins of this type, without NULL."""
     listed = [domain for domain in DOMAINS if domain.type_name == type_name and not domain.with_null]
     return next(domain for domain in listed if isinstance(domain, RangeDomain) and domain.with_edges is with_edges)
 
 
 def possible(domain: Domain, condition: str, closely: bool = False) -> list[bool]:
-    """Which labels may be those of rows that meet a condition."""
+    """Lists the labels that rows that meet a condition may have."""
     reader = label_reader(domain, False, closely=closely)
     assert reader is not None
     labels: list[bool] = reader.read(parsed(condition)).tolist()
@@ -292,7 +292,7 @@ def possible(domain: Domain, condition: str, closely: bool = False) -> list[bool
 
 
 def test_conditions_that_look_known_rule_out_nothing() -> None:
-    """Each was read otherwise than DuckDB reads it: a cell with rows was left out of an answer, or a bin decided."""
+    """DuckDB reads these conditions in another way than they look, so that they exclude no label and decide no bin."""
     for type_name, condition in (
         ("TIMESTAMP", "x >= DATE '2024-01-01 12:00:00'"), ("TIMESTAMP", "x"),
         ("INTEGER", "nullif(x, 5) IS NULL"), ("INTEGER", "CASE WHEN x < 5 THEN 1 END IS NULL"),
@@ -304,7 +304,7 @@ def test_conditions_that_look_known_rule_out_nothing() -> None:
 
 
 def test_not_is_read_before_not() -> None:
-    """NOT of NOT of NOT rules out what NOT does, for combinations of columns and for known answers."""
+    """Three NOTs exclude the same as one, for combinations of columns and for known answers."""
     for closely in (False, True):
         assert possible(domain_of("INTEGER"), "NOT (NOT (NOT x < 20))", closely) == [False, False, True]
         assert possible(domain_of("INTEGER"), "NOT (x < 20 OR x IS NULL)", closely) == [False, False, True]

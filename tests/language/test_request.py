@@ -1,4 +1,4 @@
-"""Equal requests are one release: what the digest of a request depends on, and what it does not."""
+"""Equal requests are one release: which changes of a statement change the digest of its request, and which do not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def own_clinic() -> Iterator[duckdb.DuckDBPyConnection]:
     ],
 )
 def test_the_same_request(clinic: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Spaces, names, the order of conditions and whatever is computed from the answers do not make another release."""
+    """Spaces, names, the order of conditions and computations over the answers do not make another release."""
     assert request_of(clinic, text).digest() == request_of(clinic, PLAIN).digest()
 
 
@@ -77,12 +77,12 @@ def test_the_same_request(clinic: duckdb.DuckDBPyConnection, text: str) -> None:
     ],
 )
 def test_another_request(clinic: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Whatever changes what is counted, or at what price, is another release."""
+    """A change of the counted rows, or of the price, makes another release."""
     assert request_of(clinic, text).digest() != request_of(clinic, PLAIN).digest()
 
 
 def test_public_facts_count(own_clinic: duckdb.DuckDBPyConnection) -> None:
-    """Another content of a public table, another policy or another epoch is another release each time."""
+    """A public table with other content, another policy, and another epoch each make another release."""
     digests = [request_of(own_clinic, JOINED).digest()]
     for change in (
         "INSERT INTO wards VALUES ('w9', 'west', 4)",
@@ -102,7 +102,7 @@ def test_public_facts_count(own_clinic: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_private_rows_do_not_count(own_clinic: duckdb.DuckDBPyConnection) -> None:
-    """A request knows nothing of private rows: changes of them show nowhere, or the cache would tell of them."""
+    """Changed private rows change no request: else the cache would reveal the change."""
     before = request_of(own_clinic, JOINED)
     for change in (
         "INSERT INTO visits SELECT * FROM visits",
@@ -117,7 +117,7 @@ def test_private_rows_do_not_count(own_clinic: duckdb.DuckDBPyConnection) -> Non
 
 
 def test_joins_multiply_the_bound(clinic: duckdb.DuckDBPyConnection) -> None:
-    """A row that a join repeats counts as often in the price; rows of a unit are bounded after the joins."""
+    """A row that a join repeats counts as often in the price, and rows of a unit are bounded after the joins."""
     joins = "JOIN offers AS o ON v.ward = o.ward JOIN offers AS p ON v.ward = p.ward"
     offers = f"SELECT {OPTIONS} count(*) FROM {{}} AS v {joins}"
     assert request_of(clinic, offers.format("visits")).rows.unit_bound == 9
@@ -126,7 +126,7 @@ def test_joins_multiply_the_bound(clinic: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_statements_may_ask_for_fewer_rows(clinic: duckdb.DuckDBPyConnection) -> None:
-    """max_rows_contributed lowers the bound of one statement, and is another request."""
+    """max_rows_contributed lowers the bound of one statement, and makes another request."""
     text = f"SELECT {OPTIONS} count(*) FROM people"
     fewer = text.replace("epsilon = 1", "epsilon = 1, max_rows_contributed = 1, privacy_unit_column = PERSON")
     assert request_of(clinic, fewer).rows.unit_bound == 1

@@ -1,4 +1,4 @@
-"""Accepted statements: their request is pinned, and where noise is negligible they answer what DuckDB answers."""
+"""The request of an accepted statement is pinned, and with negligible noise its answer is DuckDB's own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parts(analysis: Analysis) -> dict[str, str]:
 
 
 def shape(result: duckdb.DuckDBPyConnection, analysis: Analysis) -> str:
-    """Names and types of a result; whether answers of several grouping sets are whole numbers is the planner's."""
+    """Returns names and types of a result. With several grouping sets BIGINT and DOUBLE are both NUMBER."""
     types = {"BIGINT": "NUMBER", "DOUBLE": "NUMBER"} if len(analysis.request.question.grouping_sets) > 1 else {}
     return ", ".join(f"{column[0]} {types.get(str(column[1]), column[1])}" for column in result.description or ())
 
@@ -55,7 +55,7 @@ def shape(result: duckdb.DuckDBPyConnection, analysis: Analysis) -> str:
 @pytest.mark.sampled
 @pytest.mark.parametrize("golden", ACCEPTED, ids=str)
 def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lowering is right: the request is the pinned one, the answer is DuckDB's own without the clause."""
+    """Lowering is right: the request is the pinned one, and the answer is DuckDB's own without the clause."""
     seen: list[Analysis] = []
 
     def watched(statement: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
@@ -82,7 +82,7 @@ SURE_BOUND = 4
 
 
 def near(row: tuple[object, ...], exact: tuple[object, ...]) -> bool:
-    """Whether counts are at most 2 off: at 16 rows of a unit, scale 0.16, noise is more once in 7e7 counts."""
+    """Tells whether counts are at most 2 off. At 16 rows of a unit, scale 0.16, one in 7e7 counts is further off."""
     return all(
         abs(one - other) <= 2 if isinstance(one, int | float) and isinstance(other, int | float) else one == other
         for one, other in zip(row, exact, strict=True)

@@ -1,4 +1,4 @@
-"""Names stand for what DuckDB would take them for, or for nothing."""
+"""Names mean the same as in DuckDB, or are refused."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def parsed(text: str) -> Any:
     ],
 )
 def test_names_are_resolved(text: str, meant: str) -> None:
-    """Capitals of ASCII do not matter, USING merges columns, a table's name chooses one."""
+    """Capitals of ASCII do not matter, USING merges columns, and a table's name chooses one of two columns."""
     assert sql_of(resolve(parsed(text), SCOPE)) == meant
 
 
 @pytest.mark.parametrize("text", ["colour", "x.sex", "v.ward", "rowid", '"STRASSE"', "ag\u0435", "a.v.sex", "v.rowid"])
 def test_other_names_are_refused(text: str) -> None:
-    """A name that is not there is refused with those that are; letters that look alike are others."""
+    """An unknown name is refused with the names that are there. Letters that only look alike make other names."""
     with pytest.raises(Refusal, match=r"accepted: (\w+ \(did you mean that\?\); all are )?sex, Age, Straße, ward$"):
         resolve(parsed(text), SCOPE)
 
 
 def test_ambiguous_names_are_refused() -> None:
-    """A name in two tables, or twice in one subquery, stands for nothing; with its table it does."""
+    """A name that is in two tables, or twice in one subquery, is refused. With the name of its table it is accepted."""
     both = Scope((VISITS, Relation("w", columns("p1", "sex"))))
     twice = Scope((Relation("v", (("a", base_column("r0", "x")), ("A", base_column("r0", "y")))),))
     for scope, text in ((both, "sex"), (twice, "a"), (twice, "v.a")):
@@ -63,7 +63,7 @@ def test_ambiguous_names_are_refused() -> None:
 
 
 def test_kelvin_is_no_k() -> None:
-    """Python folds the Kelvin sign to k, DuckDB does not: the two must not be one name."""
+    """Python folds the Kelvin sign to k and DuckDB does not, so the two are different names."""
     scope = Scope((Relation("v", columns("r0", "\u212a", "k")),))
     assert sql_of(resolve(parsed("K"), scope)) == '"r0"."k"'
     assert sql_of(resolve(parsed('"\u212a"'), scope)) == '"r0"."\u212a"'
@@ -80,7 +80,7 @@ def test_expressions_do_not_explode() -> None:
 
 
 def test_precedence_survives_substitution() -> None:
-    """What a subquery computes stays together where it is used."""
+    """An expression from a subquery stays in brackets where it is used."""
     scope = Scope((Relation("v", (("x", parsed("1 + 2")),)),))
     assert sql_of(resolve(parsed("x * 3"), scope)) == "(1 + 2) * 3"
 

@@ -31,7 +31,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_values_lie_on_the_grid(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Over a grid of rows, in and out of the clamps, every value is in range, and on a step where there is one."""
+    """Over a grid of rows, in and out of the clamps, every value is in its range, and on its step if it has one."""
     node = parse_expression(text)
     grid = grid_of(node, clamp_of, {})
     assert grid is not None
@@ -52,7 +52,7 @@ def test_values_lie_on_the_grid(connection: duckdb.DuckDBPyConnection, text: str
     "text", ["d", "a + d", "a / b", "sqrt(a)", "a % 3", "greatest(d, 0)", "CASE WHEN a > 0 THEN d END", "d::INTEGER"]
 )
 def test_what_nothing_bounds_has_no_range(text: str) -> None:
-    """A column without a clamp, a division by a column, a function that is not known: no range."""
+    """A column without a clamp, a division by a column, and an unknown function have no range."""
     assert grid_of(parse_expression(text), clamp_of, {}) is None
 
 
@@ -73,8 +73,8 @@ CONDITIONS: tuple[tuple[str, list[float | None]], ...] = (
 def test_conditions_see_columns_as_they_are(
     connection: duckdb.DuckDBPyConnection, text: str, wanted: list[float | None]
 ) -> None:
-    """A CLAMP bounds what is added up, never which rows a condition means; NaN counts as DuckDB counts it in greatest,
-    in least and in conditions, and is NULL elsewhere."""
+    """A CLAMP bounds the values that are added up, and never changes which rows meet a condition. NaN counts as in
+    DuckDB in greatest, in least and in conditions, and is NULL elsewhere."""
     clamp, types = Clamp("d", "0", "200", "1"), {sql_of(parse_expression("d")): "DOUBLE"}
     clamped = with_clamped_columns(parse_expression(text), lambda _: clamp, types)
     rows = connection.execute(

@@ -1,4 +1,4 @@
-"""What is charged, what is refused, and what does not give budget back."""
+"""Which statements are charged, which are refused, and which owner statements give no budget back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OpenClinic = Callable[..., Clinic]
 
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every scan of private rows, as it begins."""
+    """Records every scan of private rows, as it begins."""
     seen: list[str] = []
 
     def counted(cursor: Any, job: Any, key: bytes, workers: Any) -> object:
@@ -34,7 +34,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_columns_that_programs_rely_on(clinic: Clinic) -> None:
-    """Names, order and types of the listings are a contract; types need no further package to be fetched."""
+    """Names, order and types of the listings are a contract. Their types need no other package in a client."""
     clinic.dp(by("sex"))
     expected = {
         f"dp_explain($${by('sex')}$$)": [
@@ -78,7 +78,7 @@ def test_a_pure_budget_adds_epsilon(clinic: Clinic) -> None:
 
 
 def test_an_approximate_budget_is_charged_as_rho(open_clinic: OpenClinic) -> None:
-    """(epsilon, delta) becomes rho by the tightest conversion; a pure one costs what its Laplace noise does."""
+    """(epsilon, delta) becomes rho by the tightest conversion, and a pure charge costs the rho of its Laplace noise."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(
@@ -100,8 +100,8 @@ def test_an_approximate_budget_is_charged_as_rho(open_clinic: OpenClinic) -> Non
 
 
 def test_a_budget_is_shown_as_it_was_declared(open_clinic: OpenClinic) -> None:
-    """Beside the rho that adds up: the words of the policy, and the epsilon that a statement may still ask for, which
-    is accepted as it is shown. A dropped policy keeps its line while its unit has spent something."""
+    """The words of the policy stand beside its rho, and beside the epsilon that a statement may still ask for. A
+    statement with this epsilon is accepted. A dropped policy keeps its line while its unit has spent something."""
     clinic = open_clinic()
     clinic.fill()
     clinic.dp(
@@ -120,8 +120,8 @@ def test_a_budget_is_shown_as_it_was_declared(open_clinic: OpenClinic) -> None:
 
 
 def test_a_principal_sees_their_own_share(clinic: Clinic) -> None:
-    """With a fifth of epsilon = 10 and 1 spent by somebody else: 2, nothing spent, 2 left; of what everybody has left
-    no more than there is."""
+    """With a fifth of epsilon = 10, and 1 spent by somebody else, a share is 2, nothing spent and 2 left. A share shows
+    no more left than the whole budget has."""
     engine = engine_of(clinic.con)
     assert engine is not None
     bob = Caller("bob", owner=False, share=Fraction(1, 5))
@@ -135,7 +135,7 @@ def test_a_principal_sees_their_own_share(clinic: Clinic) -> None:
 
 
 def test_the_price_of_an_answer_is_within_its_reach(clinic: Clinic) -> None:
-    """dp_epsilon() and dp_rho() in the SELECT say what the answer cost: of a target_stderr nobody knew before."""
+    """dp_epsilon() and dp_rho() in the SELECT give the price of an answer, which target_stderr leaves open before."""
     rows = clinic.dp(
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 40) sex, count(*) AS n, dp_epsilon() AS cost, "
         "dp_rho() FROM visits GROUP BY sex"
@@ -146,7 +146,7 @@ def test_the_price_of_an_answer_is_within_its_reach(clinic: Clinic) -> None:
 
 
 def test_a_rho_budget(open_clinic: OpenClinic) -> None:
-    """BUDGET (rho = ..) and OPTIONS (rho = ..); a pure budget refuses rho before anything is charged."""
+    """A budget in rho is spent by OPTIONS (rho = ..). A pure budget refuses rho before anything is charged."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (rho = 0.5), DOMAIN sex IN (0, 1))")
@@ -162,7 +162,7 @@ def test_a_pure_budget_refuses_delta_and_rho(clinic: Clinic) -> None:
 
 
 def test_an_overdraft_is_refused_before_any_scan(clinic: Clinic, scans: list[str]) -> None:
-    """What does not fit costs nothing and reads nothing; the message says what is left."""
+    """A statement above the rest of the budget costs nothing and reads nothing. The message gives the rest."""
     clinic.dp(by("sex", epsilon="8"))
     assert scans == ["scan"]
     message = clinic.refused(by("ward", epsilon="3"))
@@ -184,7 +184,7 @@ def test_cached_answers_and_refusals_never_scan(clinic: Clinic, scans: list[str]
 
 
 def test_eight_threads_against_a_budget_for_ten(clinic: Clinic, scans: list[str]) -> None:
-    """Forty different questions at once, a budget for ten: exactly ten answers, ten charges, ten scans."""
+    """Of forty different questions at once against a budget for ten exactly ten are answered, charged and scanned."""
 
     def ask(number: int) -> bool:
         with clinic.con.cursor() as cursor:
@@ -202,7 +202,7 @@ def test_eight_threads_against_a_budget_for_ten(clinic: Clinic, scans: list[str]
 
 
 def test_dropping_and_making_a_policy_again_resets_nothing(clinic: Clinic) -> None:
-    """The ledger belongs to the privacy unit: what was spent survives DROP, CREATE, REPLACE and NEW EPOCH."""
+    """The ledger belongs to the privacy unit: spent budget survives DROP, CREATE, REPLACE and NEW EPOCH."""
     clinic.dp(by("sex", epsilon="6"))
     policy = "(PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 7), DOMAIN sex IN (0, 1))"
     clinic.dp("DROP PRIVACY POLICY ON visits")
@@ -226,7 +226,7 @@ def test_a_dropped_table_keeps_what_its_unit_spent(clinic: Clinic) -> None:
 
 
 def test_widening_is_recorded(clinic: Clinic) -> None:
-    """A wider budget is an entry of the ledger; one below what was spent is refused."""
+    """A wider budget is an entry of the ledger. One below the spent sum is refused."""
     clinic.dp(by("sex", epsilon="6"))
     clinic.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 20)")
     assert clinic.rows("SELECT budget, spent FROM dp_budget()") == [(20.0, 6.0)]
@@ -240,7 +240,7 @@ def test_widening_is_recorded(clinic: Clinic) -> None:
 
 
 def test_the_unit_cannot_change_once_spent(clinic: Clinic) -> None:
-    """Another unit would have a fresh budget for the same people."""
+    """Another unit is refused once the old one has spent: it would have a fresh budget for the same people."""
     clinic.dp("ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT ROW")
     clinic.dp("ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient MAX ROWS 4")
     clinic.dp(by("sex"))
@@ -276,7 +276,7 @@ def test_tables_that_share_a_unit_share_one_budget(clinic: Clinic) -> None:
 
 
 def test_a_shared_budget_that_changes_its_kind(clinic: Clinic) -> None:
-    """A budget is what was last declared for the unit, by whichever of its tables: the other follows."""
+    """The last declared budget of a unit holds for all its tables, whichever table it was declared for."""
     clinic.rows("CREATE TABLE bills AS SELECT patient AS who, sex FROM visits")
     clinic.dp(
         "CREATE PRIVACY POLICY ON bills (PRIVACY UNIT who REFERENCES visits.patient MAX ROWS 4, "
@@ -287,7 +287,7 @@ def test_a_shared_budget_that_changes_its_kind(clinic: Clinic) -> None:
 
 
 def test_dp_check_is_exact(clinic: Clinic) -> None:
-    """The owner sees rows per unit and values outside the domains; nothing is charged."""
+    """The owner sees rows for each unit and values outside the domains, exactly, and nothing is charged."""
     clinic.rows("INSERT INTO visits VALUES (7, 20, 1, 'w1'), (1, 20, NULL, 'w1')")
     found = dict(clinic.rows("SELECT finding, value FROM dp_check('visits')"))
     assert found["rows"] == 1002
@@ -300,8 +300,8 @@ def test_dp_check_is_exact(clinic: Clinic) -> None:
 
 
 def test_the_check_says_what_answers_leave_out(open_clinic: OpenClinic) -> None:
-    """NULL apart from other values, rows that some domain leaves out, values beyond clamps, and several MAX ROWS side
-    by side with what each drops and the noise that it brings; percentages of all rows."""
+    """dp_check lists NULLs apart from other values, rows that some domain leaves out, and values beyond clamps. For
+    several MAX ROWS it shows the dropped rows and the noise. Percentages are of all rows."""
     clinic = open_clinic()
     clinic.rows(
         "CREATE TABLE trips AS SELECT range // 3 AS who, range % 7 AS a, range * 1.5 AS fare, "

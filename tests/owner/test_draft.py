@@ -1,4 +1,4 @@
-"""dp_draft: a policy to begin with, from the schema alone, and what the grammar has for short policies."""
+"""dp_draft: a policy to begin with, from the schema alone, and short forms of the grammar for policies."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def draft(clinic: Clinic, table: str) -> str:
 
 
 def items(text: str) -> list[str]:
-    """Its lines that are no comments."""
+    """Returns the lines of a draft that are no comments."""
     return [line.strip() for line in text.splitlines() if not line.lstrip().startswith("--")]
 
 
 def filled(text: str) -> str:
-    """What an owner makes of a draft who answers every question: with a number, or a unit."""
+    """Returns a draft with each question answered, by a number or by a unit."""
     return (
         text.replace("PRIVACY UNIT TODO", "PRIVACY UNIT ROW").replace("ROW MAX ROWS TODO", "ROW").replace("TODO", "4")
     )
 
 
 def test_what_the_schema_says_is_in_the_draft(open_clinic: Callable[..., Clinic]) -> None:
-    """Keys, foreign keys, checks, types, public tables by key and by name; what is left has a TODO and a reason."""
+    """The draft has the schema's keys, checks, types and public tables. A TODO with a reason marks the rest."""
     clinic = hospital(open_clinic())
     text = draft(clinic, "visits")
     assert items(text) == [
@@ -81,7 +81,7 @@ def test_what_the_schema_says_is_in_the_draft(open_clinic: Callable[..., Clinic]
 
 
 def test_a_filled_draft_is_a_policy(open_clinic: Callable[..., Clinic]) -> None:
-    """Every question answered, it is carried out as it stands; not filled in, it is refused where the first TODO is."""
+    """A draft with every question answered is carried out as it stands. Otherwise it is refused at the first TODO."""
     clinic = hospital(open_clinic())
     refused = clinic.refused(draft(clinic, "visits"))
     assert "'TODO' is not expected here; accepted: a number for MAX ROWS" in refused
@@ -95,7 +95,7 @@ def test_a_filled_draft_is_a_policy(open_clinic: Callable[..., Clinic]) -> None:
 
 
 def test_no_row_is_read(open_clinic: Callable[..., Clinic], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same text whatever the rows are, without a reader, and without a statement that names the table's rows."""
+    """The text is the same whatever the rows are, without a reader, and without a statement that reads the table."""
     clinic = hospital(open_clinic())
     empty = draft(clinic, "visits")
     clinic.con.execute("INSERT INTO patients SELECT range, NULL FROM range(50)")
@@ -120,7 +120,7 @@ NAMES = st.text(st.sampled_from("ab\n\r\"'-*/;)(, \u2028$é"), min_size=1, max_s
 @settings(max_examples=25)
 @given(names=st.lists(NAMES, unique_by=str.lower, min_size=1, max_size=4))
 def test_no_name_of_a_column_leaves_its_place(names: list[str]) -> None:
-    """Whoever names a column writes no item of the policy: filled in, it parses, and its items are the schema's."""
+    """A column's name cannot write an item of the policy: a filled draft parses, and its items are the schema's."""
     columns = ", ".join(f"{quote_identifier(name)} {'VARCHAR' if n % 2 else 'BOOLEAN'}" for n, name in enumerate(names))
     with dpduck.connect() as connection:
         connection.execute(f"CREATE TABLE t ({columns})")
@@ -133,7 +133,7 @@ def test_no_name_of_a_column_leaves_its_place(names: list[str]) -> None:
 
 
 def test_a_draft_is_the_owners_and_of_a_table(clinic: Clinic) -> None:
-    """A view or a file is no table: the way to one is named."""
+    """A view or a file is no table: the refusal names the way to make one."""
     clinic.con.execute("CREATE VIEW seen AS FROM visits")
     for name, told in (
         ("seen", "is a view"),
@@ -146,7 +146,7 @@ def test_a_draft_is_the_owners_and_of_a_table(clinic: Clinic) -> None:
 
 
 def test_several_columns_have_one_domain(open_clinic: Callable[..., Clinic]) -> None:
-    """DOMAIN (a, b) and ALL BOOLEAN: each column has it as if it were written alone, and named ones keep their own."""
+    """DOMAIN (a, b) and ALL BOOLEAN give each column the domain as if written alone. Named columns keep their own."""
     clinic = open_clinic()
     clinic.con.execute(
         'CREATE TABLE t (id INTEGER, a VARCHAR, b VARCHAR, p BOOLEAN, q BOOLEAN, r BOOLEAN, "all" BOOLEAN)'
@@ -168,7 +168,7 @@ def test_several_columns_have_one_domain(open_clinic: Callable[..., Clinic]) -> 
 
 
 def test_dates_are_written_plainly(open_clinic: Callable[..., Clinic]) -> None:
-    """STEP MONTH, STEP 7 DAYS, dates without quotes; today is refused, and why."""
+    """STEP MONTH, STEP 7 DAYS and dates without quotes are accepted. today is refused, with the reason."""
     clinic = open_clinic()
     clinic.con.execute("CREATE TABLE t (id INTEGER, d DATE, n INTEGER)")
     head = "CREATE OR REPLACE PRIVACY POLICY ON t (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN d RANGE"
@@ -192,7 +192,7 @@ def test_dates_are_written_plainly(open_clinic: Callable[..., Clinic]) -> None:
 
 
 def test_a_table_is_looked_at_before_it_has_a_policy(clinic: Clinic) -> None:
-    """dp_check: rows of one value, NULLs, quantiles, exactly, for the owner, with a word about what they are for."""
+    """dp_check shows the owner rows of one value, NULLs and quantiles, exactly, with a word about their use."""
     clinic.con.execute("CREATE TABLE raw AS SELECT nullif(range % 10, 3) AS k, range / 4 AS x FROM range(1000)")
     found = {row[0]: row[1:] for row in clinic.rows("FROM dp_check('raw')")}
     assert found["rows"][0] == 1000 and "copy nothing" in found["rows"][1]
@@ -214,9 +214,8 @@ TYPED = {
 
 
 def test_what_a_draft_says_of_other_types_is_so(open_clinic: Callable[..., Clinic]) -> None:
-    """Each statement that it names is typed: comparisons of the columns that it says WHERE compares, and of no others;
-    IS NULL and count of all.
-    """
+    """Every condition that the draft allows passes: WHERE on the columns it lists, and IS NULL and count of all.
+    Comparisons of other columns are refused."""
     clinic = open_clinic()
     clinic.con.execute(
         "CREATE TABLE t (id INTEGER, k INTEGER PRIMARY KEY, name VARCHAR UNIQUE, st STRUCT(a INTEGER), js JSON, "
@@ -239,7 +238,7 @@ def test_what_a_draft_says_of_other_types_is_so(open_clinic: Callable[..., Clini
 
 
 def test_codes_that_are_numbers_take_a_list(open_clinic: Callable[..., Clinic]) -> None:
-    """A draft says so where there are whole numbers; OTHER of numbers is refused with what keeps other values."""
+    """A draft suggests a list where codes are whole numbers. OTHER of numbers is refused, with another way."""
     clinic = open_clinic()
     clinic.con.execute("CREATE TABLE t (name VARCHAR, sex INTEGER)")
     assert "IN (1, 2)" in draft(clinic, "t")

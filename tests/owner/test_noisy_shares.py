@@ -1,4 +1,4 @@
-"""What a draft says that a bound leaves out holds in 19 of 20 drafts, and what is said of codes and years is there."""
+"""The shares that a draft says a bound leaves out hold in 19 of 20 drafts, and codes and years are recognised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ERRORS = (0.01, 0.003)
 
 @cache
 def tree(places: int) -> tuple[FloatArray, int]:
-    """Returns what makes least-squares counts of places from the noisy nodes of a binary tree, and its levels."""
+    """Returns the matrix from noisy nodes of a binary tree to least-squares counts of places, and the tree's levels."""
     levels = ceil(log2(places))
     nodes = [np.kron(np.eye(1 << level), np.ones(1 << (levels - level))) for level in range(levels + 1)]
     whole = np.concatenate(nodes)
@@ -51,7 +51,7 @@ def tree(places: int) -> tuple[FloatArray, int]:
 
 
 def drawn(places: NDArray[np.integer], number: int, error: float) -> Iterator[list[float]]:
-    """Yields the quantiles of draft after draft, of a tree with an error of its ranks in parts of the units."""
+    """Yields the quantiles of draft after draft, from a tree with an error of ranks given in parts of the units."""
     inverse, levels = tree(number)
     counts = np.zeros(inverse.shape[0])
     np.add.at(counts, places, 1)
@@ -72,7 +72,7 @@ def question_of(type_name: str) -> PrivateQuestion:
 
 
 def shares_of(name: str, error: float) -> Iterator[ColumnShares | None]:
-    """Yields what draft after draft sees of a column."""
+    """Yields the column as draft after draft sees it."""
     values, type_name = TABLES[name]
     question = question_of(type_name)
     places = np.searchsorted(np.array(question.grid, dtype=float), values, side="right") + 1
@@ -81,7 +81,7 @@ def shares_of(name: str, error: float) -> Iterator[ColumnShares | None]:
 
 
 def clamps_hold() -> list[bool]:
-    """Tells of each clamp that is suggested whether it leaves out as little of the sum as its draft says."""
+    """Tells of each suggested clamp whether it leaves out as little of the sum as its draft says."""
     held = []
     for name, (values, _) in TABLES.items():
         for error in ERRORS:
@@ -94,7 +94,7 @@ def clamps_hold() -> list[bool]:
 
 
 def most_rows_hold() -> list[bool]:
-    """Tells the same of MAX ROWS and of the rows."""
+    """Tells of each suggested MAX ROWS whether it leaves out as few rows as its draft says."""
     with open_stays() as connection:
         policy = policy_of(connection)
     held, places = [], np.searchsorted(np.array(NICE), TRIPS)
@@ -107,17 +107,15 @@ def most_rows_hold() -> list[bool]:
 
 
 def required(number: int) -> float:
-    """Returns how many of so many shares must hold, where each does with a chance of 0.95: a false alarm is rarer than
-    1e-10.
-    """
+    """Returns how many of so many shares must hold if each does with probability 0.95. False alarm below 1e-10."""
     return float(binom.ppf(1e-10, number, 0.95))
 
 
 def test_a_stated_share_holds_in_19_of_20_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of clamps of eight columns, four of them with heavy tails, and of MAX ROWS: 450 drafts with noise of their own.
+    """Shares hold for clamps of eight columns, four with heavy tails, and for MAX ROWS, in 450 drafts with fresh noise.
 
-    A false alarm is rarer than 2e-10. With the tail above the last share that stands out left away, as drafts once did,
-    neither holds.
+    A false alarm is rarer than 2e-10. Without the tail above the last visible share, as in earlier drafts, the shares
+    of clamps do not hold.
     """
     clamps, rows = clamps_hold(), most_rows_hold()
     assert len(clamps) > 100 and sum(clamps) >= required(len(clamps)), (sum(clamps), len(clamps))
@@ -129,7 +127,7 @@ def test_a_stated_share_holds_in_19_of_20_drafts(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_the_noise_hides_is_left_open() -> None:
-    """Of a tail whose sum a few hold, and of nine zeros in ten with much noise, no clamp is suggested.
+    """No clamp is suggested for a tail where few rows hold the sum, or for nine zeros in ten with much noise.
 
     Each is open in more than 99 of 100 drafts: that 10 of 25 are not is rarer than 1e-11.
     """
@@ -139,7 +137,7 @@ def test_what_the_noise_hides_is_left_open() -> None:
 
 
 def recognised(name: str, values: FloatArray) -> int:
-    """Returns in how many drafts what is written about a column of whole numbers is as it should be."""
+    """Returns in how many drafts the text about a column of whole numbers is the expected one."""
     question = question_of("INTEGER")
     places = np.searchsorted(np.array(question.grid, dtype=float), values, side="right") + 1
     right = 0
@@ -163,7 +161,7 @@ def recognised(name: str, values: FloatArray) -> int:
 
 
 def test_codes_and_years_are_recognised() -> None:
-    """IN for whole numbers from 0 to 100 of which there are few, years by one, 9999 as no answer; ages stay a range.
+    """IN is suggested for few codes from 0 to 100, years by one, and 9999 as no answer. Ages stay a range.
 
     Each is so in more than 95 of 100 drafts: that 15 of 25 are not is rarer than 1e-12.
     """

@@ -91,7 +91,7 @@ STATEMENTS = (
 @pytest.mark.sampled
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_owner_statements_are_carried_out_once(open_clinic: Callable[..., Clinic], way: Way) -> None:
-    """Each of a policy's whole life, one after the other: what is said is what was done, and a revision counts one."""
+    """Each statement of a policy's life reports what it has done. A revision counts up by one."""
     clinic = open_clinic()
     clinic.fill()
     for statement, said in STATEMENTS:
@@ -105,7 +105,7 @@ def test_owner_statements_are_carried_out_once(open_clinic: Callable[..., Clinic
 
 
 def test_a_change_that_another_one_follows_is_a_change_again(open_clinic: Callable[..., Clinic]) -> None:
-    """What was dropped, declared anew and is dropped again is dropped; what is not there is refused."""
+    """A policy that was dropped, declared anew and is dropped again is dropped. A missing policy is refused."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect()
@@ -127,7 +127,7 @@ DOTTED = (
 
 @pytest.fixture
 def dotted() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Tables and columns with dots in their names, and an answer's SQL that would join rows of two people."""
+    """Tables and columns with dots in their names, where an answer's SQL could join rows of two people."""
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS \"other.db\"")
         connection.execute('CREATE TABLE "other.db".people (id INTEGER)')
@@ -139,7 +139,7 @@ def dotted() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def policies(connection: duckdb.DuckDBPyConnection) -> None:
-    """Policies of the three tables, all by the user's id."""
+    """Policies of the three tables, each with the user's id as its unit."""
     for table in ("users", "orders", '"orders.old"'):
         unit, budget = ("id", ", BUDGET (epsilon = 9)") if table == "users" else ("uid REFERENCES users.id", "")
         connection.execute(f"FROM dp('CREATE PRIVACY POLICY ON {table} (PRIVACY UNIT {unit} MAX ROWS 1{budget})')")
@@ -155,7 +155,7 @@ def test_names_with_dots_are_no_units(dotted: duckdb.DuckDBPyConnection, stateme
 def test_rows_of_two_people_are_not_joined_by_names_that_look_alike(
     dotted: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A policy on a name with a dot, from a store of before, answers nothing; a key with a dot proves no unit."""
+    """A stored policy on a name with a dot answers nothing. A key with a dot proves no unit."""
     monkeypatch.setattr(owner_policies, "require_plain_names", lambda *names: None)
     policies(dotted)
     select = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM orders"
@@ -166,7 +166,7 @@ def test_rows_of_two_people_are_not_joined_by_names_that_look_alike(
 
 
 def test_names_are_compared_as_duckdb_does() -> None:
-    """Capitals of ASCII alone are folded: another column than the one that was named would be the unit."""
+    """Only capitals of ASCII are folded: else another column than the named one would be the unit."""
     with duckdb.connect() as connection:
         connection.execute('CREATE TABLE visits ("É" INTEGER, "é" INTEGER, Age INTEGER)')
         dpduck.load(connection)

@@ -1,7 +1,7 @@
-"""What pairs of statements cost each period: an oracle enumerates days by Python's dates, with no code of dpduck's.
+"""Prices of pairs of statements for each period, by an oracle that enumerates days with Python's dates alone.
 
-A condition is random, of comparisons that public facts decide and of others that they do not. The oracle tries each day
-and keeps the first and the last one that may meet it, as docs/monthly.md says of WHERE; days of long ago and of far off
+A condition is random, of comparisons that public facts decide and of others. The oracle tries each day and keeps the
+first and the last one that may meet the condition, as docs/monthly.md says of WHERE. Days of long ago and of far off
 stand for periods without an end.
 """
 
@@ -44,14 +44,14 @@ PRICES = (2, 3)
 
 @dataclass(frozen=True)
 class Condition:
-    """SQL, with the first and the last day that may meet it; None where no day does."""
+    """SQL of a condition, with the first and the last day that may meet it, or None where no day does."""
 
     sql: str
     span: Span
 
 
 def met(sql: str, holds: Callable[[date], bool]) -> Condition:
-    """A condition that is decided, tried on every day."""
+    """Returns a condition that periods decide, with the days for which it holds."""
     found = [day for day in DAYS if holds(day)]
     return Condition(sql, (found[0], found[-1]) if found else None)
 
@@ -133,7 +133,7 @@ def clinic() -> Iterator[Clinic]:
 
 
 def spent(clinic: Clinic, table: str, word: str) -> dict[date, float]:
-    """What dp_budget() says of the period of each day."""
+    """Returns the spent amounts by dp_budget() for the period of each day."""
     found = dict.fromkeys(DAYS, 0.0)
     for label, amount in clinic.rows(f"SELECT period, spent FROM dp_budget() WHERE table_name = '{table}'"):
         if label.startswith("any other"):
@@ -155,9 +155,8 @@ def spent(clinic: Clinic, table: str, word: str) -> dict[date, float]:
 def test_random_pairs_of_conditions(
     clinic: Clinic, word: str, pair: tuple[tuple[Condition, str], tuple[Condition, str]]
 ) -> None:
-    """Statements that read no period in common cost the maximum, others the sum, period by period; what public facts do
-    not decide costs every period; what no row could meet is refused, and costs nothing.
-    """
+    """Two statements cost the larger price in a period that one reads, and the sum in a common period. An undecided
+    condition costs every period. A condition that no row can meet is refused, and costs nothing."""
     table = f"t{next(TABLES)}"
     clinic.con.execute(f"CREATE TABLE {table} AS FROM source")
     clinic.dp(

@@ -1,4 +1,4 @@
-"""Owners declare units and budgets by period: what is charged, what is shown, what is refused, what stays as it was."""
+"""Owners declare units and budgets by period: which periods are charged and shown, and which changes are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MARCH = "came >= '2024-03-01' AND came < '2024-04-01'"
 
 
 def made(policy: str = POLICY) -> Clinic:
-    """A clinic whose visits are protected by month."""
+    """Opens a clinic with visits that are protected by month."""
     clinic = Clinic(dpduck.connect(config={"threads": 1}))
     clinic.con.execute(VISITS)
     if policy:
@@ -43,12 +43,12 @@ def clinic() -> Iterator[Clinic]:
 
 
 def spent(clinic: Clinic) -> dict[str, float]:
-    """What each period has spent, by dp_budget()."""
+    """Returns the spent amounts of each period, by dp_budget()."""
     return dict(clinic.rows("SELECT period, spent FROM dp_budget() WHERE measure = 'epsilon'"))
 
 
 def test_a_month_is_charged_to_itself(clinic: Clinic) -> None:
-    """Each month has its budget, answers of several months cost each of them, and LIFETIME adds them all up."""
+    """Each month has a budget. An answer over several months costs each month, and LIFETIME adds all months up."""
     clinic.dp(ASK.format("0.5", MARCH))
     clinic.dp(ASK.format("0.25", "came BETWEEN '2024-03-15' AND '2024-05-02'"))
     assert spent(clinic) == {
@@ -68,7 +68,7 @@ def test_a_month_is_charged_to_itself(clinic: Clinic) -> None:
 
 
 def test_a_stored_answer_is_free(clinic: Clinic) -> None:
-    """Asked again, a month's answer is the same and costs nothing; another month is another statement."""
+    """A month's answer is the same and free when asked again. Another month is another statement."""
     first = clinic.dp(ASK.format("1", MARCH))
     assert clinic.dp(ASK.format("1", MARCH)) == first
     clinic.dp(ASK.format("1", "came >= '2024-04-01' AND came < '2024-05-01'"))
@@ -76,7 +76,7 @@ def test_a_stored_answer_is_free(clinic: Clinic) -> None:
 
 
 def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> None:
-    """dp_policies has PER, OF and LIFETIME in the statement that it shows, and says what a whole person is promised."""
+    """dp_policies shows PER, OF and LIFETIME in its statement, and the promise to a whole person."""
     ddl, guarantee = clinic.rows("SELECT ddl, guarantee FROM dp_policies()")[0]
     assert UNIT in ddl and "BUDGET (epsilon = 1) PER MONTH,\n    LIFETIME (epsilon = 12)" in ddl
     assert guarantee == (
@@ -92,7 +92,7 @@ def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> N
 
 
 def test_a_row_lies_in_one_period(clinic: Clinic) -> None:
-    """PRIVACY UNIT ROW PER MONTH: a year of monthly statistics costs each row what one of them costs."""
+    """PRIVACY UNIT ROW PER MONTH: a year of monthly statistics costs each row the price of one month."""
     policy = POLICY.replace("person PER MONTH OF came MAX ROWS 4", "ROW PER MONTH OF came")
     rows = made(policy.replace(", LIFETIME (epsilon = 12)", ""))
     for month in range(1, 5):
@@ -103,14 +103,14 @@ def test_a_row_lies_in_one_period(clinic: Clinic) -> None:
 
 
 def test_a_private_draft_is_refused_in_words_that_its_owner_wrote(clinic: Clinic) -> None:
-    """Not in those of the statements that it would ask; nothing is charged."""
+    """A private draft is refused in words of the owner's statement, and nothing is charged."""
     with pytest.raises(duckdb.Error, match="a private draft looks at whole units, and this policy's are by periods"):
         clinic.con.execute("FROM dp_draft('visits', privately := 0.1)")
     assert clinic.charges() == 0
 
 
 def test_what_an_owner_may_change(clinic: Clinic) -> None:
-    """Budget and lifetime change alone, not below what was spent; the unit and its column stay once it was."""
+    """Budget and lifetime may change, but not below the spent sum. The unit and its column stay once it has spent."""
     clinic.dp("ALTER PRIVACY POLICY ON visits SET LIFETIME (epsilon = 6)")
     clinic.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 2) PER MONTH")
     clinic.dp(ASK.format("1.5", "came BETWEEN '2024-03-15' AND '2024-05-02'"))
@@ -134,7 +134,7 @@ def test_what_an_owner_may_change(clinic: Clinic) -> None:
 
 
 def test_what_is_no_period(clinic: Clinic) -> None:
-    """Refused by name: columns whose date depends on a session, units that pairs do not tell apart, words apart."""
+    """Refused by name: dates that depend on a session, units that pairs do not separate, and unknown words."""
     found = made("")
     found.con.execute('CREATE TABLE t (p VARCHAR, f DOUBLE, d DATE, z TIMESTAMPTZ, s TIMESTAMP_S, "x PER DAY" VARCHAR)')
     create = "CREATE PRIVACY POLICY ON t (PRIVACY UNIT {} MAX ROWS 2, BUDGET (epsilon = 1) PER MONTH)"
@@ -158,7 +158,7 @@ def test_what_is_no_period(clinic: Clinic) -> None:
 
 
 def test_what_asks_about_several_units_at_once(clinic: Clinic) -> None:
-    """Rows that are made of several months are refused by name, with what says one month."""
+    """A statement over features of several months is refused by name, with the condition for one month."""
     counted = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM "
     within = "date_trunc('month', visits.came) = date_trunc('month', visits.came)"
     by_unit = "(SELECT person, count(*) AS k FROM visits GROUP BY person) AS u"
@@ -186,7 +186,7 @@ def test_what_asks_about_several_units_at_once(clinic: Clinic) -> None:
 
 
 def test_every_mechanism_pays_for_the_periods_that_it_reads() -> None:
-    """Keys, synthetic data, summaries, projections and sessions: one charge each, to the month of their condition."""
+    """Keys, synthetic data, summaries, projections and sessions are charged once each, to the month they read."""
     budget = "BUDGET (epsilon = 40, delta = 1e-4, delta_keys = 1e-5) PER MONTH"
     found = made(f"CREATE PRIVACY POLICY ON visits ({UNIT}, {budget}, {DOMAINS})")
     pay = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 4, delta = 1e-6, "
@@ -212,7 +212,7 @@ def test_every_mechanism_pays_for_the_periods_that_it_reads() -> None:
 
 
 def test_tables_share_the_budget_of_one_persons_month(clinic: Clinic) -> None:
-    """REFERENCES: bills by month have the ledger of visits by month; units of two kinds for one person are refused."""
+    """By REFERENCES bills and visits of a month share a ledger. Two kinds of units for one person are refused."""
     clinic.con.execute("CREATE TABLE bills AS SELECT person, came AS billed, charge FROM visits")
     unit = "CREATE PRIVACY POLICY ON bills (PRIVACY UNIT person REFERENCES visits.person"
     clinic.dp(f"{unit} PER MONTH OF billed MAX ROWS 2)")
@@ -239,7 +239,7 @@ def test_tables_share_the_budget_of_one_persons_month(clinic: Clinic) -> None:
 
 
 def test_columns_that_change_are_looked_at_again(clinic: Clinic) -> None:
-    """A date that became a text, or a unit that became a number with a point, is refused before anything is charged."""
+    """A date that became a text, or a unit that became a decimal, is refused before the charge."""
     clinic.con.execute("ALTER TABLE visits ALTER came TYPE TIMESTAMP")
     assert len(clinic.dp(ASK.format("0.25", MARCH))) == 3, "a month is the same of both types"
     clinic.con.execute("ALTER TABLE visits ALTER came TYPE TIMESTAMPTZ")
@@ -252,7 +252,7 @@ def test_columns_that_change_are_looked_at_again(clinic: Clinic) -> None:
 
 
 def test_prepared_tables_stay_without_periods() -> None:
-    """A table that is prepared gets no units by period before it is UNPREPAREd."""
+    """A prepared table gets no units by period before UNPREPARE."""
     plain = f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 4, BUDGET (epsilon = 1), {DOMAINS})"
     found = made(plain)
     found.dp("ALTER PRIVACY POLICY ON visits PREPARE")
@@ -267,7 +267,7 @@ def test_prepared_tables_stay_without_periods() -> None:
 
 
 def test_the_owner_sees_units_by_period(clinic: Clinic) -> None:
-    """dp_check counts rows of each person and month, and those that are of no month."""
+    """dp_check counts rows of each person and month, and those without a month."""
     clinic.con.execute(
         "INSERT INTO visits (person, came) VALUES ('p1', NULL), ('p1', 'infinity'), (NULL, '2024-01-01')"
     )
@@ -280,7 +280,7 @@ def test_the_owner_sees_units_by_period(clinic: Clinic) -> None:
 
 
 def test_a_view_says_what_a_person_is_promised(clinic: Clinic) -> None:
-    """The comment of a private view names the unit's period and what was charged; so does dp_explain."""
+    """The comment of a private view, and dp_explain, name the unit's period and the charged periods."""
     clinic.dp(
         "CREATE PRIVATE VIEW march OPTIONS (epsilon = 0.5) AS "
         f"SELECT ward, count(*) AS n FROM visits WHERE {MARCH} GROUP BY ward"
@@ -296,7 +296,7 @@ def test_a_view_says_what_a_person_is_promised(clinic: Clinic) -> None:
 
 
 def test_keys_over_several_months_promise_a_person_no_delta() -> None:
-    """A delta of selected keys is a unit's: for a person with rows in k of the months k^2 times would be too little."""
+    """Selected keys promise no delta to a person: over rows in k of the months it may be k^2 times the unit's."""
     budget = "BUDGET (epsilon = 40, delta = 1e-4, delta_keys = 1e-5) PER MONTH"
     found = made(f"CREATE PRIVACY POLICY ON visits ({UNIT}, {budget})")
     assert "k^2 times from others (no bound for keys that are selected over several months)" in found.value(
@@ -314,7 +314,7 @@ def test_keys_over_several_months_promise_a_person_no_delta() -> None:
 
 
 def test_the_door_counts_the_periods_of_the_bill_alone(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job of other periods than those that are paid for is a defect: nothing is charged, nothing is read."""
+    """A job with other periods than the paid ones is a defect: nothing is charged, and nothing is read."""
     seen: list[Callable[[], object]] = []
 
     def other(asks: Any, bill: Bill, *rest: Any, **more: Any) -> Any:
@@ -334,7 +334,7 @@ def test_the_door_counts_the_periods_of_the_bill_alone(clinic: Clinic, monkeypat
 
 
 def test_a_version_without_periods_fails_on_their_policies(clinic: Clinic) -> None:
-    """Versions before read four parts of a unit at most: they do not answer as if there were none."""
+    """Earlier versions read at most four parts of a unit, and fail rather than answer as if there were no periods."""
     column = "json_extract(definition, '$.unit')"
     ((written,),) = clinic.rows(f"SELECT {column}::VARCHAR FROM private.dpduck.policies WHERE active")
     assert len(json.loads(written)) == 5

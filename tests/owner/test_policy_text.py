@@ -1,4 +1,4 @@
-"""dp_policies() gives the statement back: what it prints makes the same policy, and what was released stays free."""
+"""dp_policies() returns statements that make the same policies again, and keep earlier releases free."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def store_of(connection: duckdb.DuckDBPyConnection) -> PolicyStore:
 
 
 def policies_of(connection: duckdb.DuckDBPyConnection) -> list[Policy]:
-    """In force, whatever their revisions."""
+    """Returns the policies in force, without their revisions."""
     return [replace(one, revision=0, epoch=0) for one in store_of(connection).policies()]
 
 
@@ -71,7 +71,7 @@ def printed(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def test_what_is_printed_makes_the_same_policies() -> None:
-    """Of every kind of item, type and label; again printed, it is the same text."""
+    """Policies of every item, type and label are made again by their text, and print the same text."""
     with shop(POLICIES) as first:
         texts, made = printed(first), policies_of(first)
     with shop(texts) as second:
@@ -80,7 +80,7 @@ def test_what_is_printed_makes_the_same_policies() -> None:
 
 
 def test_the_same_policy_again_keeps_answers_free(clinic: Clinic) -> None:
-    """CREATE OR REPLACE with the text that is printed is no new revision: the digests of releases are the same."""
+    """CREATE OR REPLACE with the printed text is no new revision, since the digests of releases stay."""
     answer = clinic.dp(by("sex"))
     charges, ddl = clinic.charges(), clinic.value("SELECT ddl FROM dp_policies()")
     clinic.dp(ddl.replace("CREATE", "CREATE OR REPLACE", 1))
@@ -104,7 +104,7 @@ LABELS = st.lists(st.text(CHARACTERS, max_size=6), unique=True, min_size=1, max_
 @settings(max_examples=20)
 @given(data=st.data())
 def test_any_policy_comes_back(data: Any, any_table: duckdb.DuckDBPyConnection) -> None:
-    """Labels, bounds, steps and amounts of any kind: the text makes the policy that was stored, or there is none."""
+    """For any labels, bounds, steps and amounts the text makes the stored policy, or there is no text."""
     labels = ", ".join("'" + label.replace("'", "''") + "'" for label in data.draw(LABELS))
     low, step = data.draw(numbers), data.draw(st.decimals("0.001", 10, places=3).map(lambda value: format(value, "f")))
     high = f"{float(low) + float(step) * data.draw(st.integers(1, 40)):.3f}"
@@ -128,7 +128,7 @@ def test_any_policy_comes_back(data: Any, any_table: duckdb.DuckDBPyConnection) 
 
 
 def test_names_are_quoted_where_they_must_be(any_table: duckdb.DuckDBPyConnection) -> None:
-    """Words of the grammar, capitals and signs: what is printed is the column again."""
+    """Words of the grammar, capitals and signs are quoted, so that the printed name is the column again."""
     connection = any_table
     for name in ("row", "all", "in", "max", "select", "of birth", 'a"b', "x", "Größe", "2024", "todo", "as"):
         connection.execute(f"CREATE OR REPLACE TABLE t ({TableName((name,)).sql} INTEGER, id INTEGER)")
@@ -138,7 +138,7 @@ def test_names_are_quoted_where_they_must_be(any_table: duckdb.DuckDBPyConnectio
 
 
 def test_what_no_statement_can_say_has_no_text() -> None:
-    """A domain from a public table of more labels than a statement may have: NULL, and not half of it."""
+    """A domain from a public table with more labels than a statement may have gives NULL, not half of a statement."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE codes AS SELECT 'code ' || i AS code FROM range(60000) AS r(i)")
         connection.execute("CREATE TABLE t AS SELECT 1 AS id, 'code 1' AS code")

@@ -1,4 +1,4 @@
-"""dp_draft('..', privately := ..): what is suggested rests on noisy answers alone, which were paid for."""
+"""dp_draft('..', privately := ..) suggests by noisy answers alone, which are paid for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHARGED = "SELECT count(*), sum(rho), sum(delta), sum(epsilon) FROM dp_ledger() 
 
 @pytest.fixture
 def trips(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """8,000 trips of 2,000 riders, four each; fares from 3 to 93, days of 2025, five towns and one rider's secret."""
+    """8,000 trips of 2,000 riders, each with four. Fares from 3 to 93, days of 2025, five towns, one rider's secret."""
     clinic = open_clinic()
     clinic.con.execute(
         "CREATE TABLE trips AS SELECT i // 4 AS rider, 3 + hash(i, 1) % 90 + 0.5 AS fare, "
@@ -46,9 +46,9 @@ def draft(clinic: Clinic, epsilon: str) -> str:
 
 @pytest.mark.slow
 def test_a_draft_is_suggested_for_a_price(trips: Clinic) -> None:
-    """MAX ROWS, ranges, clamps, values and EXPECT ROWS; within the price; a policy as it stands, again free.
+    """MAX ROWS, ranges, clamps, values and EXPECT ROWS stay within the price. The draft is a policy, then free.
 
-    At this price noise has a standard deviation below 30 of 2,000 units: what is expected is 7 of them away.
+    At this price noise has a standard deviation below 30 of 2,000 units, and expected numbers are 7 of these away.
     """
     trips.dp(BARE.format(APPROXIMATE, ""))
     text = draft(trips, "8")
@@ -71,7 +71,7 @@ def test_a_draft_is_suggested_for_a_price(trips: Clinic) -> None:
 
 
 def test_a_pure_budget_pays_epsilon(trips: Clinic) -> None:
-    """Parts of epsilon add up to it at most; texts have no threshold there, and stay TODO with the reason."""
+    """The parts of epsilon add up to it at most. Texts need a threshold, so they stay TODO with the reason."""
     trips.dp(BARE.format("epsilon = 10", ", CLAMP fare BETWEEN 0 AND 77"))
     text = draft(trips, "4")
     ((number, _, delta, epsilon),) = trips.rows(CHARGED)
@@ -81,7 +81,7 @@ def test_a_pure_budget_pays_epsilon(trips: Clinic) -> None:
 
 
 def test_what_cannot_be_paid_is_not_asked(trips: Clinic) -> None:
-    """Without a policy, beyond the budget, for others' eyes, or for no price: refused, and nothing is charged."""
+    """A draft without a policy, beyond the budget, for others' eyes, or for no price is refused uncharged."""
     with pytest.raises(duckdb.Error) as caught:
         draft(trips, "1")
     assert "has no privacy policy yet" in one_line(caught.value)
@@ -95,7 +95,7 @@ def test_what_cannot_be_paid_is_not_asked(trips: Clinic) -> None:
 
 @pytest.mark.slow
 def test_noise_alone_suggests_nothing(trips: Clinic) -> None:
-    """Where tails do not stand out of the noise the owner is left with the TODO, and told why."""
+    """Where tails do not stand out of the noise, the TODO stays, with the reason."""
     trips.dp(BARE.format(APPROXIMATE, ""))
     text = draft(trips, "0.001")
     assert "its bounds do not stand out of the noise at this price" in text and "-- CLAMP fare BETWEEN TODO" in text
@@ -106,7 +106,7 @@ def policy_of(connection: duckdb.DuckDBPyConnection) -> Policy:
 
 
 def asked(connection: duckdb.DuckDBPyConnection) -> list[PrivateQuestion]:
-    """The questions of a draft about the columns of `stays` that a threshold is not needed for."""
+    """Returns the questions of a draft about the columns of `stays` that need no threshold."""
     columns = [CatalogColumn("big", "BIGINT"), CatalogColumn("real", "DOUBLE"), CatalogColumn("dec", "DECIMAL(9,2)"),
                CatalogColumn("moment", "TIMESTAMP")]  # fmt: skip
     bare = replace(policy_of(connection), domains=(), clamps=())
@@ -116,9 +116,9 @@ def asked(connection: duckdb.DuckDBPyConnection) -> list[PrivateQuestion]:
 @pytest.mark.slow
 @pytest.mark.parametrize("units", [(1, 23), pytest.param(range(1, 24), marks=pytest.mark.audit)])
 def test_no_unit_moves_a_fact_by_more_than_is_claimed(units: Sequence[int]) -> None:
-    """On neighbours: with a unit removed, every exact table of a draft's statements moves by one row at most.
+    """Removing a unit moves every exact table of a draft's statements by one row at most.
 
-    Units have one to five rows of NULL, NaN, infinities and extremes. max_rows_contributed left out fails.
+    Units have one to five rows of NULL, NaN, infinities and extremes. Without max_rows_contributed this fails.
     """
     with open_stays() as connection:
         asking = asked(connection)
@@ -135,12 +135,12 @@ def test_no_unit_moves_a_fact_by_more_than_is_claimed(units: Sequence[int]) -> N
 
 
 def quantiles(*places: float) -> list[float]:
-    """Quantiles of places that equally many have."""
+    """Quantiles of places that have equally many values."""
     return [places[int(fraction * len(places))] for fraction in FRACTIONS]
 
 
 def test_suggestions_are_a_function_of_answers() -> None:
-    """The same answers are the same draft: nothing else of the rows is looked at after the door."""
+    """Equal answers give equal drafts: after the door no code looks at the rows."""
     with open_stays() as connection:
         policy, asking = policy_of(connection), asked(connection)
         rows: list[tuple[object, ...]] = [(quantiles(0, 1, 2, 2), 1000, 2.0)]
@@ -153,7 +153,7 @@ def test_suggestions_are_a_function_of_answers() -> None:
 
 
 def test_max_rows_by_noisy_quantiles(trips: Clinic) -> None:
-    """The least round number that leaves out about a hundredth of the rows; TODO where the noise hides it."""
+    """MAX ROWS is the least round number that leaves out about a hundredth of rows, or TODO where noise hides it."""
     trips.dp(BARE.format(APPROXIMATE, ""))
     policy = policy_of(trips.con)
     four = unit_facts(policy, ([float(NICE.index(4))] * len(FRACTIONS), 1000, 1.0), 1.0)
@@ -166,7 +166,7 @@ def test_max_rows_by_noisy_quantiles(trips: Clinic) -> None:
 
 
 def test_bounds_are_on_the_public_grid(trips: Clinic) -> None:
-    """A range around what stands out, a clamp with what it leaves out, for a price; none where the noise drowns it."""
+    """A range surrounds the visible values. A clamp shows the share it leaves out. Where noise hides both is none."""
     trips.dp(BARE.format(APPROXIMATE, ""))
     question = PrivateQuestion("number", CatalogColumn("x", "DOUBLE"), "", grid_of("DOUBLE"))
     zero = question.grid.index(Fraction(0)) + 2

@@ -1,4 +1,4 @@
-"""PRIVACY UNIT (several, columns): what an owner writes, what is shown of it, and what is refused by name."""
+"""PRIVACY UNIT (several, columns): the owner's statements, their listings, and refusals by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = "memory.main.answers.(household, survey)"
 
 
 def made(unit: str = UNIT) -> Clinic:
-    """Answers of 50 households in three surveys, four rows of each, under a policy."""
+    """Opens answers of 50 households in three surveys, four rows for each, under a policy."""
     clinic = Clinic(dpduck.connect(config={"threads": 1}))
     clinic.con.execute(ANSWERS)
     clinic.con.execute("ALTER TABLE answers ADD PRIMARY KEY (id)")
@@ -46,7 +46,7 @@ def clinic() -> Iterator[Clinic]:
 
 
 def test_columns_in_brackets_are_read() -> None:
-    """Several columns in brackets are a unit; one is that column, as without brackets."""
+    """Several columns in brackets are a unit, and one column in brackets is as without brackets."""
     for unit, column, columns in (
         ("(household, survey)", None, ("household", "survey")),
         ('("a b", C, d)', None, ("a b", "C", "d")),
@@ -73,7 +73,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("unit", REFUSED)
 def test_what_is_refused(unit: str) -> None:
-    """Each is refused in one line that says what would be accepted, and no policy is there afterwards."""
+    """Each statement is refused in one line that says what would be accepted, and leaves no policy."""
     clinic = made("")
     assert REFUSED[unit] in clinic.refused(POLICY.format(unit=f"PRIVACY UNIT {unit}"))
     assert clinic.rows("FROM dp_policies()") == []
@@ -81,7 +81,7 @@ def test_what_is_refused(unit: str) -> None:
 
 
 def test_names_and_collations_that_are_refused() -> None:
-    """A key has names between brackets and commas, so that no name has any; texts under a COLLATION are no units."""
+    """Names with brackets or commas are refused, since a key writes them so. Texts under a COLLATION are no units."""
     with duckdb.connect() as connection:
         connection.execute('CREATE TABLE odd ("a, b" INTEGER, c INTEGER, "(c, d)" INTEGER, e VARCHAR COLLATE NOCASE)')
         dpduck.load(connection)
@@ -96,7 +96,7 @@ def test_names_and_collations_that_are_refused() -> None:
 
 
 def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> None:
-    """dp_policies shows both columns, and what is promised; so do dp_columns, dp_budget and the ledger."""
+    """dp_policies shows both columns and the promise, and so do dp_columns, dp_budget and the ledger."""
     ddl, guarantee, unit = clinic.rows("SELECT ddl, guarantee, privacy_unit FROM dp_policies()")[0]
     assert UNIT in ddl and unit == KEY
     assert guarantee.startswith("all rows of one (household, survey): epsilon = 900")
@@ -115,7 +115,7 @@ def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> N
 
 
 def test_a_policy_as_text(clinic: Clinic) -> None:
-    """The columns are a sixth part of the unit in the store, so that versions that know of none fail on it."""
+    """The store writes the columns as a sixth part of the unit, on which earlier versions fail."""
     engine = engine_of(clinic.con)
     assert engine is not None
     (policy,) = engine.about.policies.policies()
@@ -125,7 +125,7 @@ def test_a_policy_as_text(clinic: Clinic) -> None:
 
 
 def test_a_twin_has_max_rows_of_each_unit(clinic: Clinic) -> None:
-    """Rows of one made-up unit are alike in both columns, inside of their domains, and MAX ROWS of them."""
+    """A unit of a twin has MAX ROWS rows, equal in both columns and inside their domains."""
     counted = "SELECT DISTINCT count(*) FROM dp_twin('answers', 400) GROUP BY household, survey"
     assert {row[0] % 4 for row in clinic.rows(counted)} == {0}
     assert clinic.value("SELECT count(DISTINCT survey) FROM dp_twin('answers', 400) WHERE survey IN (0, 1, 2)") == 3
@@ -145,7 +145,7 @@ COUNTED = {
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_what_is_counted(clinic: Clinic, prepared: bool) -> None:
-    """Counts of rows, of units and of what is made of each of them, at a price where noise is nearly nothing."""
+    """Counts of rows, of units and of features are right at a price where noise is nearly nothing."""
     if prepared:
         clinic.dp("ALTER PRIVACY POLICY ON answers PREPARE")
     for select, expected in COUNTED.items():
@@ -178,7 +178,7 @@ UNANSWERED = {
 
 
 def test_what_is_not_answered(clinic: Clinic) -> None:
-    """What is by a part of the unit alone is refused before the charge, and told what would be accepted."""
+    """A statement by a part of the unit alone is refused before the charge, with the accepted form."""
     for select, expected in UNANSWERED.items():
         assert expected in clinic.refused(ASK + select), select
     clause = (
@@ -191,7 +191,7 @@ def test_what_is_not_answered(clinic: Clinic) -> None:
 
 
 def test_the_unit_stays_once_something_is_spent(clinic: Clinic) -> None:
-    """MAX ROWS may change; the columns, and their types where they would hold no unit, may not."""
+    """MAX ROWS may change. The columns may not, and neither may their types become types that are no units."""
     clinic.dp(ASK + "count(*) AS n FROM answers")
     clinic.dp("ALTER PRIVACY POLICY ON answers SET PRIVACY UNIT (household, survey) MAX ROWS 5")
     for unit in ("household", "(household, survey, kind)", "(survey, household)", "ROW"):
@@ -206,7 +206,7 @@ def test_the_unit_stays_once_something_is_spent(clinic: Clinic) -> None:
 
 
 def test_selected_keys_count_units(clinic: Clinic) -> None:
-    """A threshold is over units of several columns: each household has three, and counts as three."""
+    """A threshold counts units of several columns: each household has three, and counts as three."""
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 20, delta = 1e-8, max_groups_contributed = 1, "
     clause += "group_selection_strategy = LAPLACE_THRESHOLD) "
     select = "household, count(DISTINCT (household, survey)) AS n FROM answers GROUP BY household"

@@ -1,4 +1,4 @@
-"""dp_twin: a made-up table from the policy alone, on which every accepted statement runs, and what statements cost."""
+"""dp_twin: a made-up table from the policy alone, on which accepted statements run and can be priced."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def statements_of(page: str, asking: bool) -> list[str]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("page", PAGES)
 def test_every_accepted_statement_of_the_docs_runs_on_the_twin(page: str, tmp_path: Path) -> None:
-    """The twin of a page's database, made by the command: every question and view of the page, unchanged."""
+    """Every question and view of a page runs unchanged on the twin of its database, which the command creates."""
     real, twin = tmp_path / "real.duckdb", tmp_path / "twin.duckdb"
     with dpduck.connect(real) as connection:
         for statement in statements_of(page, asking=False):
@@ -59,7 +59,7 @@ def test_every_accepted_statement_of_the_docs_runs_on_the_twin(page: str, tmp_pa
 
 
 def test_it_has_the_columns_and_types_and_lies_in_the_domains() -> None:
-    """Of every kind of domain and clamp; MAX ROWS rows of each unit; keys not repeated, references lead to rows."""
+    """The twin fits each domain and clamp, and MAX ROWS of each unit. Keys are unique, and references lead to rows."""
     with shop(POLICIES) as connection:
         for table in ("people", "orders", "lines"):
             connection.execute(f"CREATE TABLE twin_{table} AS FROM dp_twin('{table}', 400)")
@@ -80,7 +80,7 @@ def test_it_has_the_columns_and_types_and_lies_in_the_domains() -> None:
 
 
 def test_every_type_has_made_up_values() -> None:
-    """A column of any type, with nothing declared of it: the twin has it, with that type."""
+    """A column of any type without a declaration is in the twin, with its type."""
     with dpduck.connect() as connection:
         listed = ", ".join(f"c{place} {name}" for place, name in enumerate(TYPES))
         connection.execute(f"CREATE TABLE t (id INTEGER, {listed})")
@@ -101,7 +101,7 @@ def test_every_type_has_made_up_values() -> None:
 
 
 def test_its_making_reads_nothing(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the reader and the scan taken away, and the rows too: the same SQL, which names no table."""
+    """Without reader, scan or rows the SQL of a twin is the same, and names no table."""
     engine = engine_of(clinic.con)
     assert engine is not None
     before = engine.about.twin('["visits", 100]', OWNER)
@@ -116,7 +116,7 @@ def test_its_making_reads_nothing(clinic: Clinic, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_batch_is_priced_as_it_will_be_charged(clinic: Clinic) -> None:
-    """What dp_plan says of each statement, and in all, is what the ledger has afterwards; planning charges nothing."""
+    """dp_plan says for each statement, and for all, the price that the ledger then shows. It charges nothing."""
     asked = [by("sex", "0.5"), by("age", "1"), by("sex", "0.5"), by("ward", "2")]
     clinic.dp(by("ward", "2"))
     batch = ";\n".join(asked)
@@ -132,7 +132,7 @@ def test_a_batch_is_priced_as_it_will_be_charged(clinic: Clinic) -> None:
 
 
 def test_a_batch_that_does_not_fit_says_from_where(clinic: Clinic) -> None:
-    """fits is false where the budget has no room; a statement that is refused costs nothing, as the ledger has it."""
+    """fits is false where the budget has no room. A refused statement costs nothing, as in the ledger."""
     asked = [by("sex", epsilon) for epsilon in ("6", "5", "1")]
     rows = clinic.con.execute("SELECT fits, remaining, note FROM dp_plan(?)", [";".join(asked)]).fetchall()
     assert [row[0] for row in rows] == [True, False, True, False] and "not all of it fits" in rows[-1][2]
@@ -142,14 +142,14 @@ def test_a_batch_that_does_not_fit_says_from_where(clinic: Clinic) -> None:
     clinic.dp(asked[2])
     assert clinic.value("SELECT remaining FROM dp_budget()") == 3
     again = clinic.rows("SELECT fits, remaining FROM dp_plan($$ {0}; {0} $$)".format(by("age", "5")))
-    assert again == [(False, 3), (False, 3), (False, 3)]  # what was refused is not free the second time
+    assert again == [(False, 3), (False, 3), (False, 3)]  # a refused statement is not free the second time
     with pytest.raises(duckdb.Error) as caught:
         clinic.con.execute("FROM dp_plan(?)", [f"{by('sex')}; DROP PRIVACY POLICY ON visits"]).fetchall()
     assert one_line(caught.value).startswith("statement 2: only statements with a price")
 
 
 def test_noise_above_the_expected_rows_is_said(open_clinic: Callable[..., Clinic]) -> None:
-    """A statement whose noise exceeds EXPECT ROWS says so in dp_explain; one whose noise does not, does not."""
+    """dp_explain of a statement with noise above EXPECT ROWS says so. With less noise it does not."""
     clinic = open_clinic()
     clinic.fill()
     clinic.dp("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10), "

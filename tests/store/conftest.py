@@ -1,4 +1,4 @@
-"""A clinic and a shop whose tables are prepared."""
+"""A clinic and a shop with prepared tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores that are made once and copied for each test that changes or publishes them."""
+"""Stores that are created once, and copied for each test that changes or publishes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def made_store(
     change: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
     caller: Caller | None = None,
 ) -> Path:
-    """The closed store of a clinic after these statements; change: what is done to the store by hand."""
+    """Returns the closed store of a clinic after these statements. change: a change of the store by hand."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
         with dpduck.connect(folder / "clinic.duckdb") as connection:
@@ -40,7 +40,7 @@ def made_store(
 
 
 def copied(store: Path, folder: Path) -> Path:
-    """A copy of the clinic, its store and its secrets in a folder; returns the store's path."""
+    """Copies the clinic with its store and its secrets into a folder, and returns the store's path."""
     for path in store.parent.glob("clinic*"):
         shutil.copy(path, folder / path.name)
     return folder / store.name

@@ -1,7 +1,7 @@
-"""Kill a process at every step of preparing; run by test_prepared_tables in a process of its own.
+"""Kills a process at every step of preparing. test_prepared_tables runs this as a script.
 
-The parent never opens DuckDB. Each child is forked clean and looks at what the child before it left: a table that
-answers about the rows that were prepared last, and no file that nobody uses. Argument: an empty directory.
+The parent never opens DuckDB. Each child is forked clean and looks at the state that the child before it left: a table
+that answers about the rows that were prepared last, and no file that nobody uses. Argument: an empty directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import duckdb
 import dpduck
 from tests.support.kills import print_account, run_child
 
-MOST_STEPS = 9  # one more than preparing has: the last child lives
+MOST_STEPS = 9  # one step more than preparing has: the last child lives
 STATEMENT = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100, refresh = '{tag}') sex, count(*) AS n "
     "FROM visits GROUP BY sex"
@@ -73,7 +73,7 @@ STEPS = (
 
 
 def main(directory: Path) -> None:
-    """Kills a child at each step; after each, the damaged file is still refused or the new one is used."""
+    """Kills a child at each step. After each, the damaged file is still refused or the new one is used."""
     killed: Counter[str] = Counter()
     lived = 0
     for kill_at in range(1, MOST_STEPS + 1):
@@ -89,7 +89,7 @@ def main(directory: Path) -> None:
 
 
 def look(directory: Path, pipe: int) -> None:
-    """After a kill: refused with one line, or answered from the new file; preparing mends it; nothing is left over."""
+    """After a kill: refused in one line, or answered from the new file. PREPARE mends, and leaves no other file."""
     con = dpduck.connect(directory / "clinic.duckdb")
     spent = con.execute("SELECT count(*) FROM dp_ledger()").fetchall()
     try:

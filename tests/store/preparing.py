@@ -1,4 +1,4 @@
-"""Owners of tables that are prepared, and what they ask."""
+"""Statements of owners for tests of prepared tables, and counts over these tables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TAGS = iter(range(10**6))
 
 
 def dp(con: duckdb.DuckDBPyConnection, statement: str) -> str:
-    """The one word of an owner's statement."""
+    """Runs an owner's statement, and returns the line that it reports."""
     return str(con.execute("FROM dp(?)", [statement]).fetchall()[0][0])
 
 
 def total(con: duckdb.DuckDBPyConnection, table: str = "visits", more: str = "") -> int:
-    """A new count, at a price at which noise is below ten with a chance beyond 1 - 1e-12."""
+    """Returns a new count, at a price where noise is below ten with a chance beyond 1 - 1e-12."""
     options = f"OPTIONS (epsilon = 100, refresh = '{next(TAGS)}')"
     statement = f"SELECT WITH DIFFERENTIAL_PRIVACY {options} count(*) AS n FROM {table} {more}"
     return int(con.execute("FROM dp(?)", [statement]).fetchall()[0][0])

@@ -1,4 +1,4 @@
-"""What is paid stays paid: changes of a policy that no answer depends on, and those that some does."""
+"""Paid answers stay free after changes of a policy on which they do not depend, and are charged after others."""
 
 from __future__ import annotations
 
@@ -72,23 +72,23 @@ def alter(clinic: Clinic, change: str) -> str:
 
 
 def asked(clinic: Clinic) -> list[object]:
-    """The answers of statements."""
+    """Returns the answers of statements."""
     return [sorted(clinic.dp(text), key=repr) for text in STATEMENTS.values()]
 
 
 def made(clinic: Clinic) -> list[object]:
-    """What statements make under a name, and what it answers."""
+    """Runs a statement that creates a named object, and returns the answer of that object."""
     return [(clinic.dp(statement), sorted(clinic.rows(read), key=repr)) for statement, read in MADE.values()]
 
 
 @pytest.fixture(scope="module")
 def paid(clinic: Clinic) -> tuple[list[object], list[object], int]:
-    """All answers under the first terms, and how many charges they were."""
+    """Returns all answers under the first terms, and the number of their charges."""
     return asked(clinic), made(clinic), clinic.charges()
 
 
 def test_budgets_and_limits_change_no_answer(clinic: Clinic, paid: tuple[list[object], list[object], int]) -> None:
-    """Every kind of statement is answered as before, free of charge, after each change and after all of them."""
+    """Every kind of statement has its old answer, free of charge, after each change and after all changes together."""
     answers, named, charges = paid
     assert charges == len(STATEMENTS) + len(MADE)
     for change in CHANGES:
@@ -104,7 +104,7 @@ def test_budgets_and_limits_change_no_answer(clinic: Clinic, paid: tuple[list[ob
 
 @pytest.mark.usefixtures("paid")
 def test_a_principal_reads_what_was_paid(clinic: Clinic) -> None:
-    """A served principal under a new limit: the stored answer, and no other."""
+    """A served principal under a new limit gets the stored answer, and no other."""
     for change in CHANGES:
         alter(clinic, f"SET {change}")
     engine = engine_of(clinic.con)
@@ -117,7 +117,7 @@ def test_a_principal_reads_what_was_paid(clinic: Clinic) -> None:
 
 @pytest.mark.usefixtures("paid")
 def test_what_exists_goes_on_under_new_limits(clinic: Clinic) -> None:
-    """A session asks on, and REFRESH of a view reads what is known, though neither could be made today."""
+    """A session answers on, and REFRESH of a view reads the old answer, though neither could be created any more."""
     for change in CHANGES:
         alter(clinic, f"SET {change}")
     charges = clinic.charges()
@@ -136,7 +136,7 @@ def test_what_exists_goes_on_under_new_limits(clinic: Clinic) -> None:
     ],
 )
 def test_what_answers_depend_on_is_charged_anew(open_clinic: Callable[..., Clinic], change: str) -> None:
-    """Also where a change that no answer depends on comes before it, after it, or both."""
+    """A change that answers depend on is charged, also with another change before it, after it, or both."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(POLICY)
@@ -153,7 +153,7 @@ def test_what_answers_depend_on_is_charged_anew(open_clinic: Callable[..., Clini
 
 
 def test_the_last_of_several_answers_stays(open_clinic: Callable[..., Clinic], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier version charged again after a change of the budget: what it answered last is answered on."""
+    """An earlier version charged again after a change of the budget. The answer to its last charge stays free."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(POLICY)
@@ -169,7 +169,7 @@ def test_the_last_of_several_answers_stays(open_clinic: Callable[..., Clinic], m
 
 
 def test_another_table_of_the_unit_may_change_its_budget(open_clinic: Callable[..., Clinic]) -> None:
-    """A unit's budget is that of all its tables: from pure to with a delta by another one's policy."""
+    """Another table of the unit changes the budget, from pure to one with a delta, and answers stay."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(POLICY.replace(", delta = 1e-6, delta_keys = 5e-7", ""))
@@ -182,7 +182,7 @@ def test_another_table_of_the_unit_may_change_its_budget(open_clinic: Callable[.
 
 
 def test_an_earlier_store_answers_after_its_policy_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that the store of an earlier version holds is answered as it was, whatever its budget and limits are now."""
+    """Answers in the store of an earlier version stay the same, whatever the budget and limits are now."""
     shutil.unpack_archive(STORE, tmp_path)
     (tmp_path / "clinic_private_secrets").chmod(0o600)
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
@@ -200,7 +200,7 @@ def test_an_earlier_store_answers_after_its_policy_changed(tmp_path: Path, monke
 
 
 def test_who_may_not_ask_is_told_at_once() -> None:
-    """A statement that its asker may not ask is read once, however many changes there were: no terms allow it."""
+    """A statement that its asker may not ask is analysed once, however many earlier terms there are."""
     reads = list[object]()
 
     def read(terms: PolicyTerms | None) -> str:
@@ -213,7 +213,7 @@ def test_who_may_not_ask_is_told_at_once() -> None:
 
 
 def test_few_earlier_terms_are_looked_at() -> None:
-    """After many changes a new statement takes no longer than after some: each of them is read once."""
+    """At most MOST_TERMS earlier terms are read for a new statement, however many changes there were."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE v AS SELECT range AS p FROM range(10)")
         policy = "CREATE PRIVACY POLICY ON v (PRIVACY UNIT p MAX ROWS 1, BUDGET (epsilon = 9))"

@@ -1,4 +1,4 @@
-"""What dp() itself refuses by role, whoever stands before it: the second lock behind the gate of a server."""
+"""Refusals of dp() itself by role, whoever stands before it: the second lock behind the gate of a server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def engine(clinic: Clinic) -> Engine:
 
 
 def test_owner_statements_are_refused_by_role(engine: Engine, clinic: Clinic) -> None:
-    """Policies, budgets, epochs and public declarations are the owner's, inside dp() too."""
+    """Policies, budgets, epochs and public declarations are for the owner alone, inside dp() too."""
     before = clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")
     for statement in OWNER_STATEMENTS:
         with pytest.raises(PermissionRefusal, match="the data owner's"):
@@ -45,13 +45,13 @@ def test_owner_statements_are_refused_by_role(engine: Engine, clinic: Clinic) ->
 
 
 def test_the_owners_exact_facts_are_refused_by_role(engine: Engine) -> None:
-    """dp_check shows exact figures: for the owner's eyes."""
+    """dp_check shows exact figures, and is for the owner alone."""
     with pytest.raises(PermissionRefusal):
         engine.about.check("visits", ALICE)
 
 
 def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clinic) -> None:
-    """The nearest name is one that the caller may know of: a table that is theirs to ask about, or a public one."""
+    """The nearest name in a message is of a table that the caller may ask about, or of a public one."""
     asked = by("sex").replace("visits", "visist")
     for tables, told in (
         (None, "accepted: visits (did you mean that?), or a table"),
@@ -65,7 +65,7 @@ def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clin
 
 @pytest.mark.parametrize("tables", [("wards",), (), ("other.visits",)])
 def test_a_table_that_is_not_the_callers_is_refused(engine: Engine, clinic: Clinic, tables: tuple[str, ...]) -> None:
-    """Asking is refused before anything is charged, and before the cache: a release by someone else opens nothing."""
+    """Asking about another's table is refused before the charge, and before the cache could answer."""
     caller = Caller("bob", owner=False, tables=tables)
     for released in (False, True):
         if released:
@@ -79,7 +79,7 @@ def test_a_table_that_is_not_the_callers_is_refused(engine: Engine, clinic: Clin
 
 @pytest.mark.parametrize("tables", [("visits",), ("VISITS",), ("main.visits",), ("memory.main.visits",), None])
 def test_a_table_that_is_the_callers_is_answered(engine: Engine, tables: tuple[str, ...] | None) -> None:
-    """The table may be named with its schema and database; the answer of another is free."""
+    """The table may be named with its schema and database, and the answer of another caller is free."""
     engine.run(by("sex"), ALICE)
     assert "SELECT" in engine.run(by("sex"), Caller("bob", owner=False, tables=tables))
 
@@ -87,14 +87,14 @@ def test_a_table_that_is_the_callers_is_answered(engine: Engine, tables: tuple[s
 def test_the_releaser_asks_too(
     engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch, open_clinic: Callable[..., Clinic]
 ) -> None:
-    """A kind of statement that forgot to ask is caught where releases are made and found."""
+    """A kind of statement that forgets to check the caller is caught where releases are paid and looked up."""
     caller = Caller("bob", owner=False, tables=("wards",))
     refuse = Caller.require_table
     asked: list[str] = []
 
     def forgetful(self: Caller, table: str) -> None:
         asked.append(table)
-        if len(asked) > 1:  # the first to ask is the engine
+        if len(asked) > 1:  # the engine asks first
             refuse(self, table)
 
     monkeypatch.setattr(Caller, "require_table", forgetful)
@@ -108,13 +108,13 @@ def test_the_releaser_asks_too(
     assert asked == ["memory.main.visits", "memory.main.visits"]
     monkeypatch.setattr(Caller, "require_table", refuse)
     (digest,) = [release.digest for release, _ in engine._releases.all()]
-    with pytest.raises(PermissionRefusal):  # what is stored already, with nobody before who asks
+    with pytest.raises(PermissionRefusal):  # a stored answer, where no earlier check asked
         engine._releaser.release(digest, lambda: pytest.fail("planned"), caller, by("sex"))
     assert clinic.charges() == 1
 
 
 def test_a_share_is_enforced_by_the_ledger(engine: Engine) -> None:
-    """A share bounds what one name spends in all; others go on."""
+    """A share bounds the sum that one name spends. Other names go on."""
     half = Caller("alice", owner=False, share=Fraction(1, 5))
     engine.run(by("sex", "1.5"), half)
     with pytest.raises(BudgetRefusal, match="share of alice"):
@@ -128,7 +128,7 @@ def test_a_share_is_enforced_by_the_ledger(engine: Engine) -> None:
 def test_a_share_is_enforced_by_the_charge_itself(
     engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two statements at once may both pass the look at what is left: the charge looks again, and nothing is counted."""
+    """Two statements may both see enough left. The charge checks again, and nothing is counted for the second."""
     half = Caller("alice", owner=False, share=Fraction(1, 5))
     engine.run(by("sex", "1.5"), half)
     monkeypatch.setattr(Ledger, "check", lambda *given, **named: None)
@@ -138,7 +138,7 @@ def test_a_share_is_enforced_by_the_charge_itself(
 
 
 def test_another_s_answers_are_not_read_by_name(engine: Engine) -> None:
-    """Sums over a release that is no view are its caller's, and the owner's."""
+    """Sums over a release that is no view are for its caller and the owner alone."""
     engine.run(by("sex"), ALICE)
     ask = '["release_2", 0.95, 1, "1"]'
     names = [row.name for row, _ in engine._releases.all()]

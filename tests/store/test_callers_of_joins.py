@@ -47,7 +47,7 @@ def entries(engine: Engine) -> int:
 
 @pytest.mark.parametrize("body", BOTH)
 def test_a_join_is_no_way_to_another_table(engine: Engine, body: str) -> None:
-    """Every table that a statement names must be the caller's; refused before the charge, and before the cache."""
+    """Every table in a statement must be the caller's. Others are refused before the charge and before the cache."""
     allowed = Caller("ann", owner=False, tables=("visits", "patients"))
     for released in (False, True):
         if released:
@@ -62,7 +62,7 @@ def test_a_join_is_no_way_to_another_table(engine: Engine, body: str) -> None:
 
 
 def test_the_table_that_only_tells_the_unit_needs_no_permission(engine: Engine) -> None:
-    """Visits find their unit in patients, of whom nothing else is read: who may ask about visits is answered."""
+    """Visits find their unit in patients, where nothing else is read: whoever may ask about visits is answered."""
     engine.run(ASK + "count(*) FROM visits", Caller("bob", owner=False, tables=("visits",)))
     with pytest.raises(PermissionRefusal):
         engine.run(ASK + "count(*) FROM patients", Caller("bob", owner=False, tables=("visits",)))
@@ -82,7 +82,7 @@ OTHER_KINDS = (
 @pytest.mark.parametrize("statement", OTHER_KINDS, ids=lambda text: text.split()[2])
 @pytest.mark.parametrize("joined", ["visits JOIN patients ON patient = id", "patients JOIN visits ON patient = id"])
 def test_no_kind_of_release_is_a_way_to_another_table(engine: Engine, statement: str, joined: str) -> None:
-    """Synthetic tables, histograms, sessions and projections of a join ask for every table of it too."""
+    """Synthetic tables, histograms, sessions and projections of a join need permission for every table of the join."""
     before = entries(engine)
     text = statement.format(name="made", joined=joined)
     for tables, missing in ((("visits",), "patients"), (("patients",), "visits")):
@@ -95,7 +95,7 @@ def test_no_kind_of_release_is_a_way_to_another_table(engine: Engine, statement:
 
 @pytest.mark.parametrize("statement", OTHER_KINDS[1:3], ids=lambda text: text.split()[2])
 def test_what_the_owner_made_of_a_join_answers_who_may_ask_about_all_of_it(engine: Engine, statement: str) -> None:
-    """dp_ask looks at every table behind a name, and dp_sessions lists what may be asked alone."""
+    """dp_ask checks every table behind a name, and dp_sessions lists only sessions that the caller may ask."""
     engine.run(
         statement.format(name="made", joined="visits JOIN patients ON patient = id"), Caller("owner", owner=True)
     )

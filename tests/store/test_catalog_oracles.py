@@ -17,7 +17,7 @@ OpenClinic = Callable[..., Clinic]
 @pytest.mark.slow
 @pytest.mark.usefixtures("stopped_clock")
 def test_dp_explain_is_the_same_whatever_the_data(open_clinic: OpenClinic) -> None:
-    """The choice of a strategy and every predicted figure come from public facts alone."""
+    """Public facts alone decide the choice of a strategy and every predicted figure."""
     one, other = open_clinic(), open_clinic()
     for clinic in (one, other):
         clinic.fill()
@@ -31,7 +31,7 @@ def test_dp_explain_is_the_same_whatever_the_data(open_clinic: OpenClinic) -> No
 
 
 def test_the_cache_does_not_tell_that_data_changed(clinic: Clinic) -> None:
-    """Private data is never inspected for change: same answer, no scan, no message, no charge."""
+    """Changed private data is never noticed: same answer, no scan, no message, no charge."""
     first = clinic.dp(by("age"))
     for change in (
         "INSERT INTO visits SELECT 1, 5, 10000, 'w1' FROM range(1000)",
@@ -50,7 +50,7 @@ def test_the_cache_does_not_tell_that_data_changed(clinic: Clinic) -> None:
     "macro", ["upper(x) AS 1", "hash(x) AS 1", "count(x) AS 1", '"+"(a, b) AS 7', "list_position(a, b) AS 1"]
 )
 def test_a_macro_over_a_builtin_is_refused(clinic: Clinic, macro: str) -> None:
-    """What runs over private rows is what was checked: a macro of a built-in's name refuses every new release."""
+    """While a macro has a built-in's name every new release is refused: private rows run the checked functions."""
     answer = clinic.dp(by("sex"))
     clinic.rows(f"CREATE MACRO {macro}")
     assert "hides the built-in" in clinic.refused(by("ward"))
@@ -60,7 +60,7 @@ def test_a_macro_over_a_builtin_is_refused(clinic: Clinic, macro: str) -> None:
 
 
 def test_a_macro_that_comes_meanwhile_is_not_what_counts(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A macro made between analysis and count takes no built-in's place: private rows are read with DuckDB's own."""
+    """A macro created between analysis and count replaces no built-in: private rows are read with DuckDB's own."""
     planned = planned_module.plan_cube
 
     def meanwhile(request: Any) -> Any:
@@ -76,13 +76,13 @@ def test_a_macro_that_comes_meanwhile_is_not_what_counts(clinic: Clinic, monkeyp
 
 
 def test_a_temporary_macro_does_not_reach_private_rows(clinic: Clinic) -> None:
-    """The client's own temporary macros are not seen by the cursor that counts."""
+    """The cursor that counts does not see the client's temporary macros."""
     clinic.rows("CREATE TEMP MACRO hash(x) AS error('seen')")
     assert sum(n for _, n in clinic.dp(by("sex"))) == pytest.approx(1000, abs=400)  # 1 - P < exp(-90)
 
 
 def test_generated_columns(clinic: Clinic) -> None:
-    """A generated column's expression could raise or count calls: no policy on such a table, then or later."""
+    """A table with a generated column gets no policy, and keeps none: the expression could raise, or count calls."""
     clinic.rows("CREATE TABLE made (a INTEGER, b INTEGER GENERATED ALWAYS AS (1 // a) VIRTUAL)")
     policy = "(PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN a IN (1, 2))"
     assert "generated columns" in clinic.refused(f"CREATE PRIVACY POLICY ON made {policy}")
@@ -93,7 +93,7 @@ def test_generated_columns(clinic: Clinic) -> None:
 
 @pytest.mark.parametrize("rule", ["NFC", "vi", "NOCASE.NFC"])
 def test_collations_that_take_as_long_as_a_row_likes(clinic: Clinic, rule: str) -> None:
-    """They sort runs of marks where the rows are: 32,000 of one row took six seconds, twice as many four times that."""
+    """Collations that sort marks are refused: for 32,000 marks of one row they took 6 s, and 4 times that for twice."""
     clinic.rows(f"CREATE TABLE spelt (a INTEGER, name VARCHAR COLLATE {rule})")
     refused = clinic.refused("CREATE PRIVACY POLICY ON spelt (PRIVACY UNIT ROW, BUDGET (epsilon = 1))")
     assert "COLLATION other than NOCASE and NOACCENT: private rows could make it raise, or take hours" in refused
@@ -102,7 +102,7 @@ def test_collations_that_take_as_long_as_a_row_likes(clinic: Clinic, rule: str) 
 
 
 def test_views_are_not_what_they_read(clinic: Clinic) -> None:
-    """No policy on a view, none through a view, and a view is never public, whatever its name was declared for."""
+    """A view has no policy, none counts through it, and it is never public, whatever its name was declared for."""
     clinic.rows("CREATE VIEW seen AS FROM visits")
     policy = "(PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 1), DOMAIN sex IN (0, 1))"
     assert "is a view" in clinic.refused(f"CREATE PRIVACY POLICY ON seen {policy}")
@@ -125,7 +125,7 @@ def test_views_are_not_what_they_read(clinic: Clinic) -> None:
 
 
 def test_other_schemas_and_databases(clinic: Clinic) -> None:
-    """A policy holds for one table by its full name; a namesake elsewhere is answered neither as private nor public."""
+    """A policy holds for one table by its full name. A namesake elsewhere is neither private nor public."""
     clinic.rows("CREATE SCHEMA s")
     clinic.rows("CREATE TABLE s.visits AS FROM visits")
     clinic.rows("CREATE TABLE s.wards AS SELECT ward AS name, patient AS region FROM visits")
@@ -141,7 +141,7 @@ def test_other_schemas_and_databases(clinic: Clinic) -> None:
 
 @pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
 def test_temporary_namesakes(clinic: Clinic, kind: str) -> None:
-    """A temporary table or view of a private or public table's name changes nothing of what is read."""
+    """A temporary table or view with the name of a private or public table changes nothing about the tables read."""
     clinic.rows(f"CREATE TEMP {kind} visits AS SELECT 1 AS sex, 1 AS age, 1 AS patient, 'w1' AS ward")
     clinic.rows(f"CREATE TEMP {kind} wards AS SELECT 'w1' AS name, patient AS region FROM memory.main.visits")
     assert sum(n for _, n in clinic.dp(by("sex"))) == pytest.approx(1000, abs=400)  # 1 - P < exp(-90)
@@ -150,7 +150,7 @@ def test_temporary_namesakes(clinic: Clinic, kind: str) -> None:
 
 
 def test_a_public_table_that_grows_while_it_is_asked(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between analysis and count the public table's keys repeat more often: refused, since the price would be wrong."""
+    """If the public table's keys repeat more often at the count than at the analysis, the price is wrong: refused."""
     clinic.rows("CREATE TABLE rows AS SELECT sex, ward FROM visits")
     clinic.dp("CREATE PRIVACY POLICY ON rows (PRIVACY UNIT ROW, BUDGET (epsilon = 10), DOMAIN sex IN (0, 1))")
     question = by("sex").replace("FROM visits", "FROM rows JOIN wards ON ward = name")
@@ -169,7 +169,7 @@ def test_a_public_table_that_grows_while_it_is_asked(clinic: Clinic, monkeypatch
 
 
 def test_a_policy_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new revision or epoch between analysis and count refuses the old question."""
+    """A question is refused if the policy gets a new revision or epoch between analysis and count."""
     planned = planned_module.plan_cube
 
     def meanwhile(request: Any) -> Any:
@@ -184,7 +184,7 @@ def test_a_policy_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: py
 
 
 def test_a_column_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conditions run without TRY by the types they were read with: of another type a row could decide what fails."""
+    """A column that changes its type before the count is refused: conditions run without TRY by the analysed types."""
     planned = planned_module.plan_cube
 
     def meanwhile(request: Any) -> Any:
@@ -200,7 +200,7 @@ def test_a_column_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: py
 
 
 def test_what_does_not_bind_is_refused_before_the_charge(clinic: Clinic) -> None:
-    """SQL around the answer is bound over an empty answer first: a mistake in it costs nothing."""
+    """SQL around the answer is bound over an empty answer first, so that a mistake costs nothing."""
     view = (
         "CREATE PRIVATE VIEW v OPTIONS (epsilon = 1) AS SELECT sex, upper(count(*)) + 1 AS n FROM visits GROUP BY sex"
     )
@@ -224,7 +224,7 @@ def test_what_does_not_bind_is_refused_before_the_charge(clinic: Clinic) -> None
 
 
 def test_the_functions_of_the_connection_take_no_sql(clinic: Clinic) -> None:
-    """dp_check's argument is a name, dp's one statement: nothing is pasted into what runs."""
+    """dp_check's argument is a name, and dp's is one statement. Neither is pasted into the SQL that runs."""
     two, empty = "two statements in one text; accepted: one statement", "the statement is empty; accepted: "
     for argument, reason in (
         ("visits; DROP TABLE visits", two),
@@ -255,7 +255,7 @@ def test_the_functions_of_the_connection_take_no_sql(clinic: Clinic) -> None:
 
 
 def test_null_is_no_statement(clinic: Clinic) -> None:
-    """A NULL where a statement belongs is refused like an empty one."""
+    """NULL as a statement is refused like an empty one."""
     for call in ("dp(NULL)", "dp_explain(NULL)", "dp_check(NULL)"):
         with pytest.raises(duckdb.Error) as caught:
             clinic.rows(f"FROM {call}")

@@ -1,4 +1,4 @@
-"""Columns whose type or collation is not that of their DOMAIN: no row decides whether a release fails."""
+"""Columns with another type or collation than their DOMAIN's: no row decides whether a release fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) code, count
 
 
 def connect(type_name: str, domain: str) -> duckdb.DuckDBPyConnection:
-    """Visits whose code has a domain."""
+    """Visits with a domain for code."""
     connection = dpduck.connect()
     connection.execute(f"CREATE TABLE visits (who INTEGER, code {type_name})")
     policy = (
@@ -36,7 +36,7 @@ def connect(type_name: str, domain: str) -> duckdb.DuckDBPyConnection:
     ],
 )
 def test_a_type_that_may_not_convert_is_refused(before: str, domain: str, now: str) -> None:
-    """TRY_CAST of these raises for some values: they would tell of rows; the types alone are refused, at no price."""
+    """TRY_CAST of these types raises for some values, which would reveal rows: the types are refused, uncharged."""
     with connect(before, domain) as connection:
         connection.execute(f"CREATE OR REPLACE TABLE visits (who INTEGER, code {now})")
         with pytest.raises(duckdb.Error, match=f"'code' is {now}.*, and its DOMAIN is of {before}"):
@@ -45,14 +45,14 @@ def test_a_type_that_may_not_convert_is_refused(before: str, domain: str, now: s
 
 
 def test_a_wider_type_is_counted() -> None:
-    """Whole numbers, texts and the like convert or are outside the domain."""
+    """Whole numbers, texts and similar types convert, or are outside the domain."""
     with connect("INTEGER", "IN (1, 2)") as connection:
         connection.execute("CREATE OR REPLACE TABLE visits AS SELECT 1 AS who, 'one' AS code")
         assert len(connection.execute("FROM dp(?)", [QUESTION]).fetchall()) == 2
 
 
 def test_a_collated_text_is_one_of_many_labels_at_most() -> None:
-    """Two labels that the column's collation makes equal are two labels: a row that is like both raised."""
+    """Two labels that the column's collation calls equal stay two labels. A row equal to both once raised."""
     labels = ", ".join(f"'k{number}'" for number in range(130))
     with connect("VARCHAR COLLATE NOCASE", f"IN ({labels}, 'K1')") as connection:
         connection.execute("INSERT INTO visits VALUES (1, 'k1')")
@@ -64,7 +64,7 @@ def test_a_collated_text_is_one_of_many_labels_at_most() -> None:
     ["TABLE visits (who VARCHAR COLLATE NOCASE, code VARCHAR)", "TABLE names AS SELECT 'a' AS code, 1::BIGINT AS n"],
 )
 def test_a_table_that_changes_while_it_is_asked(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Units and joined keys were found to compare plainly: a collation, or a public column's other type, is noticed."""
+    """Units and joined keys compared plainly at the analysis. A later collation, or another type, is noticed."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE visits (who VARCHAR, code VARCHAR)")
         connection.execute("CREATE TABLE names AS SELECT 'a' AS code, 1::INTEGER AS n")

@@ -23,7 +23,7 @@ def store_files(database: Path) -> list[Path]:
 
 @pytest.fixture
 def backup(clinic_file: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of the store and its secrets as they were after the first release."""
+    """Copies the store and its secrets as they were after the first release."""
     directory = tmp_path / "backup"
     directory.mkdir()
     for path in store_files(clinic_file):
@@ -62,7 +62,7 @@ def refused_at_load(database: Path) -> str:
 def test_an_older_copy_is_refused(
     open_clinic: OpenClinic, clinic_file: Path, backup: Path, what: str, kind: Callable[[str], bool]
 ) -> None:
-    """What was before the last charges would give budget back: nothing is answered, not even from the cache."""
+    """A store from before the last charges would give budget back: it answers nothing, not even from the cache."""
     clinic = open_clinic(clinic_file)
     for tag in "ab":
         clinic.dp(by("sex", more=f"refresh = '{tag}'"))
@@ -109,7 +109,7 @@ except Exception as error:
 
 
 def test_two_processes_on_copies_of_one_store(open_clinic: OpenClinic, clinic_file: Path, tmp_path: Path) -> None:
-    """Both opened when nothing was wrong; after one of them charged, the other is refused before it counts."""
+    """Both processes opened a current copy. After one of them charged, the other is refused before it counts."""
     copy = tmp_path / "copy"
     shutil.copytree(clinic_file.parent, copy, ignore=lambda *_: {"copy", "state", "backup"})
     process = subprocess.Popen(
@@ -132,7 +132,7 @@ def test_two_processes_on_copies_of_one_store(open_clinic: OpenClinic, clinic_fi
 
 
 def test_a_store_that_is_replaced_while_it_is_open(open_clinic: OpenClinic, clinic_file: Path, backup: Path) -> None:
-    """Detaching the store and attaching an older one in the middle of a session is noticed at the next statement."""
+    """Attaching an older store in the middle of a session is noticed at the next statement."""
     clinic = open_clinic(clinic_file)
     clinic.dp(by("ward"))
     clinic.rows("DETACH private")
@@ -144,7 +144,7 @@ def test_a_store_that_is_replaced_while_it_is_open(open_clinic: OpenClinic, clin
 
 
 def test_a_detached_store_is_told_in_one_line(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """Without its store dpduck answers nothing, and works again once load() has attached it."""
+    """A detached store gives one line and no answers. load() attaches it again."""
     clinic = open_clinic(clinic_file)
     answer = clinic.dp(by("sex"))
     clinic.rows("DETACH private")
@@ -158,7 +158,7 @@ def test_a_detached_store_is_told_in_one_line(open_clinic: OpenClinic, clinic_fi
 
 
 def test_a_tampered_ledger_is_refused(clinic_file: Path) -> None:
-    """A charge made smaller by hand breaks the chain."""
+    """A charge that somebody reduced by hand breaks the chain."""
     with duckdb.connect(str(clinic_file.with_name("clinic_private.duckdb"))) as con:
         con.execute("UPDATE dpduck.ledger_entries SET epsilon = '1/1000' WHERE rho <> '0'")
     assert "ledger entry" in refused_at_load(clinic_file)

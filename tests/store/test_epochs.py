@@ -1,4 +1,4 @@
-"""When the same question is a new release: tags, epochs, the content of public tables."""
+"""Tags, epochs, and changed public tables make the same question a new release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.support.clinics import Clinic, by
 
 
 def test_a_tag_pays_once(clinic: Clinic) -> None:
-    """refresh = 'tag' is a fresh release, paid once per tag however often it is bound."""
+    """refresh = 'tag' is a fresh release, and is paid once for each tag however often it is bound."""
     first = clinic.dp(by("sex"))
     answers = {tag: clinic.con.sql(f"FROM dp($${by('sex', more=f'refresh = {tag!r}')}$$)").fetchall() for tag in "ab"}
     assert clinic.charges() == 3
@@ -16,7 +16,7 @@ def test_a_tag_pays_once(clinic: Clinic) -> None:
 
 
 def test_a_new_epoch_pays_again_and_data_do_not(clinic: Clinic) -> None:
-    """Whatever happens to the data, the answer stays and is free; NEW EPOCH makes the same statement a new charge."""
+    """Changed data leave the answer as it is, and free. NEW EPOCH makes the same statement a new charge."""
     first = clinic.dp(by("sex"))
     clinic.rows("DELETE FROM visits")
     assert clinic.dp(by("sex")) == first
@@ -28,7 +28,7 @@ def test_a_new_epoch_pays_again_and_data_do_not(clinic: Clinic) -> None:
 
 
 def test_a_public_tables_content_is_part_of_the_key(clinic: Clinic) -> None:
-    """A join with a public table whose rows changed is another question; its order of rows is not."""
+    """A join with a public table of other rows is another question. Another order of its rows is not."""
     question = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) region, count(*) AS n "
         "FROM visits JOIN wards ON ward = name GROUP BY region"

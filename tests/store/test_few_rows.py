@@ -1,4 +1,4 @@
-"""A small released table is written as SQL: every value is there as it was made."""
+"""A small released table is written as SQL, with exactly its values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = pa.table({
 
 
 def stored(rows: pa.Table) -> list[tuple[object, ...]]:
-    """What is read of a release with these rows."""
+    """Returns the release with these rows as it is read from the store."""
     release = StoredRelease(
         "release_1", "0", "", "I", Fraction(1), Fraction(0), Fraction(1), 0, "owner", 1, (), "answer"
     )
@@ -46,7 +46,7 @@ def stored(rows: pa.Table) -> list[tuple[object, ...]]:
 
 
 def test_rows_that_are_written_are_those_that_are_read_from_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doubles to the last bit and sign, the ends of integers, texts with quotes, marks and NUL, NULL in each column."""
+    """Doubles keep every bit, and so do the ends of integers, texts with quotes, marks and NUL, and NULLs."""
     assert ROWS.num_rows * ROWS.num_columns <= module.FEW
     written = stored(ROWS)
     monkeypatch.setattr(module, "FEW", 0)
@@ -56,11 +56,11 @@ def test_rows_that_are_written_are_those_that_are_read_from_arrow(monkeypatch: p
 
 
 def test_few_rows_without_a_nul_are_a_select_too() -> None:
-    """A text with a NUL is no literal, and is copied into a database of its own."""
+    """Few rows without a NUL byte are a SELECT as well. A text with NUL has no literal."""
     assert len(stored(pa.concat_tables([ROWS.slice(0, 1), ROWS.slice(2)]))) == 7
 
 
 def test_no_row_and_many_rows_are_stored() -> None:
-    """A table without rows, and one of more values than are written."""
+    """Tables without rows, and with more values than are written as SQL, are stored too."""
     assert stored(ROWS.slice(0, 0)) == []
     assert len(stored(pa.concat_tables([ROWS] * 40))) == 320

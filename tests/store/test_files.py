@@ -1,4 +1,4 @@
-"""Databases and stores as files: who may open them when, what lasts, and what is refused in one clear line."""
+"""Databases and stores as files: who may open them when, what lasts, and which are refused in one clear line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OpenClinic = Callable[..., Clinic]
 
 
 def in_another_process(code: str, *arguments: object) -> str:
-    """What a fresh Python prints."""
+    """Returns the output of a fresh Python process."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=1200
     )
@@ -30,7 +30,7 @@ def in_another_process(code: str, *arguments: object) -> str:
 
 
 def test_closed_and_opened_again(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """Policy, ledger and releases are there after reopening; the same statement is still free."""
+    """Policy, ledger and releases are there after reopening, and the same statement is still free."""
     clinic = open_clinic(clinic_file)
     answer = clinic.dp(by("sex"))
     assert clinic.charges() == 1
@@ -42,7 +42,7 @@ def test_closed_and_opened_again(open_clinic: OpenClinic, clinic_file: Path) -> 
 
 
 def test_another_process_can_open_both_files_after_close(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """close() lets go of the locks, though the functions of the connection were used from several cursors."""
+    """close() releases the locks, though the functions of the connection were used from several cursors."""
     clinic = open_clinic(clinic_file)
     cursor = clinic.con.cursor()
     cursor.execute("FROM dp(?)", [by("ward")]).fetchall()
@@ -53,7 +53,7 @@ def test_another_process_can_open_both_files_after_close(open_clinic: OpenClinic
 
 
 def test_a_connection_that_is_dropped_lets_go_too(clinic_file: Path) -> None:
-    """Without close(), the files are free once nobody refers to the connection: the engine does not keep it alive."""
+    """Without close() the files are free once nobody refers to the connection: the engine does not keep it alive."""
     connection = dpduck.connect(clinic_file)
     connection.execute("FROM dp(?)", [by("sex")]).fetchall()
     del connection
@@ -88,7 +88,7 @@ def test_the_second_process_is_told_in_one_line(open_clinic: OpenClinic, clinic_
 
 
 def test_a_second_connection_to_the_same_file(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """duckdb.connect on the same file shares the database: dp() is there, with the same ledger."""
+    """duckdb.connect on the same file has dp() with the same ledger."""
     clinic = open_clinic(clinic_file)
     answer = clinic.dp(by("ward"))
     with duckdb.connect(str(clinic_file)) as second:
@@ -97,7 +97,7 @@ def test_a_second_connection_to_the_same_file(open_clinic: OpenClinic, clinic_fi
 
 
 def test_the_loaded_connection_closes_before_another(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """What is left says in one line what to do, and works once it is loaded itself."""
+    """When the loaded connection is closed, another one says in one line what to do, and works once it is loaded."""
     clinic = open_clinic(clinic_file)
     answer = clinic.dp(by("sex"))
     with duckdb.connect(str(clinic_file)) as second:
@@ -123,7 +123,7 @@ def test_a_read_only_database(open_clinic: OpenClinic, clinic_file: Path) -> Non
 
 
 def test_a_protected_database_attached_to_one_in_memory(clinic_file: Path, open_clinic: OpenClinic) -> None:
-    """The policy of an attached table is found by its full name, and spends the budget that its store knows."""
+    """The policy of an attached table is looked up by its full name, and spends the budget that its store knows."""
     store = clinic_file.with_name("clinic_private.duckdb")
     clinic = open_clinic(":memory:", store=store)
     clinic.rows(f"ATTACH '{clinic_file}' (READ_ONLY)")
@@ -134,7 +134,7 @@ def test_a_protected_database_attached_to_one_in_memory(clinic_file: Path, open_
 
 @pytest.mark.parametrize("name", ["it's a space", 'double "quote"', "ünïcödé ☂", "dots.in;name--$$"])
 def test_any_path(open_clinic: OpenClinic, tmp_path: Path, name: str) -> None:
-    """Paths with blanks, quotes and letters of any script."""
+    """A path may have blanks, quotes and letters of any script."""
     directory = tmp_path / name
     directory.mkdir()
     clinic = open_clinic(directory / f"{name}.duckdb")
@@ -151,7 +151,7 @@ def test_any_path(open_clinic: OpenClinic, tmp_path: Path, name: str) -> None:
 
 
 def test_an_explicit_store(open_clinic: OpenClinic, tmp_path: Path) -> None:
-    """The store and its secrets are where they were asked for."""
+    """The store and its secrets are at the given path."""
     clinic = open_clinic(tmp_path / "a.duckdb", store=tmp_path / "elsewhere.store")
     clinic.fill()
     clinic.protect()
@@ -163,7 +163,7 @@ def test_an_explicit_store(open_clinic: OpenClinic, tmp_path: Path) -> None:
 
 
 def test_the_secrets_are_never_attached(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """The secrets file is for its owner's eyes and in no database of the connection."""
+    """The secrets file has permissions for its owner alone, and is in no database of the connection."""
     clinic = open_clinic(clinic_file)
     secrets = next(path for path in clinic_file.parent.iterdir() if path.name.endswith("_secrets"))
     assert secrets.stat().st_mode & 0o077 == 0
@@ -173,7 +173,7 @@ def test_the_secrets_are_never_attached(open_clinic: OpenClinic, clinic_file: Pa
 
 
 def test_a_store_that_is_attached_already(open_clinic: OpenClinic, clinic_file: Path) -> None:
-    """The right store under the right name is taken as it is; another one, or a read-only one, is refused."""
+    """The right store under the right name is taken as it is. Another store, or a read-only one, is refused."""
     store = clinic_file.with_name("clinic_private.duckdb")
     for options, message in [("", None), (" (READ_ONLY)", "the store is attached read-only")]:
         with duckdb.connect(str(clinic_file)) as con:
@@ -190,7 +190,7 @@ def test_a_store_that_is_attached_already(open_clinic: OpenClinic, clinic_file: 
 
 
 def test_a_store_with_two_names_is_refused(open_clinic: OpenClinic, clinic_file: Path, tmp_path: Path) -> None:
-    """By a hard link the same process opened a store twice, and its ledger began anew under the second name."""
+    """A hard link to the store is refused: the process opened it twice, and its ledger began anew."""
     clinic = open_clinic(clinic_file)
     charges = clinic.charges()
     store, link = tmp_path / "clinic_private.duckdb", tmp_path / "link_private.duckdb"
@@ -207,13 +207,13 @@ def test_a_store_with_two_names_is_refused(open_clinic: OpenClinic, clinic_file:
 
 
 def test_the_store_is_not_the_database(tmp_path: Path) -> None:
-    """A store that is the database itself would be served with it."""
+    """A store in the database's own file is refused, as it would be served with the database."""
     with pytest.raises(dpduck.Refusal, match="the store is the database itself"):
         dpduck.connect(tmp_path / "a.duckdb", store=tmp_path / "a.duckdb")
 
 
 def test_a_file_that_is_no_store(tmp_path: Path) -> None:
-    """What cannot be opened is said in one line, and nothing stays attached."""
+    """A file that is no store is refused in one line, and nothing stays attached."""
     (tmp_path / "a_private.duckdb").write_bytes(b"not a database" * 1000)
     with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
         with pytest.raises(dpduck.StoreError) as caught:

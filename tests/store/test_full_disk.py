@@ -1,4 +1,4 @@
-"""A disk that is full, or that cannot be written: one line that says so, nothing lost, nothing charged twice."""
+"""A disk that is full or read-only gives one line that says so, loses nothing and charges nothing twice."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def run_quietly(words: list[str]) -> int:
 
 @pytest.mark.slow
 def test_a_full_disk(tmp_path: Path) -> None:
-    """Refused before the charge, in words of its own; what is stored is answered; with room it goes on."""
+    """A new release is refused before the charge in dpduck's own words. Old answers are free. With room it goes on."""
     folder = tmp_path / "disk"
     folder.mkdir()
     words = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size=8m tmpfs "{folder}" && exec "$@"', "sh"]
@@ -94,18 +94,18 @@ def test_a_full_disk(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["store", "nothing"])
 def test_a_disk_that_takes_nothing_more(tmp_path: Path, how: str) -> None:
-    """Files that cannot grow: the ledger's or the secrets' own line, no error of DuckDB's; what is stored stays."""
+    """Where files cannot grow the line is the ledger's or the secrets' own, not DuckDB's, and old answers stay."""
     folder = tmp_path / "disk"
     folder.mkdir()
     said = run(folder, how)
     known = (
         *("cannot be written to disk", "cannot be read or written", "could not be used (the disk ", "is not kept; "),
-        "the release failed after its charge",  # which was struck off, and could not be committed after that
+        "the release failed after its charge",  # the answer was struck off, but this could not be committed
     )
     for name in ("new", "view", "policy"):
         line = str(said[name])
         assert line == "6" or any(words in line for words in known), said
-    struck_off = "failed after" in str(said["new"])  # its answer was ended, and could not be committed
+    struck_off = "failed after" in str(said["new"])  # its answer was ended, but this could not be committed
     assert said["old"] and said["old again"] and said["room"] == (said["new"] if struck_off else 6)
     unanswered = "is not kept" in str(said["view"]) or "failed after" in str(said["view"])
     assert said["charged after"] == 1 + int(unanswered), "nothing twice"

@@ -14,7 +14,7 @@ PRESENT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) count(*) FR
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Visits of two persons, and public columns to which DuckDB's TRY_CAST of some moments raises."""
+    """Visits of two persons, and public columns to which TRY_CAST of some moments raises in DuckDB."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE visits (who INTEGER)")
         connection.execute("INSERT INTO visits VALUES (1), (7)")
@@ -34,7 +34,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     ],
 )
 def test_no_cast_in_a_join_tells_who_is_there(connection: duckdb.DuckDBPyConnection, extreme: str, column: str) -> None:
-    """A value that one person's row alone has, and that does not convert, meets no public row and raises nothing."""
+    """A value of one person's row alone that does not convert meets no public row, and raises nothing."""
     assert len(connection.execute("FROM dp(?)", [PRESENT.format(chosen(extreme), column)]).fetchall()) == 1
 
 
@@ -44,7 +44,7 @@ def chosen(extreme: str) -> str:
 
 @pytest.mark.parametrize("extreme", ["TIMESTAMP '294247-01-10 04:00:54.775806'", "DATE '5881580-07-10'"])
 def test_no_cast_to_a_time_zone_is_made_for_a_join(connection: duckdb.DuckDBPyConnection, extreme: str) -> None:
-    """ICU, which such casts ask, may end the database: they are refused before anything is charged."""
+    """Casts to time zones are refused before the charge: they ask ICU, which may end the database."""
     with pytest.raises(duckdb.InvalidInputException, match="an expression over TIMESTAMP WITH TIME ZONE is refused"):
         connection.execute("FROM dp(?)", [PRESENT.format(chosen(extreme), "moment")]).fetchall()
     assert connection.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(0,)]

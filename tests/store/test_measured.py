@@ -1,4 +1,4 @@
-"""Whose measurements a reader may know of, also in a store that an earlier version wrote."""
+"""Which measurements a reader may know of, also in a store that an earlier version wrote."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ BY_SEX = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) A
 
 
 def forget_sources(store: duckdb.DuckDBPyConnection) -> None:
-    """What an earlier version wrote says of no view which release it shows."""
+    """Drops the column that says which release a view shows, as an earlier version had none."""
     store.execute("ALTER TABLE dpduck.releases DROP COLUMN source")
 
 
 def make_charges_differ(store: duckdb.DuckDBPyConnection) -> None:
-    """As if the view had been paid for by another charge than the release of the same digest."""
+    """Changes the store as if the view had another charge than the release of the same digest."""
     store.execute("UPDATE dpduck.releases SET source = NULL, ledger_id = ledger_id + 1 WHERE kind = 'view'")
 
 
 def is_known(folder: Path, question: str, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Tells whether somebody who is not the owner is answered."""
+    """Tells whether a caller who is not the owner is answered."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
     with dpduck.connect(folder / "clinic.duckdb") as connection:
         engine = engine_of(connection)
@@ -43,7 +43,7 @@ def is_known(folder: Path, question: str, monkeypatch: pytest.MonkeyPatch) -> bo
 
 
 def test_views_of_an_earlier_version_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What everybody could read before stays known to them; what is behind no view does not become known."""
+    """Views that everybody could read stay known to everybody. A release behind no view does not become known."""
     view = f"CREATE PRIVATE VIEW seen OPTIONS (epsilon = 1) AS {BY_WARD}"
     made_store(tmp_path, [view, BY_SEX], forget_sources)
     assert is_known(tmp_path, BY_WARD, monkeypatch)
@@ -51,6 +51,6 @@ def test_views_of_an_earlier_version_are_known(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_view_of_another_charge_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest of a statement is not enough: with reuse a view measured something else under it."""
+    """A digest is not enough: with reuse a view of another charge measured something else under the same digest."""
     made_store(tmp_path, [f"CREATE PRIVATE VIEW seen OPTIONS (epsilon = 1) AS {BY_WARD}"], make_charges_differ)
     assert not is_known(tmp_path, BY_WARD, monkeypatch)

@@ -1,4 +1,4 @@
-"""One lifecycle of names: given once, found by the same statement, refused to others, and dropped once."""
+"""One lifecycle of names: given once, returned to the same statement, refused to others, and dropped once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Things:
         del self.kept[thing.name.lower()]
 
     def create(self, name: str, text: str, caller: Caller, kind: str = SESSION) -> Thing:
-        """Creates a thing as a statement does."""
+        """Creates a thing, as a statement does."""
 
         def make() -> None:
             self.kept[name.lower()] = Thing(name, kind, text, caller.name)
@@ -49,12 +49,12 @@ class Things:
         return self.names.create(name, text, caller, "d", make)
 
     def drop(self, name: str, caller: Caller, kind: str = SESSION, if_exists: bool = False) -> str:
-        """Drops a thing by a text of its own."""
+        """Drops a thing by the text of a DROP."""
         return self.names.drop(DropPrivate(kind, name, if_exists), f"DROP {name}", caller)
 
 
 def test_a_name_is_given_once() -> None:
-    """The same statement of the same caller finds its object. Any other statement is refused."""
+    """The same statement of the same caller gets its object again. Any other statement is refused."""
     things = Things()
     made = things.create("Ages", "one", ALICE)
     assert things.create("ages", "one", ALICE) is made
@@ -68,7 +68,7 @@ def test_a_name_is_given_once() -> None:
 
 
 def test_a_drop_is_repeated_until_its_name_is_given_again() -> None:
-    """DuckDB binds a DROP more than once. Other names that are given meanwhile change nothing."""
+    """DuckDB binds a DROP more than once. Names that others get in between change nothing."""
     things = Things()
     things.create("ages", "one", ALICE)
     done = things.drop("ages", ALICE)
@@ -85,7 +85,7 @@ def test_a_drop_is_repeated_until_its_name_is_given_again() -> None:
 
 
 def test_a_drop_is_of_the_kind_that_it_names() -> None:
-    """A name of another kind is refused by its kind, also with IF EXISTS. Views, tables and projections are alike."""
+    """DROP of another kind than the name's is refused, also with IF EXISTS. Views, tables and projections are alike."""
     things = Things()
     for kind in (HISTOGRAM, PROJECTION, VIEW):
         things.create(kind, "one", ALICE, kind)
@@ -98,7 +98,7 @@ def test_a_drop_is_of_the_kind_that_it_names() -> None:
 
 
 def test_a_drop_is_its_makers_and_the_owners() -> None:
-    """Nobody else drops an object."""
+    """Only the maker of an object and the owner may drop it."""
     things = Things()
     things.create("ages", "one", ALICE)
     with pytest.raises(PermissionRefusal, match="the private session 'ages' is another's; accepted: one of your own"):

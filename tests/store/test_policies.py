@@ -15,7 +15,7 @@ DECLARED = (
 
 
 def test_the_labels_of_a_domain_are_in_memory_once(tmp_path: Path) -> None:
-    """Whatever remembers a policy shares its labels: remembered statements took 12 MB each; a changed one is read."""
+    """Two copies of a policy share the labels of a domain, once 12 MB for each statement. A changed one is read."""
     with dpduck.connect(tmp_path / "clinic.duckdb") as connection:
         connection.execute("CREATE TABLE visits (patient INTEGER, age INTEGER)")
         connection.execute(f"FROM dp($o$ {DECLARED.format(1)} $o$)")

@@ -1,4 +1,4 @@
-"""Prepared tables whose tables, files, policies and neighbours change: refused, or as before; nothing is left over."""
+"""Prepared tables while tables, files, policies or neighbours change: refused or as before, with nothing left over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = "'x' || repeat('y', 70000)"
 
 
 def test_what_cannot_be_prepared_again_stays_as_it_was(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """A moment that no calendar has, in a column with a DOMAIN of numbers: refused by its type, and nothing changed."""
+    """A moment beyond all calendars in a column with a DOMAIN of numbers: refused by its type, and nothing changes."""
     dp(hospital, PREPARE)
     files, policies = twin_files(tmp_path), "SELECT * FROM dp_policies()"
     listed = hospital.execute(policies).fetchall()
@@ -36,7 +36,7 @@ def test_what_cannot_be_prepared_again_stays_as_it_was(hospital: duckdb.DuckDBPy
 
 
 def test_names_and_columns_of_any_kind(hospital: duckdb.DuckDBPyConnection) -> None:
-    """Quotes in names, and a DOMAIN whose column is gone, are no obstacle."""
+    """Quotes in names, and a DOMAIN of a dropped column, are no obstacle."""
     hospital.execute('ALTER TABLE visits ADD COLUMN "a "" b" VARCHAR')
     hospital.execute("ALTER TABLE visits DROP COLUMN sex")
     dp(hospital, PREPARE)
@@ -46,7 +46,7 @@ def test_names_and_columns_of_any_kind(hospital: duckdb.DuckDBPyConnection) -> N
 
 @pytest.mark.parametrize("damage", ["gone", "truncated", "swapped", "no file of DuckDB", "older"])
 def test_other_files_are_refused(hospital: duckdb.DuckDBPyConnection, tmp_path: Path, damage: str) -> None:
-    """A file that is gone, cut, another table's, older or rubbish: one line, nothing charged, and PREPARE mends it."""
+    """A missing, cut, foreign, older or damaged file is refused in one line and uncharged, and PREPARE mends it."""
     dp(hospital, PREPARE)
     (path,) = twin_files(tmp_path)
     content = path.read_bytes()
@@ -77,7 +77,7 @@ def test_other_files_are_refused(hospital: duckdb.DuckDBPyConnection, tmp_path: 
 
 
 def test_a_file_with_damaged_blocks(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """One release fails; from then on the file is looked at, and statements are refused for nothing until PREPARE."""
+    """One release fails. From then on the file is known as damaged: statements are refused uncharged until PREPARE."""
     dp(hospital, PREPARE)
     hospital.close()
     (path,) = twin_files(tmp_path)
@@ -99,9 +99,9 @@ def test_a_file_with_damaged_blocks(hospital: duckdb.DuckDBPyConnection, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [200_000, pytest.param(20_000_000, marks=pytest.mark.audit)])
 def test_long_texts_do_not_decide(tmp_path: Path, times: int) -> None:
-    """More than a batch can hold, of one person's: the table is prepared, and statements see what they saw before.
+    """With more text of one person than a batch holds the table is prepared, and statements answer as before.
 
-    2 GiB of it, which is more than Arrow's texts can hold, takes half a minute.
+    2 GiB of text, which is more than Arrow's texts can hold, take half a minute.
     """
     with dpduck.connect(tmp_path / "notes.duckdb") as con:
         con.execute("CREATE TABLE notes AS SELECT range AS who, 'short' AS note FROM range(500)")
@@ -117,7 +117,7 @@ def test_long_texts_do_not_decide(tmp_path: Path, times: int) -> None:
 
 
 def test_units_that_are_long_texts_stay_apart(tmp_path: Path) -> None:
-    """Two units that begin alike for 65,536 characters are not one unit, which would have rows of each other's."""
+    """Two units that begin with the same 65,536 characters stay two units, each with its own rows."""
     with dpduck.connect(tmp_path / "long.duckdb") as con:
         con.execute(f"CREATE TABLE t AS SELECT {LONG} || i % 300 AS who, 1 AS x FROM range(600) AS r(i)")
         con.execute("INSERT INTO t SELECT 'u' || i, 1 FROM range(100) AS r(i)")
@@ -127,7 +127,7 @@ def test_units_that_are_long_texts_stay_apart(tmp_path: Path) -> None:
 
 
 def test_what_others_do_to_a_table(shop: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """A table that was dropped locks nothing: its siblings are prepared without it, and it can be unprepared."""
+    """A dropped table locks nothing: its siblings are prepared without it, and it can be unprepared."""
     dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
     shop.execute("DROP TABLE lines")
     assert "orders is prepared" in dp(shop, "ALTER PRIVACY POLICY ON orders NEW EPOCH")
@@ -137,7 +137,7 @@ def test_what_others_do_to_a_table(shop: duckdb.DuckDBPyConnection, tmp_path: Pa
 
 
 def test_a_change_that_was_undone(shop: duckdb.DuckDBPyConnection) -> None:
-    """What PREPARE is asked for, it does: a type that changed and changed back, and a key that came later."""
+    """PREPARE prepares anew where a type changed and changed back, and where a key came later."""
     dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
     shop.execute("ALTER TABLE lines ALTER id TYPE VARCHAR")
     dp(shop, "ALTER PRIVACY POLICY ON orders SET EXPECT ROWS 5")
@@ -150,7 +150,7 @@ def test_a_change_that_was_undone(shop: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_a_policy_that_was_dropped_leaves_nothing(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Not even where the process ended in between: a new policy is of the table itself."""
+    """A dropped policy leaves no twin, also if the process ended in between: a new policy is of the table itself."""
     dp(hospital, PREPARE)
     hospital.execute("INSERT INTO visits SELECT 0, 5000 + range, 5 FROM range(500)")
     hospital.close()
@@ -166,7 +166,7 @@ def test_a_policy_that_was_dropped_leaves_nothing(hospital: duckdb.DuckDBPyConne
 @pytest.mark.parametrize("unit", ["household", "(household, survey)"])
 @pytest.mark.parametrize("dropped", ["answers", "parts"])
 def test_a_policy_that_is_dropped_while_a_statement_is_read(unit: str, dropped: str) -> None:
-    """Between the reading of a statement and the search for its twins: one line, as where it was dropped before."""
+    """A policy dropped between reading a statement and looking for its twins gives one line about the change."""
     with dpduck.connect(config={"threads": 1}) as con:
         con.execute("CREATE TABLE answers (id INTEGER PRIMARY KEY, household INTEGER, survey VARCHAR)")
         con.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, answer INTEGER)")
@@ -184,7 +184,7 @@ def test_a_policy_that_is_dropped_while_a_statement_is_read(unit: str, dropped: 
 
 
 def test_a_policy_is_changed_where_another_table_is_out_of_reach(tmp_path: Path) -> None:
-    """A prepared table of a database that is not attached: others are changed, and asked about, as ever."""
+    """With a prepared table in a database that is not attached, other tables are changed and asked about as ever."""
     for name in ("shop", "other"):
         with duckdb.connect(str(tmp_path / f"{name}.duckdb")) as con:
             con.execute("CREATE TABLE t AS SELECT range AS u, range % 2 AS x FROM range(100)")
@@ -203,7 +203,7 @@ def test_a_policy_is_changed_where_another_table_is_out_of_reach(tmp_path: Path)
 
 
 def test_a_file_that_cannot_be_deleted(hospital: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is left for later: what was asked for is done."""
+    """A file that cannot be deleted is left for later, and the statement is carried out."""
     dp(hospital, PREPARE)
 
     def refuse(self: TwinFiles, nonce: str) -> None:
@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_deleted(hospital: duckdb.DuckDBPyConnection, monk
 
 
 def test_another_stores_file_is_refused(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """A file of the same table under another key, put into the place of the store's own."""
+    """A file of the same table under another key, in the place of the store's own, is refused."""
     dp(hospital, PREPARE)
     (path,) = twin_files(tmp_path)
     hospital.close()
@@ -228,7 +228,7 @@ def test_another_stores_file_is_refused(hospital: duckdb.DuckDBPyConnection, tmp
 
 
 def test_columns_that_cannot_be_prepared(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Lists, names of dpduck's own and collations are refused, and nothing is left behind."""
+    """Lists, dpduck's own names and collations are refused, and nothing is left behind."""
     for change, what in (
         ("ADD COLUMN many INTEGER[]", "many is INTEGER"),
         ("ADD COLUMN span INTERVAL", "span is INTERVAL"),
@@ -249,7 +249,7 @@ def test_columns_that_cannot_be_prepared(hospital: duckdb.DuckDBPyConnection, tm
 
 
 def test_where_nothing_can_be_written(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """No right to write beside the store: one line, and the table stays as it was."""
+    """Without the right to write beside the store PREPARE fails in one line, and the table stays as it was."""
     if os.geteuid() == 0:
         blocked = tmp_path / "clinic_prepared_x"
         blocked.touch()

@@ -47,7 +47,7 @@ def test_preparing_spills_within_memory_limit(tmp_path: Path, spills: bool) -> N
 def test_a_twin_has_what_the_database_leaves(
     held: int, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a limit that both share: a quarter at least, and all of it again when the twin is written."""
+    """Of the shared limit the twin has a quarter at least, and the whole again when the twin is written."""
     monkeypatch.setattr(twin_files, "_memory", lambda database: (8 * GIB, held))
     limit = "SELECT current_setting('memory_limit')"
     with duckdb.connect(":memory:") as connection:
@@ -60,7 +60,7 @@ def test_a_twin_has_what_the_database_leaves(
 
 
 def test_a_database_holds_what_its_files_take(tmp_path: Path) -> None:
-    """Blocks of a file count before they are read, rows in memory as they are; never more than the limit."""
+    """Blocks of a file count before they are read, and rows in memory by their size, up to the limit."""
     with duckdb.connect(tmp_path / "clinic.duckdb") as connection:
         connection.execute("SET memory_limit = '1GiB'")
         connection.execute("CREATE TABLE visits AS SELECT hash(i) AS h FROM range(2000000) AS r(i)")

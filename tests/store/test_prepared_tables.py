@@ -1,4 +1,4 @@
-"""Prepared tables: what they mean, when they are refused, and that nothing of them is shown or left over."""
+"""Prepared tables: which rows they answer about, when they are refused, and that nobody sees their files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.kills import account
 
 
 def test_answers_are_about_the_rows_that_were_prepared(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Until NEW EPOCH or UNPREPARE, whatever becomes of the table; dp_check tells its owner how far it moved on."""
+    """Answers are about the prepared rows until NEW EPOCH or UNPREPARE. dp_check tells the owner of rows since then."""
     done = dp(hospital, PREPARE)
     assert "is prepared: new questions are about its rows of 20" in done and dp(hospital, PREPARE) == done
     hospital.execute("INSERT INTO visits SELECT 0, 5000 + range, 5 FROM range(500)")
@@ -37,7 +37,7 @@ def test_answers_are_about_the_rows_that_were_prepared(hospital: duckdb.DuckDBPy
 
 
 def test_an_empty_table_was_prepared_too(hospital: duckdb.DuckDBPyConnection) -> None:
-    """dp_check says of a table that had no rows when it was prepared that it had none."""
+    """For a table that had no rows when it was prepared, dp_check says so."""
     hospital.execute("DELETE FROM visits")
     dp(hospital, PREPARE)
     hospital.execute("INSERT INTO visits SELECT 0, 5000 + range, 5 FROM range(500)")
@@ -46,7 +46,7 @@ def test_an_empty_table_was_prepared_too(hospital: duckdb.DuckDBPyConnection) ->
 
 
 def test_changes_of_a_policy(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """What changes codes prepares anew, an amount does not; a dropped policy takes the file with it."""
+    """A change of codes prepares anew, and one of an amount does not. A dropped policy takes the file with it."""
     dp(hospital, PREPARE)
     (first,) = twin_files(tmp_path)
     assert "is prepared" not in dp(hospital, "ALTER PRIVACY POLICY ON visits SET EXPECT ROWS 2000")
@@ -61,7 +61,7 @@ def test_changes_of_a_policy(hospital: duckdb.DuckDBPyConnection, tmp_path: Path
 
 
 def test_a_table_that_changed_its_columns_is_refused(hospital: duckdb.DuckDBPyConnection) -> None:
-    """Conditions were found unable to raise by the columns of today: they are those of the twin, or nothing is read."""
+    """Changed columns are refused: conditions cannot raise by the types of today, which the twin may not have."""
     dp(hospital, PREPARE)
     hospital.execute("ALTER TABLE visits ALTER cost TYPE VARCHAR")
     before = hospital.execute("SELECT count(*) FROM dp_ledger()").fetchall()
@@ -73,7 +73,7 @@ def test_a_table_that_changed_its_columns_is_refused(hospital: duckdb.DuckDBPyCo
 
 
 def test_the_file_is_the_owners_alone(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """0600, in no list of databases, and not to be attached under a name that a statement knows."""
+    """The file is for its owner alone (0600), in no list of databases, and under no name that a statement knows."""
     before = hospital.execute("SELECT database_name FROM duckdb_databases() ORDER BY ALL").fetchall()
     tables = hospital.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
     dp(hospital, PREPARE)
@@ -87,7 +87,7 @@ def test_the_file_is_the_owners_alone(hospital: duckdb.DuckDBPyConnection, tmp_p
 
 
 def test_two_tables_of_one_statement_are_of_one_moment(tmp_path: Path) -> None:
-    """A join of a prepared table with one that is not is refused; of two prepared ones it is answered."""
+    """A join of a prepared table with a live one is refused, and one of two prepared tables is answered."""
     with dpduck.connect(tmp_path / "shop.duckdb") as con:
         con.execute("CREATE TABLE people AS SELECT range AS id, range % 2 AS sex FROM range(500)")
         con.execute("ALTER TABLE people ADD PRIMARY KEY (id)")
@@ -107,7 +107,7 @@ def test_two_tables_of_one_statement_are_of_one_moment(tmp_path: Path) -> None:
 
 
 def test_each_new_epoch_reads_the_rows_anew(hospital: duckdb.DuckDBPyConnection) -> None:
-    """Asked for again with nothing charged in between, too: an epoch without answers goes on, with today's rows."""
+    """NEW EPOCH reads today's rows, also twice in a row with no charge in between."""
     dp(hospital, PREPARE)
     for more in (1, 2, 3):
         hospital.execute(f"INSERT INTO visits SELECT 0, {5000 + 100 * more} + range, 5 FROM range(100)")
@@ -124,7 +124,7 @@ def test_each_new_epoch_reads_the_rows_anew(hospital: duckdb.DuckDBPyConnection)
 def test_one_unit_never_has_rows_of_two_moments(
     shop: duckdb.DuckDBPyConnection, first: tuple[str, ...], later: str
 ) -> None:
-    """All orders become one customer's: whatever is prepared anew, lines and orders agree about whose they are."""
+    """All orders go to one customer: after any preparing, lines and orders agree about the customer."""
     for tables in first:
         dp(shop, f"ALTER PRIVACY POLICY ON {tables} PREPARE")
     for more in SHARED:
@@ -137,7 +137,7 @@ def test_one_unit_never_has_rows_of_two_moments(
 
 
 def test_a_parent_prepared_later_takes_its_children_along(shop: duckdb.DuckDBPyConnection) -> None:
-    """Lines are prepared by orders that are not; when these are prepared, lines are prepared anew."""
+    """Lines are prepared while orders are not. When orders are prepared, lines are prepared anew."""
     dp(shop, "ALTER PRIVACY POLICY ON lines PREPARE")
     shop.execute("UPDATE orders SET customer = 5000")
     assert abs(total(shop, "lines") - 1000) < 10
@@ -152,7 +152,7 @@ def test_a_parent_prepared_later_takes_its_children_along(shop: duckdb.DuckDBPyC
 
 
 def test_tables_begin_a_new_epoch_together(shop: duckdb.DuckDBPyConnection) -> None:
-    """One statement and one preparing; what was asked about either is a new question."""
+    """One NEW EPOCH of two tables prepares them once. SET takes one table alone."""
     both = "ALTER PRIVACY POLICY ON lines, orders"
     dp(shop, f"{both} PREPARE")
     said = dp(shop, f"{both} NEW EPOCH")
@@ -163,7 +163,7 @@ def test_tables_begin_a_new_epoch_together(shop: duckdb.DuckDBPyConnection) -> N
 
 
 def test_twins_of_two_moments_are_not_joined(shop: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Whatever the records say: refused, for nothing, until both are prepared."""
+    """Twins of two moments are refused uncharged, whatever the records say, until both are prepared."""
     dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
     shop.close()
     (store,) = tmp_path.glob("*_private.duckdb")
@@ -182,7 +182,7 @@ def test_twins_of_two_moments_are_not_joined(shop: duckdb.DuckDBPyConnection, tm
 
 
 def test_statements_over_a_reference(shop: duckdb.DuckDBPyConnection) -> None:
-    """UNION ALL of a table that refers to another one, and rows that are units, over what was prepared."""
+    """UNION ALL of a table with a reference, and rows that are units, are answered over prepared rows."""
     dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
     assert abs(total(shop, "(SELECT kind FROM lines UNION ALL SELECT kind FROM lines WHERE kind = 1)") - 1333) < 10
     before = shop.execute("SELECT count(*) FROM dp_ledger()").fetchall()
@@ -193,7 +193,7 @@ def test_statements_over_a_reference(shop: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_more_public_tables_than_are_kept(hospital: duckdb.DuckDBPyConnection) -> None:
-    """All copies of a statement are there while it is counted."""
+    """All public copies that a statement needs are there while it is counted, even if fewer are kept afterwards."""
     dp(hospital, PREPARE)
     joins = []
     for number in range(MOST_COPIES + 2):
@@ -205,7 +205,7 @@ def test_more_public_tables_than_are_kept(hospital: duckdb.DuckDBPyConnection) -
 
 
 def test_public_tables_are_those_of_today(hospital: duckdb.DuckDBPyConnection) -> None:
-    """A public table that is joined is read anew whenever it has changed."""
+    """A joined public table is read anew whenever it has changed."""
     hospital.execute("CREATE TABLE sexes AS FROM (VALUES (0, 'f', uuid()), (1, 'm', uuid())) AS s(code, name, id)")
     dp(hospital, "DECLARE PUBLIC TABLE sexes")
     dp(hospital, PREPARE)
@@ -216,7 +216,7 @@ def test_public_tables_are_those_of_today(hospital: duckdb.DuckDBPyConnection) -
     hospital.execute("CREATE TABLE wide AS SELECT 0::HUGEINT AS code")
     dp(hospital, "DECLARE PUBLIC TABLE wide")
     assert abs(total(hospital, more="JOIN wide ON cost - 5 = wide.code") - 1000) < 10
-    hospital.execute("UPDATE wide SET code = -1")  # of the same hash
+    hospital.execute("UPDATE wide SET code = -1")  # -1 has the hash of 0
     assert abs(total(hospital, more="JOIN wide ON cost - 5 = wide.code")) < 10
     hospital.execute("ALTER TABLE sexes ADD COLUMN more INTEGER[]")
     with pytest.raises(duckdb.Error, match="UNPREPARE"):
@@ -237,7 +237,7 @@ def test_in_memory(tmp_path: Path) -> None:
 
 
 def test_no_row_goes_to_a_disk_that_the_owner_closed() -> None:
-    """The DuckDB of twins has the database's limits: an empty temp_directory is one, for a database in memory too."""
+    """The DuckDB of twins has the limits of the database. An empty temp_directory is a limit, also in memory."""
     with duckdb.connect(config={"temp_directory": ""}) as con:
         files = TwinFiles(con.cursor, None, lambda: b"key")
         with files.written("1", "") as (second, _):
@@ -246,6 +246,6 @@ def test_no_row_goes_to_a_disk_that_the_owner_closed() -> None:
 
 @pytest.mark.slow
 def test_a_kill_at_any_step_of_preparing(tmp_path: Path) -> None:
-    """What was prepared is used or refused, never half of it; no file is left that nobody uses."""
+    """After a kill at any step a prepared table is used or refused, never in part, and no unused file is left."""
     found = account(Path(harness.__file__), tmp_path)
     assert set(found) == {*harness.STEPS, "answered"}

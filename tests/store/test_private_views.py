@@ -1,4 +1,4 @@
-"""Private views: ordinary tables with their guarantee beside them, made and dropped by those who may."""
+"""Private views are ordinary tables with a written guarantee, which those with the right create and drop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def engine_of(clinic: Clinic) -> Engine:
 
 
 def test_a_view_is_an_ordinary_table(clinic: Clinic) -> None:
-    """It is read by any statement and any number of readers, at no further cost, with the SELECT's columns."""
+    """A view is read by any statement and by any number of readers, at no further cost, with the SELECT's columns."""
     assert clinic.dp(VIEW) == [("private.by_ward is ready",)]
     columns = [("ward", "VARCHAR"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")]
     assert [row[:2] for row in clinic.rows("DESCRIBE private.by_ward")] == columns
@@ -39,7 +39,7 @@ def test_a_view_is_an_ordinary_table(clinic: Clinic) -> None:
 
 
 def test_a_view_has_its_standard_errors(clinic: Clinic) -> None:
-    """A column after those that were written for each answer that is shown as it is; taken names stay."""
+    """Each answer that is shown as it is has a standard error, in a column after the SELECT's. Taken names stay."""
     made = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = 1) AS SELECT {} FROM visits GROUP BY ward"
     for name, items, columns in (
         ("plain", "ward, count(*) AS n, count(*) + 1 AS more", ["ward", "n", "more", "n_stderr"]),
@@ -56,7 +56,7 @@ def test_a_view_has_its_standard_errors(clinic: Clinic) -> None:
 
 
 def test_a_view_and_the_same_question_are_one_release(clinic: Clinic) -> None:
-    """What was released once is free under any name, asked either way."""
+    """A release is free under any name, asked as a view or as a question."""
     clinic.dp(VIEW)
     question = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) ward, count(*) AS n, dp_stderr(n) FROM visits "
@@ -69,7 +69,7 @@ def test_a_view_and_the_same_question_are_one_release(clinic: Clinic) -> None:
 
 
 def test_the_guarantee_is_written_on_the_table(clinic: Clinic) -> None:
-    """COMMENT ON table and columns say what was guaranteed; dp_releases has statement, price, strategy and time."""
+    """COMMENT ON table and columns hold the guarantee. dp_releases has statement, price, strategy and time."""
     clinic.dp(VIEW)
     table = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'by_ward'")
     assert "differentially private, epsilon = 1 (pure)" in table
@@ -91,7 +91,7 @@ def test_the_guarantee_is_written_on_the_table(clinic: Clinic) -> None:
 
 
 def test_every_column_says_what_it_is(open_clinic: OpenClinic) -> None:
-    """Keys, answers and what is computed from them have comments of their own; a rho says what was asked for."""
+    """Keys, answers and computed columns have different comments. The view's says which epsilon a rho implies."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(POLICY.replace("epsilon = 10", "epsilon = 10, delta = 1e-5"))
@@ -109,7 +109,7 @@ def test_every_column_says_what_it_is(open_clinic: OpenClinic) -> None:
 
 
 def test_names_that_are_taken(clinic: Clinic) -> None:
-    """An existing view needs OR REPLACE; a released table's and the bookkeeping's names are reserved."""
+    """An existing view needs OR REPLACE. Names of released tables and of dpduck's own tables are reserved."""
     clinic.dp(VIEW)
     other = VIEW.replace("epsilon = 1", "epsilon = 2")
     assert "exists" in clinic.refused(other)
@@ -122,7 +122,7 @@ def test_names_that_are_taken(clinic: Clinic) -> None:
 
 
 def test_odd_names(clinic: Clinic) -> None:
-    """A view's name is a word that may be a file's name too: quotes, dots and commands in it are refused, uncharged."""
+    """A view's name may be a file's name, so that quotes, dots and commands in it are refused, uncharged."""
     for name in ('a "b"; DROP TABLE visits; --', "../etc", "a.b", "dpduck_x", "1a", "\u2603", "x" * 101, " "):
         quoted = '"' + name.replace('"', '""') + '"'
         refused = clinic.refused(VIEW.replace("by_ward", quoted))
@@ -134,7 +134,7 @@ def test_odd_names(clinic: Clinic) -> None:
 
 
 def test_replacing_and_dropping(clinic: Clinic) -> None:
-    """OR REPLACE takes the new answer's place; a dropped view's budget stays spent and its answer stays free."""
+    """OR REPLACE puts the new answer in place. A dropped view's budget stays spent, and its answer stays free."""
     clinic.dp(VIEW)
     first = clinic.rows("FROM private.by_ward ORDER BY ward")
     replacing = VIEW.replace("CREATE", "CREATE OR REPLACE").replace("ward, count", "ward, upper(ward) AS up, count")
@@ -153,7 +153,7 @@ def test_replacing_and_dropping(clinic: Clinic) -> None:
 
 
 def test_a_new_epoch_replaces_with_a_new_answer(clinic: Clinic) -> None:
-    """The same OR REPLACE after NEW EPOCH is not a repetition: it releases and pays again."""
+    """The same OR REPLACE after NEW EPOCH is no repetition: it releases and pays again."""
     replacing = VIEW.replace("CREATE", "CREATE OR REPLACE")
     clinic.dp(replacing)
     clinic.dp(replacing)
@@ -164,7 +164,7 @@ def test_a_new_epoch_replaces_with_a_new_answer(clinic: Clinic) -> None:
 
 
 def test_eight_threads_make_one_view(clinic: Clinic) -> None:
-    """The same CREATE from eight threads is one view and one charge; none fails."""
+    """The same CREATE from eight threads is one view and one charge, and no thread fails."""
     with ThreadPoolExecutor(8) as pool:
         cursors = [clinic.con.cursor() for _ in range(8)]
         done = list(pool.map(lambda cursor: cursor.execute("FROM dp(?)", [VIEW]).fetchall(), cursors))
@@ -173,7 +173,7 @@ def test_eight_threads_make_one_view(clinic: Clinic) -> None:
 
 
 def test_anothers_view(clinic: Clinic) -> None:
-    """Whoever is not the owner replaces and drops their own views only; the owner any."""
+    """Only the owner replaces and drops any view. Others replace and drop their own views."""
     engine = engine_of(clinic)
     engine.run(VIEW, ALICE)
     replacing = VIEW.replace("CREATE", "CREATE OR REPLACE").replace("epsilon = 1", "epsilon = 2")
@@ -209,7 +209,7 @@ def test_owner_statements_are_the_owners(clinic: Clinic, statement: str) -> None
 
 
 def test_what_others_may_see(clinic: Clinic) -> None:
-    """dp_check is the owner's; of the ledger others see their own rows."""
+    """dp_check is for the owner, and others see only their own rows of the ledger."""
     engine = engine_of(clinic)
     engine.run(VIEW, ALICE)
     engine.run(VIEW.replace("by_ward", "mine").replace("epsilon = 1", "epsilon = 2"), BOB)
@@ -220,7 +220,7 @@ def test_what_others_may_see(clinic: Clinic) -> None:
 
 
 def test_a_view_that_fails_over_its_answer(clinic: Clinic) -> None:
-    """An expression that the noisy numbers do not go through is told in one line; the release is kept and free."""
+    """An expression that fails on the noisy numbers gives one line. The release is stored, and free."""
     statement = VIEW.replace("count(*) AS n", "(count(*) - 1000000)::UTINYINT AS n")
     for _ in range(2):
         with pytest.raises(Exception, match="which are kept: asking for them again is free"):
@@ -231,7 +231,7 @@ def test_a_view_that_fails_over_its_answer(clinic: Clinic) -> None:
 
 
 def test_a_table_that_the_owner_dropped(clinic: Clinic) -> None:
-    """DuckDB's own DROP TABLE: a view is put back from its release for nothing, no release is silently paid again."""
+    """After DuckDB's DROP TABLE a view is restored from its release, free. No release is silently paid again."""
     clinic.dp(VIEW)
     before = clinic.rows("FROM private.by_ward ORDER BY ward")
     clinic.con.execute("DROP TABLE private.by_ward")

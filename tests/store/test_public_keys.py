@@ -1,4 +1,4 @@
-"""How often a public row is found by a join: once by a key that DuckDB keeps, else as often as it is counted."""
+"""How often a join meets a public row: once by a key that DuckDB enforces, else as often as rows are counted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def found(connection: duckdb.DuckDBPyConnection, table: str, columns: list[str]) -> tuple[int, bool]:
-    """The multiplicity, and whether rows were counted for it."""
+    """Returns the multiplicity, and whether rows were counted for it."""
     with connection.cursor() as cursor:
         catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         asked: list[str] = []
@@ -57,21 +57,21 @@ def found(connection: duckdb.DuckDBPyConnection, table: str, columns: list[str])
         ("sparse", ["id"], 1, False),
         ("pairs", ["a", "b"], 1, False),
         ("pairs", ["a"], 3, True),
-        ("keyed", ["name"], 1, True),  # collations may take two texts for one
+        ("keyed", ["name"], 1, True),  # collations may call two texts equal
         ("spelled", ["id"], 1, True),
-        ("measured", ["length"], 1, True),  # 0 and -0 are equal, and stored apart
+        ("measured", ["length"], 1, True),  # 0 and -0 are equal, but stored as two values
         ("loose", ["id"], 2, True),
     ],
 )
 def test_keys_answer_for_themselves(
     connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], number: int, counted: bool
 ) -> None:
-    """Rows are counted unless a key of a type whose equal values are stored alike is among the columns."""
+    """Rows are counted unless a joined column is a key of a type in which equal values are stored alike."""
     assert found(connection, table, columns) == (number, counted)
 
 
 def test_keys_of_other_systems_are_not_relied_on(connection: duckdb.DuckDBPyConnection) -> None:
-    """PostgreSQL's keys do not cover the rows of tables that inherit, which a SELECT returns: rows are counted."""
+    """PostgreSQL's keys do not cover the rows of tables that inherit, which a SELECT returns, so rows are counted."""
     with connection.cursor() as cursor:
         catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         table = TableName(("memory", "main", "keyed"))

@@ -16,7 +16,7 @@ def rename(clinic: Clinic, table: str, to: str) -> None:
 
 
 def test_renaming_by_case_gives_no_fresh_budget(clinic: Clinic) -> None:
-    """The policy, what was spent, and answers that were paid for stay those of the table."""
+    """The policy, the spent budget, and paid answers stay with the table under its new case."""
     first = clinic.dp(by("ward"))
     budget = clinic.rows("FROM dp_budget()")
     rename(clinic, "visits", "VISITS")
@@ -31,7 +31,7 @@ def test_renaming_by_case_gives_no_fresh_budget(clinic: Clinic) -> None:
 
 
 def test_a_dropped_policy_gives_no_fresh_budget_under_another_case(clinic: Clinic) -> None:
-    """Neither the table's case nor the column's makes another privacy unit, whose budget would be new."""
+    """Another case of the table or of the column makes no other privacy unit with a new budget."""
     clinic.dp(by("ward", epsilon="9"))
     clinic.dp("DROP PRIVACY POLICY ON visits")
     rename(clinic, "visits", "Visits")
@@ -47,7 +47,7 @@ def test_a_dropped_policy_gives_no_fresh_budget_under_another_case(clinic: Clini
 
 
 def test_references_follow_a_renamed_parent(open_clinic: OpenClinic, tmp_path: Path) -> None:
-    """Keys, constraints and units of a table that was renamed by case are found under the name that is known."""
+    """Keys, constraints and units of a table renamed by case are looked up under its known name."""
     clinic = open_clinic(tmp_path / "Clinic.duckdb")
     clinic.rows("CREATE TABLE patients AS SELECT range AS id FROM range(100)")
     clinic.rows("ALTER TABLE patients ADD PRIMARY KEY (id)")

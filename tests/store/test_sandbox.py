@@ -1,4 +1,4 @@
-"""Questions about types and public values: what one leaves behind, the next one does not see."""
+"""Questions about types and public values: nothing that one leaves behind is seen by the next one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SELECT = "SELECT age FROM clinic.main.visits"
 
 
 def test_an_answer_belongs_to_its_tables_columns() -> None:
-    """The same SQL over other columns is another question, within a statement and from one to the next."""
+    """The same SQL over other columns is another question, within a statement and between statements."""
     answered = SandboxAnswers()
     for _ in range(2):
         with Sandbox(answered) as box:
@@ -33,7 +33,7 @@ def test_an_answer_belongs_to_its_tables_columns() -> None:
 
 
 def test_what_was_refused_is_refused_again() -> None:
-    """Only answers are remembered: a refusal says its own words each time."""
+    """Only answers are remembered: a refusal is worded anew each time."""
     answered = SandboxAnswers()
     for _ in range(2):
         with Sandbox(answered) as box, pytest.raises(Refusal, match="DuckDB does not accept this"):
@@ -41,7 +41,7 @@ def test_what_was_refused_is_refused_again() -> None:
 
 
 def test_a_remembered_answer_opens_nothing() -> None:
-    """A statement of a shape that was seen needs no DuckDB of its own: opening one takes longer than all the rest."""
+    """A statement of a known form opens no DuckDB: opening one takes longer than all the rest."""
     answered = SandboxAnswers()
     with Sandbox(answered) as box:
         box.bind(SELECT, {VISITS: WHOLE})
@@ -57,7 +57,7 @@ def test_a_remembered_answer_opens_nothing() -> None:
 
 
 def test_the_oldest_answer_goes_first() -> None:
-    """What is remembered is bounded, and what was asked for lately stays."""
+    """The memory of answers is bounded. A recently used answer stays, and the oldest one goes."""
     answered = SandboxAnswers()
     for number in range(MOST_ANSWERS):
         answered.put(number, number)
@@ -68,7 +68,7 @@ def test_the_oldest_answer_goes_first() -> None:
 
 
 def test_questions_of_a_statement_leave_nothing_to_each_other() -> None:
-    """Temporary tables, registered labels and settings go with their question; copies hold one row of NULLs each."""
+    """Temporary tables, labels and settings end with their question, and copies hold one row of NULLs each."""
     with Sandbox() as box:
         box.bind_rows(SELECT, "SELECT age IS NULL FROM clinic.main.visits", {VISITS: WHOLE})
         for _ in range(2):
@@ -91,7 +91,7 @@ def test_two_statements_share_no_database() -> None:
 
 
 def test_a_sandbox_reaches_no_file() -> None:
-    """Neither files nor extensions nor Python's variables are within reach, from any of its cursors."""
+    """Files, extensions and Python's variables are out of reach, from any of its cursors."""
     outside = [1, 2, 3]
     with Sandbox() as box, box.cursor() as connection:
         for sql, reason in (
@@ -106,7 +106,7 @@ def test_a_sandbox_reaches_no_file() -> None:
 
 
 def test_cursors_know_no_macros() -> None:
-    """What runs on a database's own cursors calls DuckDB's functions, whatever a macro of the database is called."""
+    """SQL on a database's own cursors calls DuckDB's functions, also where a macro has the same name."""
     with duckdb.connect() as connection:
         connection.execute("CREATE MACRO upper(x) AS 'hidden'")
         connection.execute('CREATE MACRO "+"(a, b) AS 0')
@@ -119,7 +119,7 @@ def test_cursors_know_no_macros() -> None:
 
 
 def test_a_sandbox_is_empty_when_another_statement_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same DuckDB without copies, schemas, databases and settings; after a failure of its own another one."""
+    """The next statement gets the same DuckDB, emptied of copies, schemas and settings. After a failure it is new."""
     monkeypatch.setattr(cursors, "MOST_KEPT", 1)
     answered, odd = SandboxAnswers(), TableName(("memory", 'a "schema"', 'a "table"'))
     copies = {VISITS: WHOLE, odd: TEXT, TableName(("memory", "main", "visits")): TEXT}
@@ -140,7 +140,7 @@ def test_a_sandbox_is_empty_when_another_statement_has_it(monkeypatch: pytest.Mo
 
 
 def test_copies_are_kept_for_statements_about_the_same_tables() -> None:
-    """They are lent as they are, with one row of NULLs, and with what a statement adds to them; never with others."""
+    """Copies are lent to statements about exactly the same tables, unchanged, with one row of NULLs each."""
     answered, wards = SandboxAnswers(), TableName(("clinic", "main", "wards"))
     both = {VISITS: WHOLE, wards: TEXT}
     used = []
@@ -168,7 +168,7 @@ def test_made_up_rows_are_for_statements_that_want_them() -> None:
 
 
 def test_a_refused_statement_leaves_no_copies() -> None:
-    """What was made when a question failed may be half made."""
+    """Copies may be incomplete when a question fails, so they are dropped."""
     answered = SandboxAnswers()
     with pytest.raises(Refusal), Sandbox(answered) as box:
         box.bind("SELECT nowhere FROM clinic.main.visits", {VISITS: WHOLE})

@@ -27,7 +27,7 @@ def macro_file(tmp_path: Path) -> Path:
 
 
 def test_a_database_that_can_be_written_is_looked_at_each_time() -> None:
-    """A macro that was made, or dropped, a moment ago counts."""
+    """A macro that was created, or dropped, a moment ago counts."""
     shadows = Shadows("private")
     with duckdb.connect() as connection:
         assert shadows.names(connection) == frozenset()
@@ -38,7 +38,7 @@ def test_a_database_that_can_be_written_is_looked_at_each_time() -> None:
 
 
 def test_a_read_only_database_is_looked_at_once(macro_file: Path) -> None:
-    """Where every database is read-only but dpduck's own, the first look holds until databases come or go."""
+    """Where all databases but dpduck's own are read-only, the first look holds until databases come or go."""
     shadows = Shadows("private")
     with duckdb.connect(str(macro_file), read_only=True) as connection:
         assert shadows.names(connection) == {"upper"}
@@ -58,12 +58,12 @@ def test_a_read_only_database_is_looked_at_once(macro_file: Path) -> None:
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock two seconds on, so that no test waits until its files' times tell of a write."""
+    """Moves the clock on by two seconds, so that no test waits until a file's time reveals a write."""
     monkeypatch.setattr(attached, "_SETTLED", -(10**9))
 
 
 def test_a_file_is_looked_at_when_something_was_written(tmp_path: Path, settled: None) -> None:
-    """A macro, in the log or in the file, and whatever else a commit writes; by whichever connection."""
+    """Each commit by any connection is noticed, a macro's and others', in the log or in the file."""
     shadows = Shadows("private")
     with duckdb.connect(str(tmp_path / "written.duckdb")) as connection, connection.cursor() as other:
         assert shadows.names(connection) == frozenset()
@@ -86,7 +86,7 @@ def test_a_file_is_looked_at_when_something_was_written(tmp_path: Path, settled:
 
 
 def test_a_log_of_no_writes_is_not_believed(tmp_path: Path, settled: None) -> None:
-    """DuckDB can be told to write nothing of a database that is attached beside another one."""
+    """DuckDB may be set to log nothing of a database that is attached beside another one."""
     shadows = Shadows("private")
     with duckdb.connect(str(tmp_path / "first.duckdb")) as connection:
         connection.execute(f"ATTACH '{tmp_path / 'second.duckdb'}' AS second (RECOVERY_MODE no_wal_writes)")
@@ -96,7 +96,7 @@ def test_a_log_of_no_writes_is_not_believed(tmp_path: Path, settled: None) -> No
 
 
 def test_a_file_that_was_written_a_moment_ago_is_looked_at(tmp_path: Path) -> None:
-    """A second write within a clock's tick could leave a file with the same size and time."""
+    """A file that was written a moment ago is looked at again: a second write could leave its size and time."""
     shadows = Shadows("private")
     with duckdb.connect(str(tmp_path / "fresh.duckdb")) as connection:
         assert shadows.databases(connection).quiet is None
@@ -123,7 +123,7 @@ def test_another_file_under_the_same_name_is_looked_at(macro_file: Path, tmp_pat
 
 
 def test_another_system_is_looked_at_each_time(macro_file: Path) -> None:
-    """What is attached for reading alone, and is no file of DuckDB's, somebody else may add to meanwhile."""
+    """Other processes may add to an attached database that is no DuckDB file, though it is read-only here."""
     shadows, found = Shadows("private"), []
     listing = "SELECT 'lake' AS database_name, 'lake.db' AS path, 9 AS database_oid, true AS readonly, '{}' AS type"
     with duckdb.connect(str(macro_file), read_only=True) as connection:
@@ -136,7 +136,7 @@ def test_another_system_is_looked_at_each_time(macro_file: Path) -> None:
 
 
 def test_facts_are_kept_with_the_setting_they_depend_on(tmp_path: Path) -> None:
-    """What is known of a table under a default_collation, of whose distinct rows some are one, is not known without."""
+    """Facts about a table under a default_collation, which merges distinct rows, are not used without the collation."""
     path, table = tmp_path / "public.duckdb", TableName(("public", "main", "t"))
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES ('a', 1), ('A', 1), ('b', 2)) AS r(k, g)")
@@ -154,7 +154,7 @@ def test_facts_are_kept_with_the_setting_they_depend_on(tmp_path: Path) -> None:
 
 
 def test_a_read_only_clinic_refuses_what_is_hidden(open_clinic: Callable[..., Clinic], clinic_file: Path) -> None:
-    """In a read-only database too a macro over a built-in refuses every new release, however often it is asked."""
+    """In a read-only database, too, a macro over a built-in refuses every new release, however often it is asked."""
     with duckdb.connect(str(clinic_file)) as connection:
         connection.execute("CREATE MACRO upper(x) AS 1")
     clinic = open_clinic(clinic_file, read_only=True)

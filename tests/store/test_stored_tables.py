@@ -1,4 +1,4 @@
-"""A table that another database lends is a table there: at the policy, at each statement, and before the count."""
+"""A table of an attached database must be a table there: at the policy, at each statement, and before the count."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def behind(server: str) -> Iterator[Sql]:
-    """Words to change PostgreSQL by another client, which DuckDB's memory of it does not follow."""
+    """Runs SQL in PostgreSQL by another client, which DuckDB's memory of PostgreSQL does not follow."""
     with duckdb.connect() as other:
         load_extension(other, "postgres_scanner", "")
         other.execute(f"ATTACH '{server}' AS pg (TYPE postgres)")
@@ -59,7 +59,7 @@ def behind(server: str) -> Iterator[Sql]:
 
 @pytest.fixture
 def lent(server: str, behind: Sql) -> Iterator[tuple[Clinic, Sql]]:
-    """A connection with an attached PostgreSQL, and words to change that, which DuckDB then looks at anew."""
+    """Returns a connection with an attached PostgreSQL, and a function that changes it so that DuckDB looks anew."""
     with dpduck.connect() as connection:
         load_extension(connection, "postgres_scanner", "")
         connection.execute(f"ATTACH '{server}' AS pg (TYPE postgres)")
@@ -77,7 +77,7 @@ def lent(server: str, behind: Sql) -> Iterator[tuple[Clinic, Sql]]:
 @needs_postgres
 @pytest.mark.parametrize("kind", NO_TABLES)
 def test_what_is_no_table_there_gets_no_policy(lent: tuple[Clinic, Sql], kind: str) -> None:
-    """DuckDB lists views of PostgreSQL as tables; arrays and rows may fail to be read by one row."""
+    """A view of PostgreSQL, which DuckDB lists as a table, is refused, and so are arrays, which one row may break."""
     clinic, run = lent
     run(NO_TABLES[kind])
     assert "accepted: a" in clinic.refused(POLICY.format("t"))
@@ -87,7 +87,7 @@ def test_what_is_no_table_there_gets_no_policy(lent: tuple[Clinic, Sql], kind: s
 
 @needs_postgres
 def test_tables_and_partitioned_tables_are_answered(lent: tuple[Clinic, Sql]) -> None:
-    """Rows that lie in PostgreSQL are counted, those of partitions too."""
+    """Rows in PostgreSQL are counted, also those of partitions."""
     clinic, run = lent
     run("CREATE TABLE parts (id integer) PARTITION BY RANGE (id)")
     run("CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (1000)")
@@ -99,9 +99,8 @@ def test_tables_and_partitioned_tables_are_answered(lent: tuple[Clinic, Sql]) ->
 
 @needs_postgres
 def test_what_is_a_text_here_alone_is_compared_here(lent: tuple[Clinic, Sql]) -> None:
-    """PostgreSQL refuses to compare a json or an inet with a text; where DuckDB cannot be told to compare by itself,
-    such a table is refused before the charge.
-    """
+    """PostgreSQL refuses to compare a json or an inet with a text. Where DuckDB cannot be set to compare by itself,
+    such a table is refused before the charge."""
     clinic, run = lent
     run("CREATE TABLE odd (id integer, j json, i inet); INSERT INTO odd SELECT id, '{}', '1.2.3.4' FROM base")
     clinic.dp(POLICY.format("odd"))
@@ -115,7 +114,7 @@ def test_what_is_a_text_here_alone_is_compared_here(lent: tuple[Clinic, Sql]) ->
 
 @needs_postgres
 def test_distinct_from_below_or_is_answered(lent: tuple[Clinic, Sql]) -> None:
-    """DuckDB gave PostgreSQL a comparison that it does not know, and each such statement failed after its charge."""
+    """IS DISTINCT FROM below OR is answered: DuckDB gave PostgreSQL a form of it that failed after the charge."""
     clinic, run = lent
     run("CREATE TABLE odd (id integer, k integer, b boolean); INSERT INTO odd SELECT id, NULL, NULL FROM base")
     clinic.dp(POLICY.format("odd"))
@@ -126,7 +125,7 @@ def test_distinct_from_below_or_is_answered(lent: tuple[Clinic, Sql]) -> None:
 
 @needs_postgres
 def test_what_needs_numbers_of_rows_is_refused(lent: tuple[Clinic, Sql]) -> None:
-    """rowid is NULL in each row of a PostgreSQL: what a worker says of a row found none, and the answer was 0."""
+    """rowid is NULL in every row of PostgreSQL. A worker's answers met no row, and the count was 0: now refused."""
     clinic, run = lent
     run("CREATE TABLE notes (id integer, note text); INSERT INTO notes SELECT id, 'abc' FROM base")
     clinic.dp(POLICY.format("notes"))
@@ -139,7 +138,7 @@ def test_what_needs_numbers_of_rows_is_refused(lent: tuple[Clinic, Sql]) -> None
 
 @needs_postgres
 def test_a_table_that_has_become_a_view_is_refused(lent: tuple[Clinic, Sql]) -> None:
-    """The kind is asked again for each statement."""
+    """The kind of table is asked again for each statement."""
     clinic, run = lent
     clinic.dp(POLICY.format("base"))
     run("ALTER TABLE base RENAME TO rows; CREATE VIEW base AS SELECT (SELECT max(id) FROM rows) AS id FROM rows")
@@ -150,7 +149,7 @@ def test_a_table_that_has_become_a_view_is_refused(lent: tuple[Clinic, Sql]) -> 
 def test_a_table_that_becomes_a_view_before_the_count_is_refused(
     lent: tuple[Clinic, Sql], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between analysis and count it is asked once more, in the transaction that counts; nothing is charged."""
+    """The transaction that counts asks the kind once more, and nothing is charged."""
     clinic, run = lent
     run("CREATE VIEW later AS SELECT id FROM base")
     clinic.dp(POLICY.format("base"))
@@ -180,7 +179,7 @@ CHANGES = {
 
 
 def changing(lent: tuple[Clinic, Sql], kind: str) -> tuple[Clinic, str]:
-    """A clinic with a policy over a table t, and SQL of the change."""
+    """A clinic with a policy over a table t, and SQL that changes t."""
     clinic, run = lent
     type_name, value, change = CHANGES[kind]
     run("DROP TABLE IF EXISTS t; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('a', 'b')")
@@ -191,7 +190,7 @@ def changing(lent: tuple[Clinic, Sql], kind: str) -> tuple[Clinic, str]:
 
 @needs_postgres
 def test_what_another_client_changed_is_refused(lent: tuple[Clinic, Sql], behind: Sql) -> None:
-    """DuckDB remembers columns and labels; a row with a new value would end the statement that reads it."""
+    """DuckDB remembers columns and labels. A row with a new value would end the statement that reads it."""
     for kind in CHANGES:
         clinic, change = changing(lent, kind)
         behind(change)
@@ -210,14 +209,14 @@ def test_what_another_client_changed_is_refused(lent: tuple[Clinic, Sql], behind
 def test_what_changes_before_the_count_is_refused(
     lent: tuple[Clinic, Sql], behind: Sql, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """The change comes between analysis and count: the transaction that counts sees it, and nothing is charged."""
+    """The transaction that counts sees a change after the analysis, and nothing is charged."""
     clinic, change = changing(lent, kind)
     real, calls = stored.require_stored, list[int]()
 
     def later(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
         calls.append(1)
         if len(calls) == 2:
-            cursor.execute("SELECT count(*) FROM pg.public.base").fetchall()  # it has its snapshot before the change
+            cursor.execute("SELECT count(*) FROM pg.public.base").fetchall()  # its snapshot is older than the change
             behind(change)
         real(cursor, table)
 
@@ -229,7 +228,7 @@ def test_what_changes_before_the_count_is_refused(
 
 @needs_postgres
 def test_a_table_stays_as_it_was_until_it_is_counted(lent: tuple[Clinic, Sql], behind: Sql) -> None:
-    """What was looked at is locked, as SELECT locks it, until the transaction ends: others may write rows meanwhile."""
+    """The checked table stays locked, as by SELECT, until the transaction ends. Others may still write rows."""
     clinic, _ = lent
     with clinic.con.cursor() as cursor:
         cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -245,7 +244,7 @@ def test_a_table_stays_as_it_was_until_it_is_counted(lent: tuple[Clinic, Sql], b
 
 @needs_postgres
 def test_each_type_is_the_one_that_duckdb_reads(lent: tuple[Clinic, Sql]) -> None:
-    """What DuckDB makes of PostgreSQL's types is written down in stored.py: none is refused without a change."""
+    """stored.py lists the types that DuckDB gives PostgreSQL's types, so that a change would be noticed."""
     clinic, run = lent
     types = [
         "bool", "smallint", "bigint", "real", "double precision", "numeric", "numeric(5, 2)", "numeric(38, 10)",
@@ -264,7 +263,7 @@ def test_each_type_is_the_one_that_duckdb_reads(lent: tuple[Clinic, Sql]) -> Non
 @needs_postgres
 @pytest.mark.parametrize("encoding", ["LATIN1", "WIN1252", "SQL_ASCII"])
 def test_texts_of_another_encoding_are_refused(lent: tuple[Clinic, Sql], server: str, encoding: str) -> None:
-    """PostgreSQL hands its own bytes over, and DuckDB reads UTF-8: one name with an accent ended a statement."""
+    """PostgreSQL hands over its own bytes, which DuckDB reads as UTF-8: one name with an accent ended a statement."""
     clinic, _ = lent
     make = f"CREATE DATABASE in_{encoding} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
     clinic.con.execute("CALL postgres_execute('pg', ?, use_transaction = false)", [make])
@@ -277,7 +276,7 @@ def test_texts_of_another_encoding_are_refused(lent: tuple[Clinic, Sql], server:
 
 @needs_postgres
 def test_a_transaction_without_one_snapshot_is_refused(lent: tuple[Clinic, Sql], server: str) -> None:
-    """At READ COMMITTED the rows of a label that is added after the look would be read."""
+    """At READ COMMITTED a transaction would read rows with a label that was added after the check."""
     clinic, _ = lent
     clinic.con.execute(f"ATTACH '{server}' AS apart (TYPE postgres, ISOLATION_LEVEL 'READ COMMITTED')")
     said = clinic.refused(POLICY.format("base").replace("pg.", "apart."))
@@ -309,7 +308,7 @@ def add_file(clinic: Clinic, place: Path) -> None:
 @needs_ducklake
 @pytest.mark.parametrize("type_name", ["HUGEINT", "UHUGEINT", "STRUCT(a HUGEINT[])"])
 def test_wide_integers_of_a_lake_are_refused(lake: Clinic, type_name: str) -> None:
-    """Parquet holds them as DOUBLE, and the largest is rounded to what is none: one row ended a statement."""
+    """Parquet holds wide integers as DOUBLE, and rounds the largest one out of range: one row ended a statement."""
     lake.con.execute(f"CREATE TABLE lake.main.wide (id INTEGER, code {type_name})")
     said = lake.refused(LAKE_POLICY.format("wide"))
     assert "lake.main.wide.code is HUGEINT or UHUGEINT" in said
@@ -320,7 +319,7 @@ def test_wide_integers_of_a_lake_are_refused(lake: Clinic, type_name: str) -> No
 @needs_ducklake
 @pytest.mark.parametrize("type_name", ["INTERVAL", "TIME WITH TIME ZONE", "INTERVAL[]"])
 def test_times_that_a_lake_shortens_are_refused(lake: Clinic, type_name: str) -> None:
-    """Ten rows that are inserted at once keep microseconds and zones, eleven do not: their number would decide."""
+    """Ten rows inserted at once keep microseconds and zones, and eleven do not: their number would decide."""
     lake.con.execute(f"CREATE TABLE lake.main.waits (id INTEGER, length {type_name})")
     said = lake.refused(LAKE_POLICY.format("waits"))
     assert "lake.main.waits.length is an INTERVAL or a time with a zone" in said
@@ -329,7 +328,7 @@ def test_times_that_a_lake_shortens_are_refused(lake: Clinic, type_name: str) ->
 
 @needs_ducklake
 def test_files_that_ducklake_did_not_write_are_refused(lake: Clinic, tmp_path: Path) -> None:
-    """A text that is no UTF-8 ended the statement that read its row; the policy was there before the file."""
+    """A text in a foreign file that is no UTF-8 ended its statement, even where the policy came before the file."""
     lake.dp(LAKE_POLICY.format("t"))
     add_file(lake, tmp_path)
     said = lake.refused(LAKE_COUNT.format("t"))
@@ -348,14 +347,14 @@ def test_files_that_ducklake_did_not_write_are_refused(lake: Clinic, tmp_path: P
 def test_a_file_that_comes_before_the_count_is_refused(
     lake: Clinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
-    """Between analysis and count it is asked again; a transaction that does not see the file counts without it."""
+    """The transaction that counts checks again for foreign files. One that does not see the file counts without it."""
     lake.dp(LAKE_POLICY.format("t"))
     real, calls = stored.require_stored, list[int]()
 
     def later(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
         calls.append(1)
         if len(calls) == 2:
-            if seen:  # by a transaction that has no snapshot of the lake yet
+            if seen:  # so that the transaction has no snapshot of the lake yet
                 cursor.execute("COMMIT; BEGIN TRANSACTION READ ONLY")
             with lake.con.cursor() as other:
                 other.execute(f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/added.parquet')")
@@ -372,7 +371,7 @@ def test_a_file_that_comes_before_the_count_is_refused(
 
 @needs_ducklake
 def test_a_file_that_is_merged_away_meanwhile_is_refused(lake: Clinic, tmp_path: Path) -> None:
-    """A transaction reads the file still, and DuckLake's list of now has it no longer: nobody knows who wrote it."""
+    """The transaction still reads a file that DuckLake's present list no longer has, so nobody knows who wrote it."""
     add_file(lake, tmp_path)
     table = TableName(("lake", "main", "t"))
     with lake.con.cursor() as cursor, lake.con.cursor() as other:
@@ -385,7 +384,7 @@ def test_a_file_that_is_merged_away_meanwhile_is_refused(lake: Clinic, tmp_path:
 
 @needs_ducklake
 def test_a_lake_whose_metadata_has_another_name_is_asked_there(tmp_path: Path) -> None:
-    """Catalog and schema of the metadata are those of ATTACH; where they are not to be found, nothing is counted."""
+    """Catalog and schema of the metadata are those of ATTACH. If they are missing, nothing is counted."""
     with dpduck.connect() as connection:
         load_extension(connection, "ducklake", "")
         place = f"DATA_PATH '{tmp_path}/files', METADATA_CATALOG 'the books', METADATA_SCHEMA 'of it'"
@@ -403,7 +402,7 @@ def test_a_lake_whose_metadata_has_another_name_is_asked_there(tmp_path: Path) -
     [("sqlite", "lies in a database of kind 'sqlite'"), ("mysql", "of kind 'mysql'"), ("quack", "of kind 'quack'")],
 )
 def test_unknown_kinds_of_databases_are_refused(kind: str, said: str) -> None:
-    """A reader that nobody has looked at could fail by one row, or show a view as a table."""
+    """A reader that nobody has checked could fail by one row, or show a view as a table."""
 
     class Listing:
         def execute(self, sql: str) -> Listing:

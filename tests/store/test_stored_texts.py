@@ -1,4 +1,4 @@
-"""Each text that a store, its secrets or its witness holds, byte for byte: stores of earlier versions are read."""
+"""Each text that a store, its secrets or its witness holds, byte for byte, as earlier versions' stores are read."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_policy(policy: Policy, text: str) -> None:
 
 
 def test_a_policy_of_the_first_version() -> None:
-    """It has no reference and no lowest price."""
+    """A policy of the first version has no reference and no lowest price."""
     first = {name: value for name, value in json.loads(SMALL_TEXT).items() if name not in ("reference", "min_epsilon")}
     assert policy_from_text(json.dumps(first)) == SMALL
 
@@ -194,7 +194,7 @@ def test_a_prepared_table(store: duckdb.DuckDBPyConnection) -> None:
     )
     assert rows_of(store, "prepared") == [('"a"."b"', "n", "ready", facts, datetime(2026, 1, 1))]
     assert records.opened() == ({'"a"."b"': twin}, [])
-    for more in (2, 1):  # earlier versions recorded neither cuts nor keys of several columns
+    for more in (2, 1):  # earlier versions recorded no cuts, and no keys of several columns
         store.execute("UPDATE private.dpduck.prepared SET facts = ?", [json.dumps(json.loads(facts)[:-more])])
         (earlier,) = records.opened()[0].values()
         assert (earlier.cuts, earlier.keys_together) == ((), ()) if more == 2 else (cuts, ())
@@ -345,7 +345,7 @@ def test_principals() -> None:
     text = (
         b'[{"name": "b", "share": null, "tables": null, "token_hash": "00", "until": null}, {"name": "a", "share": '
         b'"1/2", "tables": ["t", "u"], "token_hash": "11", "until": "2027-01-31T23:59:59+00:00"}, {"name": "c", '
-        b'"share": null, "tables": [], "token_hash": "22"}]'  # of an earlier version: without an end
+        b'"share": null, "tables": [], "token_hash": "22"}]'  # a principal of an earlier version, without an end
     )
     held.put(RECORD, text)
     book, until = PrincipalBook(held), datetime(2027, 1, 31, 23, 59, 59, tzinfo=UTC)

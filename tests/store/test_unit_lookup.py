@@ -21,7 +21,7 @@ QUESTION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Calls from houses of people; a house is told by its number, or by a text."""
+    """Calls from houses of people. A house is referred to by its number, or by a text."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY)")
         connection.execute("CREATE TABLE houses (number BIGINT PRIMARY KEY, tag VARCHAR UNIQUE, person INTEGER)")
@@ -33,7 +33,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def refusal(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
-    """The line of a statement that must be refused, and that must have cost nothing."""
+    """Returns the line of a statement that must be refused and must have cost nothing."""
     with pytest.raises(duckdb.Error) as caught:
         connection.execute("FROM dp(?)", [statement]).fetchall()
     assert connection.execute("SELECT count(*) FROM dp_ledger() WHERE mechanism LIKE 'discrete%'").fetchone() == (0,)
@@ -42,7 +42,7 @@ def refusal(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 
 @pytest.mark.parametrize("changed", ["DOUBLE", "VARCHAR"])
 def test_a_reference_is_of_the_key_s_type(connection: duckdb.DuckDBPyConnection, changed: str) -> None:
-    """As DOUBLE it equals many keys, and its row would have many units; as VARCHAR it can fail to convert."""
+    """A reference of another type is refused: as DOUBLE it equals many keys, and as VARCHAR it may not convert."""
     connection.execute(f"ALTER TABLE calls ALTER house TYPE {changed}")
     connection.execute("INSERT INTO calls VALUES (1::BIGINT << 60, 5)")
     line = refusal(connection, QUESTION)
@@ -51,7 +51,7 @@ def test_a_reference_is_of_the_key_s_type(connection: duckdb.DuckDBPyConnection,
 
 
 def test_units_compare_as_texts_do(connection: duckdb.DuckDBPyConnection) -> None:
-    """Under a collation a reference equals every spelling of a key, and two units are bounded as if they were one."""
+    """Under a collation a reference equals every spelling of a key, and two units would be bounded as one."""
     line = "a COLLATION makes privacy units equal that are different texts; accepted: memory.main.notes without COLLATE"
     policy = "CREATE PRIVACY POLICY ON notes (PRIVACY UNIT tag {}MAX ROWS 4{})"
     connection.execute("CREATE TABLE notes (tag VARCHAR COLLATE NOCASE, minutes INTEGER)")
@@ -72,7 +72,7 @@ def test_units_compare_as_texts_do(connection: duckdb.DuckDBPyConnection) -> Non
 
 
 def test_a_unit_is_looked_at_however_its_column_is_written(connection: duckdb.DuckDBPyConnection) -> None:
-    """A table made anew with its unit's column in other capitals has the same unit, of whatever type it is now."""
+    """A recreated table with its unit's column in other capitals has the same unit, checked by its new type."""
     policy = "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT Tag {}MAX ROWS 4{})"
     for name, end in (("notes", ("", ", BUDGET (epsilon = 1)")), ("marks", ("REFERENCES notes.Tag ", ""))):
         connection.execute(f"CREATE TABLE {name} (Tag VARCHAR, minutes INTEGER)")
@@ -87,7 +87,7 @@ def test_a_unit_is_looked_at_however_its_column_is_written(connection: duckdb.Du
 
 
 def test_the_lookup_comes_last(connection: duckdb.DuckDBPyConnection) -> None:
-    """What dp_explain shows of a chain: conditions stand inside, then the hidden join, then the bounding."""
+    """dp_explain of a chain shows conditions inside, then the hidden join, then the bounding."""
     row = connection.execute("SELECT private_sql FROM dp_explain(?)", [QUESTION]).fetchone()
     assert row is not None
     rows, lookup = row[0].split(") AS dpduck_rows ")

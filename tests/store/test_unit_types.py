@@ -1,4 +1,4 @@
-"""Privacy units are of types in which equality and grouping agree; keys of types whose values have texts."""
+"""Privacy units have types in which equality and grouping agree, and keys have types with a text for each value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(clinic: Clinic, type_name: str, text: str) -> None:
 
 @pytest.mark.slow
 def test_units_of_plain_types_are_accepted(open_clinic: OpenClinic) -> None:
-    """Every type of which what is equal is grouped together may be a unit."""
+    """Every type in which equal values are grouped together may be a unit."""
     for type_name, text in UNITS.items():
         clinic = open_clinic()
         table(clinic, type_name, text)
@@ -45,14 +45,14 @@ def test_units_of_plain_types_are_accepted(open_clinic: OpenClinic) -> None:
 
 @pytest.mark.parametrize("type_name", NO_UNITS)
 def test_units_of_other_types_are_refused(open_clinic: OpenClinic, type_name: str) -> None:
-    """A type with several values of one unit, or none that is compared, is refused when the policy is made."""
+    """A type with several values of one unit, or without comparison, is refused at the policy."""
     clinic = open_clinic()
     table(clinic, type_name, NO_UNITS[type_name])
     assert "equal values may be grouped apart: no privacy unit; accepted: a unit of" in clinic.refused(POLICY)
 
 
 def test_a_stored_policy_is_refused_where_its_unit_is_of_such_a_type(open_clinic: OpenClinic) -> None:
-    """What a policy was made for may have been altered, or been made by a version that did not ask."""
+    """A stored policy with such a type is refused: its table was altered, or an earlier version did not check."""
     clinic = open_clinic()
     table(clinic, "BIGINT", "1")
     clinic.dp(POLICY)
@@ -63,7 +63,7 @@ def test_a_stored_policy_is_refused_where_its_unit_is_of_such_a_type(open_clinic
 
 @pytest.mark.parametrize("unit", ["unit MAX ROWS 2", "ROW"])
 def test_public_keys_without_texts_are_refused(open_clinic: OpenClinic, unit: str) -> None:
-    """Labels that DuckDB does not read back cost nothing: they are refused before the charge."""
+    """Labels that DuckDB does not read back are refused before the charge."""
     clinic = open_clinic()
     table(clinic, "BIGINT", "1")
     clinic.rows(

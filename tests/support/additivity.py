@@ -1,14 +1,14 @@
-"""The additivity oracle: exact counts of tables are the sums of the exact counts of each privacy unit alone.
+"""The additivity oracle: exact counts of a table are the sums of the exact counts of each privacy unit alone.
 
-What is counted are rows, steps of sums, values of count(DISTINCT ..), buckets of quantiles, groups and their units,
-cell by cell. Rows of a unit that count are chosen by that unit's rows alone (MAX ROWS, max_groups_contributed), so all
-of these add up. What is computed of counts does not, and is not compared: how many values are present, which bucket
-holds the median, which groups are above a threshold.
+It covers rows, steps of sums, values of count(DISTINCT ..), buckets of quantiles, groups and their units, cell by cell.
+A unit's own rows decide which of its rows count (MAX ROWS, max_groups_contributed), so all of these add up. Results
+that are computed from counts do not add up, and are not compared: how many values are present, which bucket holds the
+median, which groups are above a threshold.
 
 Tables are laid out (dpduck.auditor.additivity) with a few units: one with NULL in every column, one with the same row
-again and again, one with values or NULL. Each alone is a row group of its own. A scan that leaves out rows by the
-least and largest values, the NULLs or the Bloom filters of a part of a table leaves out others of all units together
-than of each alone.
+again and again, one with values or NULL. Each alone is a row group. A scan may leave out rows by the least and largest
+values, the NULLs or the Bloom filters of a part of a table. It leaves out others of all units together than of each
+alone.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ Cells = Counter[tuple[object, ...]]
 
 @dataclass
 class Alone:
-    """Databases with the public tables, and of the private ones the rows of one privacy unit each.
+    """Databases with the public tables and, of the private tables, the rows of one privacy unit in each database.
 
-    compared: for each job that was counted, what was counted of all, and the sum of what was counted of each.
+    compared: for each counted job the counts of all units together, and the sums of the counts of each unit alone.
     """
 
     parts: list[duckdb.DuckDBPyConnection]
     compared: list[tuple[Cells, Cells]] = field(default_factory=list)
 
     def differing(self) -> list[tuple[Cells, Cells]]:
-        """The jobs counted so far that do not add up. All are forgotten."""
+        """Returns the jobs counted so far that do not add up, and forgets all jobs."""
         found = [(whole, parts) for whole, parts in self.compared if whole != parts]
         self.compared.clear()
         return found
@@ -64,7 +64,7 @@ class Alone:
 
 
 def cells(counts: object) -> Cells:
-    """Every number of exact counts, by where it stands; those that are zero are left out."""
+    """Returns every number of exact counts that is not 0, by its place."""
     found: Cells = Counter()
     if isinstance(counts, ExactCounts):
         places = list(zip(*(codes.tolist() for codes in counts._exact_coordinates), strict=True))
@@ -87,7 +87,7 @@ def cells(counts: object) -> Cells:
 
 
 def added(parts: Sequence[Cells]) -> Cells:
-    """The sum of counts, which wrap at 64 bits as exact counts do."""
+    """Returns the sum of counts, which wrap at 64 bits as exact counts do."""
     total: Cells = Counter()
     for part in parts:
         for place, value in part.items():
@@ -100,7 +100,7 @@ def _reduced(found: Cells) -> Cells:
 
 
 def compare(found: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compares all that is counted behind the door from now on; rows of a rehearsal are made up, and are not."""
+    """Compares all counts behind the door from now on, except those of made-up rows in a rehearsal."""
     counting = door.counting
 
     def counting_twice(
@@ -126,7 +126,7 @@ def compare(found: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
 def parts_of(
     whole: duckdb.DuckDBPyConnection, folder: Path, rows_in: duckdb.DuckDBPyConnection
 ) -> list[duckdb.DuckDBPyConnection]:
-    """Databases of the same names with the public tables, and the rows of one unit, or of nobody, of private ones.
+    """Opens databases of the same names with the public tables, and of private ones the rows of a unit or of nobody.
 
     rows_in: where the rows are.
     """
@@ -157,7 +157,7 @@ def parts_of(
 
 
 def _numbers(rows_in: duckdb.DuckDBPyConnection, private: Policies) -> dict[str, int]:
-    """The number of each unit, by its text as a literal; few units have numbers of their own."""
+    """Numbers the units by their texts as literals. Above MOST_PARTS units share numbers."""
     found: dict[str, int] = {}
     for table in private:
         listed = (
@@ -170,7 +170,7 @@ def _numbers(rows_in: duckdb.DuckDBPyConnection, private: Policies) -> dict[str,
 
 
 def plain_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plants the weakness that all of this is about: conditions as they were, which DuckDB hands to a scan."""
+    """Plants the weakness that the oracle is for: plain conditions, which DuckDB gives to a scan."""
     if not duckdb.__version__.startswith("1."):
         pytest.skip("DuckDB 2.0 counts rows of NULL by a condition that its scan is given, so that nothing is wrong")
     monkeypatch.setattr("dpduck.kernel.columns.conditions.beyond_scans", lambda condition: f"({condition})")
@@ -180,18 +180,18 @@ TAGS = count()
 
 
 def tagged(statement: str) -> str:
-    """The statement with a tag of its own: one that was answered before would be answered by that."""
+    """Returns the statement with a fresh tag, since a repeated statement would get its earlier answer."""
     return statement.replace("OPTIONS (", f"OPTIONS (refresh = 't{next(TAGS)}', ", 1)
 
 
 def in_dp(statement: str) -> str:
-    """SQL that asks dpduck a statement."""
+    """Returns SQL that asks dpduck a statement."""
     quoted = statement.replace("'", "''")
     return f"FROM dp('{quoted}')"
 
 
 class Counted:
-    """A connection on which everything is counted twice: of all units together, and of each alone.
+    """A connection on which everything is counted twice: over all units together, and over each unit alone.
 
     rows: where the rows of private tables are, if they are in an engine.
     """
@@ -202,12 +202,12 @@ class Counted:
         self.counted, self.changed, self.done = 0, True, set[TableName]()
 
     def lay_out(self) -> None:
-        """Lays out tables that have a policy by now; see tests.support.additivity."""
+        """Lays out the tables that have a policy by now, as the docstring of this file describes."""
         lay_out(self.connection, self.done)
         self.changed = True
 
     def run(self, statement: str, *, tables: bool = False) -> None:
-        """Runs a statement, and requires that what it counted adds up. tables: whether it may change some."""
+        """Runs a statement, and requires that its counts add up. tables: whether it may change tables."""
         if self.changed and not tables:
             self.found.close()
             with TemporaryDirectory() as folder:
@@ -220,7 +220,7 @@ class Counted:
         assert self.found.differing() == [], statement
 
     def ask(self, select: str, options: str = "") -> None:
-        """Asks an annotated SELECT, of which the clause is left out."""
+        """Asks an annotated SELECT, given without its clause."""
         self.run(in_dp(tagged(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.001{options}) {select}")))
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ SEED = "seed of "
 
 
 def fresh_seed(record_property: Callable[[str, object], None], variable: str) -> str:
-    """Draws a seed, or takes that of the environment, and keeps it for the report of a failure."""
+    """Draws a seed, or takes the seed in the environment, and keeps it for the report of a failure."""
     seed = os.environ.get(variable) or os.urandom(4).hex()
     record_property(f"{SEED}{variable}", seed)
     return seed

@@ -23,7 +23,7 @@ needs_chromium = pytest.mark.skipif(
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser; it must end with the test."""
+    """Starts the browser, which must end with the test."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is a browser
 
     with sync_playwright() as playwright:
@@ -36,7 +36,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def violations(page: Page) -> list[tuple[str, Any]]:
-    """What axe-core's rules find wrong with a page as it is now; all of its rules, and they did look at it."""
+    """Returns the faults of a page as it is now, by all of axe-core's rules. Requires that the rules did run."""
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # noqa: PLC0415
 
     found = Axe().run(page).response

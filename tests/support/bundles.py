@@ -16,7 +16,7 @@ from dpduck.commands.command_line import main
 
 @contextmanager
 def certified(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database of a folder, of whose releases the command makes a bundle in the end."""
+    """Returns a database in a folder. At the end the command makes a bundle of its releases."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
         with dpduck.connect(folder / "clinic.duckdb") as con:

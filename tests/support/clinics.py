@@ -23,7 +23,7 @@ REHEARSED = bytes(32)
 
 
 def by(column: str, epsilon: str = "1", more: str = "", tail: str = "") -> str:
-    """A count by one column."""
+    """Returns a count by one column."""
     options = f"epsilon = {epsilon}" + (f", {more}" if more else "")
     return (
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) {column}, count(*) AS n "
@@ -64,11 +64,11 @@ class Clinic:
         return int(self.value(CHARGES))
 
     def refused(self, statement: str) -> str:
-        """The message of a refused statement: one line of ours before DuckDB's drawing; nothing was charged."""
+        """Returns the message of a refused statement, one line. Requires that nothing was charged."""
         return self.all_refused([statement])[0]
 
     def all_refused(self, statements: Sequence[str]) -> list[str]:
-        """The message of each refused statement; the one that is answered, if any, is named."""
+        """Returns the message of each refused statement. Fails with the name of a statement that is answered."""
         before, messages = self.charges(), []
         for statement in statements:
             with pytest.raises(duckdb.Error) as caught:
@@ -79,7 +79,7 @@ class Clinic:
 
 
 def one_line(error: BaseException) -> str:
-    """Our line of an error as DuckDB shows it; what follows can only be its drawing of the client's own text."""
+    """Returns dpduck's line of an error. Requires that DuckDB adds only its drawing of the client's own text."""
     line, _, drawing = str(error).partition("\n")
     assert drawing == "" or drawing.lstrip().startswith("LINE ")
     assert error.__cause__ is None
@@ -87,5 +87,5 @@ def one_line(error: BaseException) -> str:
 
 
 def macro_names() -> set[str]:
-    """The macros for analysts of sql/macros.sql."""
+    """Returns the names of the macros for analysts in sql/macros.sql."""
     return set(re.findall(r"^CREATE OR REPLACE MACRO (\w+)", macros_sql(), flags=re.MULTILINE))

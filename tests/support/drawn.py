@@ -1,4 +1,4 @@
-"""What a picture shows, read off its marks in the SVG by its axes and its legend, as somebody would who looks at it."""
+"""Reads the figures of a picture from its marks in the SVG, by its axes and its legend, as a viewer would."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Point = tuple[float, float]
 
 @dataclass
 class Drawn:
-    """keys: their titles. answer: its title. marks: labels or numbers of the keys, and the value.
+    """The figures of a picture. keys: titles of the keys. answer: its title. marks: labels of the keys, and the value.
 
-    errors: labels or numbers of the keys, and both ends. kind: 'bars', 'groups', 'line', 'lines' or 'tiles'.
-    shades: of tiles, labels of the keys, and both ends of what the shade says. inks: the colour of each shade.
+    errors: labels or numbers of the keys, and both ends. kind: 'bars', 'groups', 'line', 'lines' or 'tiles'. shades: of
+    tiles, the labels of keys and both ends of the shade's range. inks: the colour of each shade.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Drawn:
 
 
 class _Axis:
-    """Tells what a place along an axis says: the nearest label, or a number between labels."""
+    """Translates a place along an axis into the nearest label, or into a number between labels."""
 
     def __init__(self, title: str, labels: Sequence[tuple[float, str]]) -> None:
         self.title, self.labels = title, sorted(labels)
@@ -56,7 +56,7 @@ class _Axis:
 
 @dataclass
 class _Legend:
-    """title: of the key or of the answer. labels: the text of each colour."""
+    """A legend. title: of the key or of the answer. labels: the text of each colour."""
 
     title: str
     labels: dict[str, str]
@@ -111,7 +111,7 @@ def _bars(root: Xml.Element, legend: _Legend | None, across: _Axis, up: _Axis) -
 
 
 def _series_at(places: dict[str, list[float]], offset: float) -> str:
-    """Returns the series of the bars that stand so far from the label of their group."""
+    """Returns the series of bars at an offset from the label of their group."""
     for offsets in places.values():
         assert max(offsets) - min(offsets) < 0.5, "bars of one series stand in different places of their groups"
     return min(places, key=lambda series: abs(places[series][0] - offset))

@@ -1,7 +1,7 @@
-"""Engines as tests start them: Sail, without Java; Spark behind Spark Connect; Spark in the process of the test.
+"""Starts engines for tests: Sail, without Java, Spark behind Spark Connect, and Spark in the process of the test.
 
-Each skips where it is not installed. Their workers find a package called dpduck that refuses to be imported: they have
-duckdb and pyarrow alone. How to start them by hand: docs/engines.md.
+Each skips where it is not installed. Workers find a package called dpduck that refuses to be imported, and only duckdb
+and pyarrow. How to start engines by hand: docs/engines.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 @dataclass(frozen=True)
 class Server:
-    """An engine. address: "" where its session is the test's own. logs: files and folders of all that it says."""
+    """An engine. address: "" where its session is the test's own. logs: files and folders of all its output."""
 
     address: str
     folder: Path
@@ -40,7 +40,7 @@ class Server:
     process: int | None = None
 
     def put(self, name: str, rows: pa.Table, files: int = 3) -> str:
-        """A new table of Parquet files, whose rows are dealt out to them; its name, schema.table."""
+        """Creates a table of Parquet files, with rows dealt out among the files. Returns its name as schema.table."""
         self.session.sql(f"DROP TABLE IF EXISTS db.{name}").collect()
         place = self.folder / f"{name}_{len(list(self.folder.iterdir()))}"
         place.mkdir()
@@ -51,14 +51,14 @@ class Server:
         return f"db.{name}"
 
     def said(self) -> str:
-        """What driver, workers and the log of events hold."""
+        """Returns the output of driver and workers, and the log of events."""
         files = [file for place in self.logs for file in ([place] if place.is_file() else place.rglob("*"))]
         return "".join(file.read_text(errors="replace") for file in files if file.is_file())
 
 
 @contextmanager
 def sail_server(folder: Path, parallelism: int = 4) -> Iterator[Server]:
-    """Sail with a driver and two workers; Sail's catalog is a session's own, so that its address names the session."""
+    """Starts Sail with a driver and two workers. Its address names the session, as each has its own catalog."""
     if not _installed("pysail"):
         pytest.skip("no Sail on this machine (pip install pysail==0.7.2 pyspark-client==4.2.0 'pandas<3')")
     port, log = free_port(), folder / "sail.log"
@@ -76,7 +76,7 @@ def sail_server(folder: Path, parallelism: int = 4) -> Iterator[Server]:
 
 @contextmanager
 def spark_connect(folder: Path, master: str = "local-cluster[2,1,1024]") -> Iterator[Server]:
-    """Spark Connect's server with a driver and two executors, each a process of its own."""
+    """Starts Spark Connect's server with a driver and two executors, each in a separate process."""
     home = _spark_home()
     port, log = free_port(), folder / "spark.log"
     command = [str(home / "bin" / "spark-submit"), "--class", CONNECT, "--master", master]
@@ -93,7 +93,7 @@ def spark_connect(folder: Path, master: str = "local-cluster[2,1,1024]") -> Iter
 
 @contextmanager
 def spark_classic(folder: Path) -> Iterator[Server]:
-    """A session of Spark in this process, whose JVM writes to a log."""
+    """Starts a session of Spark in this process. Its JVM writes to a log."""
     home = _spark_home()
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -140,7 +140,7 @@ def _spark_home() -> Path:
 def _started(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, ready: str
 ) -> Iterator[int]:
-    """A server's process, once its log says that it is ready."""
+    """Yields a server's process, once its log says that it is ready."""
     whole = {**os.environ, **environment, "PYTHONPATH": _without_dpduck(folder)}
     with log.open("wb") as said:
         process = subprocess.Popen(command, env=whole, stdout=said, stderr=said, cwd=folder)
@@ -159,13 +159,13 @@ def _started(
 @contextmanager
 def _ended(session: Any) -> Iterator[Any]:
     yield session
-    with suppress(Exception):  # one whose server was killed
+    with suppress(Exception):  # the server of this session may have been killed
         session.stop()
 
 
 @contextmanager
 def _writing_to(log: Path) -> Iterator[None]:
-    """What is started meanwhile writes its output and its errors to a file."""
+    """Sends the output and errors of processes that start meanwhile to a file."""
     with ExitStack() as stack, log.open("wb") as said:
         for number in (1, 2):
             kept = os.dup(number)

@@ -1,8 +1,8 @@
-"""Notes the exact counts that trusted code hides, as plain text: what noise will be added to, and nothing before it.
+"""Notes the exact counts that trusted code hides, as plain text: the numbers just before noise is added.
 
-What is noted reaches a release: counts that a door or a session holds, groups with private keys that a door would
-read, counts that go into the file of a stream. Counts of a rehearsal are none of these. How rows became counts does
-not show, so that two ways of counting can be compared. When these classes move, this file alone has to follow.
+Noted counts reach a release: those that a door or a session holds, groups with private keys that a door would read, and
+counts for the file of a stream. Counts of a rehearsal are not noted. The way of counting does not show, so that two
+ways can be compared. When these classes move, this file alone has to follow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEW = 12
 
 @contextmanager
 def noted_counts() -> Iterator[list[str]]:
-    """Lends a list that every exact count is written to, in the order in which they are made."""
+    """Lends a list to which every exact count is written, in the order of counting."""
     seen: list[str] = []
     held, asked, added = Door._count_scan, SessionGate.__init__, StreamState.add
 
@@ -60,7 +60,7 @@ def noted_counts() -> Iterator[list[str]]:
 
 
 def written(counts: object) -> str:
-    """Writes exact counts of any kind, the same for the same counts whatever the order of rows."""
+    """Writes exact counts of any kind. Equal counts give equal texts whatever the order of rows."""
     if isinstance(counts, ExactCounts):
         bounds = " ".join(map(str, counts._unit_bounds))
         sizes = " x ".join(map(str, counts._sizes)) or "1"
@@ -75,7 +75,7 @@ def written(counts: object) -> str:
 
 
 def _groups(stream: KeyStream) -> str:
-    """Writes the groups of private keys: each with its units and its tables."""
+    """Writes the groups of private keys, each with its units and its tables."""
     keys: list[tuple[Any, ...]] = []
     tables: list[NDArray[np.int64]] = []
     with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:
@@ -88,7 +88,7 @@ def _groups(stream: KeyStream) -> str:
 
 
 def _cells(keys: Sequence[tuple[Any, ...]], tables: NDArray[np.int64]) -> str:
-    """Writes occupied cells in order, each with its integers; sums and a hash where there are many."""
+    """Writes occupied cells in order, each with its integers, or sums and a hash where there are many cells."""
     found: dict[str, NDArray[np.int64]] = {}
     with np.errstate(over="ignore"):
         for number, column in enumerate(tables.T):

@@ -1,7 +1,7 @@
-"""Kills processes: children that report through a pipe what they did, and harnesses that run them.
+"""Kills processes: children that report each of their steps through a pipe, and harnesses that run children.
 
-A harness is a script that never opens DuckDB itself. Each child is forked clean, and says through the pipe what it
-reached before anything else can happen to it. The harness prints lines `what: how often`.
+A harness is a script that never opens DuckDB itself. Each child is forked clean, and reports each step before anything
+else can happen to it. The harness prints lines `what: how often`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BEFORE_THE_FORK = (
 
 
 def run_child(work: Callable[[int], None], word: str = "", patience: float = 0.0) -> list[str]:
-    """Forks a child and returns the lines it reported; with a word, kills it so many seconds after it has said it."""
+    """Forks a child and returns its reported lines. word: kills the child `patience` seconds after this report."""
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
@@ -63,13 +63,13 @@ def run_child(work: Callable[[int], None], word: str = "", patience: float = 0.0
 
 
 def print_account(killed: Counter[str], what: str, times: int) -> None:
-    """Prints where children were killed, and how often what they were there for came about."""
+    """Prints where children were killed, and how often the checked event came about."""
     for name, count in [*sorted(killed.items()), (what, times)]:
         print(f"{name}: {count}")  # noqa: T201
 
 
 def account(harness: Path, *words: object) -> dict[str, int]:
-    """What a harness says, run in a process of its own."""
+    """Runs a harness in a separate process, and returns the numbers that it prints."""
     result = subprocess.run(
         [sys.executable, str(harness), *map(str, words)],
         capture_output=True,

@@ -1,7 +1,7 @@
-"""Which functions of tests take long, as it was measured: `make times` writes the list, `make test` tries them in turn.
+"""Which functions of tests take long: `make times` measures and writes the list, `make test` tries them in turn.
 
-What finds a planted fault (tests/planted), what is pinned, and the rules of the house are in every run, however long
-they take.
+Tests of planted faults (tests/planted), pinned tests, and the rules of the house are in every run, however long they
+take.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SPENT = "seconds of a processor"
 
 
 def listed() -> dict[str, float]:
-    """Reads how long each function of the list takes."""
+    """Reads the time that each function of the list takes."""
     rows = [line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines()]
     return {name: float(seconds) for seconds, name in rows}
 
 
 def in_turn() -> set[str]:
-    """Returns the functions that take long, but for those that are in every run."""
+    """Returns the functions that take long, without those that are in every run."""
     found_by = {test for fault in faults() for test in fault.tests}
     return {name for name in listed() if name not in found_by and name.partition("::")[0] not in ALWAYS}
 
@@ -49,7 +49,7 @@ def of_every_change(name: str) -> bool:
 
 
 def write(seconds: dict[str, float]) -> None:
-    """Writes the list anew: those that take long, the longest first."""
+    """Writes the list anew: only functions that take long, the longest first."""
     rows = sorted(
         ((spent, name) for name, spent in seconds.items() if spent >= LONG), key=lambda row: (-row[0], row[1])
     )
@@ -57,7 +57,7 @@ def write(seconds: dict[str, float]) -> None:
 
 
 def used() -> float:
-    """Returns the processor time of this process and of those that it has waited for."""
+    """Returns the processor time of this process and of the children that it has waited for."""
     return sum(os.times()[:4])
 
 

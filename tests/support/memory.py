@@ -1,4 +1,4 @@
-"""A database in little memory: is a statement answered there, and how often is it charged?"""
+"""Asks a statement of a database in little memory, and counts its charges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dpduck
 
 
 def outcome(made: Iterable[str], policies: Iterable[str], asked: str, memory: str = "300MB") -> tuple[str, int]:
-    """Returns "answered", or the error's beginning, and the number of charges. policies: what the owner says first."""
+    """Returns "answered", or the error's beginning, and the number of charges. policies: the owner's statements."""
     with dpduck.connect(config={"memory_limit": memory, "temp_directory": "", "threads": 2}) as con:
         for sql in made:
             con.execute(sql)

@@ -26,32 +26,32 @@ def columns_of(types: Mapping[str, str]) -> dict[str, RelationColumn]:
 
 
 def own(sql: str) -> Own:
-    """Returns SQL that is taken for trusted code's own."""
+    """Returns SQL that counts as trusted code's own."""
     return Own((sql,))
 
 
 def own_of(text: str, columns: Columns) -> Own:
-    """Returns SQL over columns that is taken for trusted code's own."""
+    """Returns SQL over columns that counts as trusted code's own."""
     return Own(program_of(text, columns).pieces)
 
 
 def rows(sql: str) -> Source:
-    """Returns rows of SQL that is taken for trusted code's own: what follows FROM."""
+    """Returns rows of SQL that counts as trusted code's own. The SQL is the text after FROM."""
     return Source(Grouped(sql))
 
 
 def key(sql: str, domain: Domain) -> GroupKey:
-    """Returns a key of SQL that is taken for trusted code's own."""
+    """Returns a key of SQL that counts as trusted code's own."""
     return GroupKey(own(sql), domain)
 
 
 def adds(condition: str = "", form: str = "count", value: str = "", *rest: Any, **more: Any) -> Contribution:
-    """Returns a contribution. Its SQL is taken for trusted code's own, "" for none."""
+    """Returns a contribution. Its SQL counts as trusted code's own, and is "" for none."""
     return Contribution(own(condition) if condition else None, form, own(value) if value else None, *rest, **more)
 
 
 def compiled(contribution: Contribution, columns: Columns) -> Contribution:
-    """Returns a contribution with its SQL compiled over these columns, as that of an analyst."""
+    """Returns a contribution with an analyst's SQL, compiled over these columns."""
     condition, value = contribution.condition, contribution.value
     if isinstance(condition, Own):
         condition = condition_of(condition.sql, columns)
@@ -73,7 +73,7 @@ def counts(
     beside: Sequence[Contribution] = (),
     **more: Any,
 ) -> CountingJob:
-    """Returns a job. types: of the columns that texts are compiled over; without them, they are trusted code's own."""
+    """Returns a job. types: of the columns over which texts are compiled. None: they are trusted code's own."""
     columns = columns_of(types or {})
     plain = types is None
 
@@ -110,7 +110,7 @@ def is_program(expression: Expression) -> bool:
 
 
 def as_own(contribution: Contribution) -> Contribution:
-    """Returns a contribution with its SQL taken for trusted code's own."""
+    """Returns a contribution with SQL that counts as trusted code's own."""
     condition, value = contribution.condition, contribution.value
     return replace(
         contribution,

@@ -31,7 +31,7 @@ _ERROR = re.compile(r"^(?:Invalid Input|Catalog|Binder|Parser) Error: ")
 
 @dataclass
 class Typed:
-    """The state after a page: its names in Python, what commands said, and what statements answered."""
+    """The state after a page: its names in Python, the output of commands, and the answers of statements."""
 
     folder: Path
     names: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Typed:
         return self.con.execute(sql).fetchall()
 
     def answer(self, part: str) -> list[tuple[Any, ...]]:
-        """What the first statement answered that has this part."""
+        """Returns the answer of the first statement that has this part."""
         return next(rows for statement, rows in self.answers.items() if part in statement)
 
 
@@ -63,7 +63,7 @@ def installed(name: str) -> bool:
 
 
 def type_page(page: Path, typed: Typed, instead: Mapping[str, str]) -> None:
-    """Types every block that its packages are installed for; a block whose first line names a file becomes that file.
+    """Types every block with packages that are installed. A block that begins with a file's name becomes that file.
 
     instead: a reader's own words in place of an example's.
     """
@@ -88,7 +88,7 @@ def type_page(page: Path, typed: Typed, instead: Mapping[str, str]) -> None:
 
 
 def steps(block: str) -> Iterator[tuple[str, str, str]]:
-    """The statements of a block, each with what the page says that it gives, or why it is refused."""
+    """Yields the statements of a block, each with its result on the page, or with its refusal."""
     lines: list[str] = []
     ready: tuple[str, str, str] | None = None
     for line in block.splitlines():
@@ -106,7 +106,7 @@ def steps(block: str) -> Iterator[tuple[str, str, str]]:
 
 
 def check_statement(con: duckdb.DuckDBPyConnection, statement: str, says: str, what: str) -> list[tuple[Any, ...]]:
-    """Runs a statement, which must give what the page says of it, or be refused as it says."""
+    """Runs a statement, and requires the result or the refusal that the page shows."""
     if says == "refused":
         with pytest.raises(duckdb.Error) as refused:
             con.sql(statement).fetchall()
@@ -122,7 +122,7 @@ def check_statement(con: duckdb.DuckDBPyConnection, statement: str, says: str, w
 
 
 def commands(block: str) -> list[str]:
-    """The commands of a block: a quotation may run over several lines."""
+    """Yields the commands of a block. A quotation may run over several lines."""
     found, lines = [], ""
     for line in block.splitlines():
         lines += line
@@ -138,7 +138,7 @@ def commands(block: str) -> list[str]:
 
 
 def run_command(command: str, typed: Typed) -> str:
-    """Runs `dpduck ..` and `python -c ..` in this process, and other programs as they are; `>` and `<` name files."""
+    """Runs `dpduck ..` and `python -c ..` in this process, and others as programs. `>` and `<` name files."""
     words = shlex.split(command, comments=True)
     given, target = None, None
     if ">" in words:
@@ -162,7 +162,7 @@ def _run(words: list[str], given: str | None) -> str:
         return done.output
     if words[:2] == ["python", "-c"]:
         with contextlib.redirect_stdout(io.StringIO()) as said, warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # a line of a page need not close what it reads
+            warnings.simplefilter("ignore", ResourceWarning)  # code of a page need not close the files that it reads
             exec(words[2], {})  # noqa: S102
         return said.getvalue()
     program = shutil.which(words[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -1,4 +1,4 @@
-"""A table whose parts are constant or NULL, and random conditions over it that a database's process may evaluate."""
+"""A table with parts that are constant or NULL, and random conditions on it that a database's process evaluates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PART_ROWS = 2048
 
 
 def rows_sql(source: random.Random, columns: Mapping[str, str] = COLUMNS, rows: int = PART_ROWS) -> str:
-    """SQL of a table in parts: each column of each is NULL, constant, constant or NULL, or has many values.
+    """SQL of a table in parts. In each part a column is NULL, constant, constant or NULL, or has many values.
 
     Half of the columns are alike in all parts, so that a table in one row group has some that are constant or NULL.
 
@@ -54,7 +54,7 @@ def rows_sql(source: random.Random, columns: Mapping[str, str] = COLUMNS, rows: 
 
 
 def _part(source: random.Random, columns: Mapping[str, str], number: int, rows: int, alike: Mapping[str, str]) -> str:
-    """SQL of one part. alike: what columns are in every part."""
+    """SQL of one part. alike: the kind of the columns that are alike in every part."""
     listed = []
     for place, (name, of) in enumerate(columns.items()):
         kind = alike[name] or source.choice(("null", "null", "constant", "constant or null", "many"))
@@ -84,7 +84,7 @@ class Conditions:
         self.source, self.columns = source, columns
 
     def one(self, depth: int = 2) -> str:
-        """A condition of one column, or two."""
+        """Returns a condition on one column, or on two."""
         names = self.source.sample(sorted(self.columns), self.source.choice((1, 1, 1, 2)))
         return self._condition(names, self.source.choice((0, 1, 1, 1, depth, depth)))
 
@@ -119,6 +119,6 @@ class Conditions:
         return choose(forms)
 
     def _operand(self, name: str) -> str:
-        """A literal, or another column of the type."""
+        """Returns a literal, or another column of the type."""
         alike = [other for other, of in self.columns.items() if of == self.columns[name] and other != name]
         return self.source.choice((*LITERALS[self.columns[name]], *LITERALS[self.columns[name]], *alike))

@@ -7,7 +7,7 @@ import secrets
 import socket
 from itertools import count
 
-FIRST, LAST = 10_000, 16_000  # below what systems give to outgoing connections, so that no client takes one meanwhile
+FIRST, LAST = 10_000, 16_000  # below the ports of outgoing connections, so that no client takes one meanwhile
 WORKERS = 32
 
 
@@ -15,7 +15,7 @@ _turn = count(secrets.randbelow(LAST - FIRST))
 
 
 def free_port() -> int:
-    """A port that nobody listens on now; it is given to no other worker of this run, and here not soon again."""
+    """Returns a port that nobody listens on. No other worker of this run gets it, and this one not soon again."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     mine = range(FIRST + worker, LAST, WORKERS)
     for _ in mine:

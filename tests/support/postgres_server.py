@@ -1,4 +1,4 @@
-"""A private PostgreSQL server for tests, from the binaries of this machine; skips where there are none."""
+"""Starts a private PostgreSQL server for tests from this machine's binaries, and skips where there are none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def binaries() -> Path | None:
 
 
 def other_user() -> list[str]:
-    """PostgreSQL refuses to run as root: the words that run a command as somebody else."""
+    """Returns words before a command that run it as another user, since PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return []
     for name in ("postgres", "nobody"):
@@ -41,7 +41,7 @@ def other_user() -> list[str]:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """The URI of a server's database, with a password in it; the server ends with the test."""
+    """Yields the URI of a server's database, with a password. The server ends with the test."""
     place = binaries()
     if place is None:
         pytest.skip("no PostgreSQL on this machine (apt-get install postgresql)")

@@ -16,7 +16,7 @@ def by_function(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def of_functions(names: Sequence[str], part: int, seed: int) -> set[str]:
-    """Returns one of every `part` functions, at random, with all of their values.
+    """Returns one of every `part` functions, at random, with all values of each.
 
     >>> len(of_functions(["a.py::one[1]", "a.py::one[2]", "a.py::two[1]", "a.py::two[2]"], 2, 7))
     2
@@ -27,7 +27,7 @@ def of_functions(names: Sequence[str], part: int, seed: int) -> set[str]:
 
 
 def of_values(names: Sequence[str], part: int, seed: int) -> set[str]:
-    """Returns of every function one of every `part` values, at random.
+    """Returns one of every `part` values of each function, at random.
 
     >>> len(of_values(["a.py::one[1]", "a.py::one[2]", "a.py::one[3]", "a.py::two"], 3, 7))
     2
@@ -37,7 +37,7 @@ def of_values(names: Sequence[str], part: int, seed: int) -> set[str]:
 
 
 def one_of_each(names: Sequence[str], part: int, seed: int) -> set[str]:
-    """Returns one of every `part` functions, at random, each with one of its values.
+    """Returns one of every `part` functions, at random, each with one value.
 
     >>> len(one_of_each(["a.py::one[1]", "a.py::one[2]", "a.py::two[1]", "a.py::two[2]"], 2, 7))
     1

@@ -1,4 +1,4 @@
-"""Prints frozen values as Python does, but for fields at their defaults, on lines that fit a page."""
+"""Prints frozen values as Python does, without fields at their defaults, on lines that fit a page."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WIDTH = 100
 
 
 def show(value: object, *names: str) -> None:
-    """Prints a value. names: of the fields that are shown, all but those at their defaults if none is given."""
+    """Prints a value. names: the fields to show, or, without names, all fields that are not at their defaults."""
     print(shown(value, names))  # noqa: T201
 
 
 def shown(value: object, names: tuple[str, ...] = (), before: str = "", indent: str = "") -> str:
-    """A value on one line, or, where that is too long, each of its parts on a line of its own."""
+    """Returns a value on one line, or, if that is too long, with each part on a separate line."""
     start, parts, end = _taken_apart(value, names)
     pairs = [(name, shown(part, (), "", "")) for name, part in parts]
     line = f"{before}{start}{', '.join(f'{name}{text}' for name, text in pairs)}{end}"
@@ -30,7 +30,7 @@ def shown(value: object, names: tuple[str, ...] = (), before: str = "", indent: 
 
 
 def _taken_apart(value: object, names: tuple[str, ...]) -> tuple[str, list[tuple[str, object]], str]:
-    """What a value begins with, its parts with their names, and its end."""
+    """Returns the beginning of a value, its parts with their names, and its end."""
     if is_dataclass(value) and not isinstance(value, type):
         own = [(f"{field.name}=", getattr(value, field.name)) for field in _fields(value, names)]
         return f"{type(value).__name__}(", own, ")"
@@ -42,7 +42,7 @@ def _taken_apart(value: object, names: tuple[str, ...]) -> tuple[str, list[tuple
 
 
 def _text(value: object) -> str:
-    """A value without parts."""
+    """Returns the text of a value without parts."""
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     return f"array({value.tolist()})" if isinstance(value, np.ndarray) else repr(value)

@@ -13,7 +13,7 @@ from dpduck.store.sandbox import Sandbox
 
 
 class Counted:
-    """A cursor that notes what it is told to run."""
+    """A cursor that notes the SQL that it runs."""
 
     def __init__(self, cursor: Any, sent: list[str]) -> None:
         self._cursor = cursor
@@ -42,12 +42,12 @@ class Counted:
 
 
 def sent_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns what is sent from now on, by connections that dpduck is loaded on after this."""
+    """Returns a list of all SQL sent from now on, by connections that load dpduck after this call."""
     sent: list[str] = []
     opened, lent = DatabaseConnections.cursor, Sandbox.cursor
 
     def cursor(self: DatabaseConnections) -> Any:
-        sent.append("SET search_path")  # which opens each
+        sent.append("SET search_path")  # each cursor begins with this
         return Counted(opened(self), sent)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Prepared tables beside the tables themselves: whatever is counted over twins is counted over tables, too."""
+"""Prepared tables beside the tables themselves: counts over twins, the prepared copies, equal counts over tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpduck.language.text.names import in_sql
 
 
 def told(counts: object) -> object:
-    """What was counted, in an order of its own."""
+    """Returns the numbers of exact counts of any kind, in a fixed order."""
     if isinstance(counts, ExactCounts):
         return by_cell(counts)
     if isinstance(counts, KeyCounts):
@@ -34,7 +34,7 @@ def told(counts: object) -> object:
 
 
 def cells(cursor: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes, workers: Workers | None) -> object:
-    """Exact tables by cell; cells without anything are left out."""
+    """Returns exact tables by cell, without cells that are empty."""
     return by_cell(count_exactly(cursor, job, key, workers))
 
 
@@ -49,18 +49,18 @@ def by_cell(counts: ExactCounts) -> object:
 
 
 def groups(cursor: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes, workers: Workers) -> object:
-    """Exact counts by groups with private keys."""
+    """Returns exact counts by groups with private keys."""
     with read_groups(cursor, job, key, workers) as batches:
         return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
 
 
 def digests(cursor: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes, workers: Workers | None) -> object:
-    """Exact counts by the digest of a key."""
+    """Returns exact counts by the digest of a key."""
     return told(count_keys(cursor, job, key, workers))
 
 
 def exactly(cursor: duckdb.DuckDBPyConnection, job: object, key: bytes, workers: Workers | None) -> object:
-    """Exact counts of a job of any kind, in an order of their own."""
+    """Returns exact counts of a job of any kind, in a fixed order."""
     assert isinstance(job, CountingJob)
     if job.selected:
         assert workers is not None
@@ -69,7 +69,7 @@ def exactly(cursor: duckdb.DuckDBPyConnection, job: object, key: bytes, workers:
 
 
 def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
-    """Counts of every job that is counted over twins from now on: over the tables, and over the twins."""
+    """Returns a list for the counts of every job over twins from now on, each over the tables and over the twins."""
     compared: list[tuple[object, object]] = []
     counting, tables = door.counting, list[duckdb.DuckDBPyConnection]()
 

@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Typed:
-    """Commands, their output, and the output on the page, which is empty where the page shows none."""
+    """Commands, their output, and the output that the page shows, which may be empty."""
 
     commands: tuple[tuple[str, ...], ...]
     output: str
@@ -53,16 +53,16 @@ class Typed:
 
     @property
     def as_shown(self) -> bool:
-        """Tells whether the page shows the output, where noise may be any number. A line of `..` stands for others."""
+        """Tells whether the page shows the output. Noise may be any number, and a line of `..` any other lines."""
         drawn = not all(words[:3] in NOISELESS for words in self.commands)
         parts = (re.escape(_plain(part, drawn)) for part in _CUT.split(self.shown))
         return re.fullmatch(".*".join(parts), _plain(self.output, drawn)) is not None
 
 
 def _plain(text: str, drawn: bool) -> str:
-    """One line of words and numbers. Numbers that may be noise become a sign.
+    """Returns one line as words and numbers, with a sign in place of numbers that may be noise.
 
-    Lines, types and sizes of a box are left out, as each version of DuckDB may draw them in its own way.
+    Lines, types and sizes of a box are left out, as each version of DuckDB may draw them in another way.
     """
     line = " ".join(_LINES.sub(" ", _TYPES.sub("", text)).split())
     return _DRAWN.sub("#", line) if drawn else line
@@ -93,7 +93,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def run_command(words: Sequence[str], folder: Path, *, refused: bool = False) -> str:
-    """Runs `dpduck ..` or `python ..` in a folder that is the process's own, and returns what it prints."""
+    """Runs `dpduck ..` or `python ..` in the current folder of the process, and returns the output."""
     given = None
     if "<" in words:
         given = (folder / words[words.index("<") + 1]).read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ def run_command(words: Sequence[str], folder: Path, *, refused: bool = False) ->
 
 
 def type_blocks(page: Sequence[Block], folder: Path) -> list[Typed]:
-    """Saves and types the blocks of a page in order. Output that begins with "Error:" is that of a refusal."""
+    """Saves and types the blocks of a page in order. Output that begins with "Error:" is of a refusal."""
     typed = []
     for block, following in zip(page, [*page[1:], Block("", "", "")], strict=True):
         if block.file:

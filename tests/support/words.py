@@ -43,7 +43,7 @@ def sentences(page: str) -> list[str]:
 
 
 def words(sentence: str) -> int:
-    """The words of a sentence: what has a letter or a digit."""
+    """Counts the words of a sentence, which have a letter or a digit."""
     return sum(any(character.isalnum() for character in word) for word in sentence.split())
 
 
@@ -53,10 +53,10 @@ def words_of(page: str) -> int:
 
 
 def long_sentences(page: str, most: int = MOST_WORDS) -> list[str]:
-    """The sentences of a page that have more words."""
+    """Returns the sentences of a page that have more than `most` words."""
     return [sentence for sentence in sentences(page) if words(sentence) > most]
 
 
 def long_lines(page: str, most: int = MOST_CHARACTERS) -> list[str]:
-    """The lines of a page that have more characters."""
+    """Returns the lines of a page that have more than the allowed characters."""
     return [line for line in page.splitlines() if len(line) > most]

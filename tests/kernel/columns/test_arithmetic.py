@@ -1,4 +1,4 @@
-"""Numbers that the database's own process computes: they never raise, and are what the analyst's text says."""
+"""Numbers that the database's own process computes never raise, and equal the numbers of the analyst's SQL."""
 
 from __future__ import annotations
 
@@ -103,19 +103,19 @@ def extremes() -> duckdb.DuckDBPyConnection:
 
 
 def number_sql(text: str, columns: Columns) -> str | None:
-    """SQL by which the database computes a DOUBLE that an analyst wrote; None where it is left to a worker."""
+    """Returns SQL by which the database computes a DOUBLE of an analyst, or None where a worker computes it."""
     found = number_of(text, columns)
     return found.sql if isinstance(found, Double) else None
 
 
 def computed(text: str, columns: Columns, cuts: Sequence[Cut]) -> Computed | None:
-    """A number as it is computed over prepared rows; None where it is left to a worker."""
+    """Returns a number as it is computed over prepared rows, or None where a worker computes it."""
     found = number_of(text, columns)
     return found.computation(cuts) if isinstance(found, Double) else None
 
 
 def differences(extremes: duckdb.DuckDBPyConnection, text: str, sql: str) -> tuple[int, int]:
-    """Rows for which the two differ although the analyst's text has a value, and those of them with a value here."""
+    """Counts rows where `text` has a value and `sql` differs, and those among these rows where `sql` has a value."""
     written = f"try(CAST(({text}) AS DOUBLE))"
     found = extremes.execute(
         f'SELECT count(*), count({sql}) FROM "r" WHERE {written} IS DISTINCT FROM {sql} AND {written} IS NOT NULL'
@@ -128,7 +128,7 @@ def differences(extremes: duckdb.DuckDBPyConnection, text: str, sql: str) -> tup
 @settings(max_examples=200, deadline=None)
 @given(text=NUMBERS)
 def test_a_plain_number_never_raises_and_is_what_was_written(extremes: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Over extreme values each plain number is computed, and is what the analyst's own text gives unless it raises."""
+    """Over extreme values no plain number raises. It equals the analyst's SQL wherever that does not raise."""
     sql = number_sql(f"try(CAST(({text}) AS DOUBLE))", STORED)
     if sql is not None:
         assert differences(extremes, text, sql) == (0, 0), (text, sql)
@@ -148,7 +148,7 @@ def test_two_columns_of_any_types_do_not_overflow(extremes: duckdb.DuckDBPyConne
 
 
 def test_what_is_plain() -> None:
-    """Sums, products and cases of exact columns are computed here; everything else is a worker's."""
+    """Sums, products and cases of exact columns are computed here. A worker computes everything else."""
 
     known = columns_of({**TYPES, '"r"."x"': "DOUBLE", '"r"."t"': "VARCHAR"})
 
@@ -184,7 +184,7 @@ def test_what_is_plain() -> None:
 
 
 def test_a_column_within_bounds_is_narrow() -> None:
-    """A product of columns that are cut to short bounds stays in 64 bits, which is what makes it fast."""
+    """A product of columns that are cut to short bounds stays in 64 bits, which makes it fast."""
     cut = 'CASE WHEN "r"."price" <= 0 THEN 0 WHEN "r"."price" >= 105000 THEN 105000 ELSE "r"."price" END'
     narrow = number_sql(f'CAST({cut} * (1 - "r"."part") AS DOUBLE)', STORED)
     assert narrow is not None and "TRY_CAST" in narrow
@@ -218,7 +218,7 @@ MADE: dict[str, tuple[Callable[[], Number], tuple[int, int]]] = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_digits_of_numbers(name: str, extremes: duckdb.DuckDBPyConnection) -> None:
-    """By hand, before and behind the point. DuckDB's own type is this one, over any rows."""
+    """The digits before and behind the point are those computed by hand, and DuckDB finds the same type over rows."""
     made, (digits, scale) = MADE[name]
     number = made()
     assert (number.digits, number.scale, number.whole) == (digits, scale, digits - scale)
@@ -261,20 +261,20 @@ REFUSED: dict[str, Callable[[], Expression]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_numbers_that_could_overflow_are_refused(name: str) -> None:
-    """Of each rule of a constructor, something that breaks it."""
+    """Each constructor refuses a number that breaks one of its rules."""
     with pytest.raises(NotPlain):
         REFUSED[name]()
 
 
 def stored(values: list[int], digits: int, scale: int) -> pa.Array:
-    """Decimals of 128 bits, as Arrow brings them: nothing looks at how many digits they have."""
+    """Decimals of 128 bits, as Arrow hands them over: nobody checks how many digits they have."""
     buffer = b"".join(value.to_bytes(16, "little", signed=True) for value in values)
     return pa.Array.from_buffers(pa.decimal128(digits, scale), len(values), [None, pa.py_buffer(buffer)])
 
 
 @pytest.mark.parametrize("number", ["x * x + 1", "x + x", "x"])
 def test_decimals_beyond_their_type_count_for_nothing(number: str) -> None:
-    """Arrow brings decimals with more digits than their type, and DuckDB keeps them: no sum of them raises."""
+    """A decimal from Arrow with more digits than its type, which DuckDB keeps, is NULL in a sum and raises nothing."""
     column = '"r"."x"'
     sql = number_sql(f"CAST({number.replace('x', column)} AS DOUBLE)", columns_of({column: "DECIMAL(4,0)"}))
     assert sql is not None
@@ -289,7 +289,7 @@ def test_decimals_beyond_their_type_count_for_nothing(number: str) -> None:
 @pytest.mark.parametrize("number", ["x", "(x)", "- x", "x + 1", "CASE WHEN x > 0 THEN x ELSE 0 END"])
 @pytest.mark.parametrize(("digits", "scale"), [(4, 2), (9, 9), (18, 1), (19, 1), (27, 27), (36, 5), (37, 37)])
 def test_the_least_that_storage_holds_ends_nothing(number: str, digits: int, scale: int) -> None:
-    """DuckDB 2.0 ends an instance that makes a DOUBLE, or the negative, of the least integer stored as a decimal."""
+    """The least integer of storage as a decimal raises nothing, although DuckDB 2.0 ends an instance that casts it."""
     column, type_name = '"r"."x"', f"DECIMAL({digits},{scale})"
     sql = number_sql(f"CAST({number.replace('x', column)} AS DOUBLE)", columns_of({column: type_name}))
     if sql is None:
@@ -304,7 +304,7 @@ def test_the_least_that_storage_holds_ends_nothing(number: str, digits: int, sca
 
 
 def test_a_long_decimal_is_no_plain_number() -> None:
-    """Bins of a DOUBLE that is made of a stored decimal are a worker's where the decimal has more than 64 bits."""
+    """A worker bins a DOUBLE that is cast from a decimal of more than 64 bits."""
     known = columns_of({'"r"."x"': "DECIMAL(18,2)", '"r"."y"': "DECIMAL(19,2)"})
     assert value_of('CAST("r"."x" AS DOUBLE)', known).plain
     assert not value_of('CAST("r"."y" AS DOUBLE)', known).plain
@@ -312,7 +312,7 @@ def test_a_long_decimal_is_no_plain_number() -> None:
 
 @pytest.mark.parametrize("bounds", [(127, 32_767, (1 << 31) - 1), (1, 128, 32_768)], ids=["longest", "shortest"])
 def test_numbers_of_any_stored_units_do_not_overflow(bounds: tuple[int, ...]) -> None:
-    """A file that holds anything that its types can is computed of without an error. bounds: of each of these types."""
+    """Numbers over stored units of a file never overflow, whatever units fit the types. bounds: one for each type."""
     types = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31}
     cuts, kinds = [], dict[str, str]()
     for number, (name, bound) in enumerate(zip(types, bounds, strict=True)):
@@ -343,7 +343,7 @@ def _cut(cut: Cut) -> str:
 
 
 def test_what_doubles_do_not_hold_stays_decimal() -> None:
-    """Beyond 2^53 units a double of whole numbers might not be that of the decimal: the decimal is computed."""
+    """Above 2^53 units a double may differ from the decimal: the decimal is computed."""
     column = RelationColumn("r", "x", "DECIMAL(12,2)")
     cuts = [Cut(column, Fraction(0), Fraction(10**7), Fraction(1), 2, '"r"."u"', "")]
     number = computed(f"CAST({_cut(cuts[0])} * {_cut(cuts[0])} AS DOUBLE)", {column.quoted: column}, cuts)

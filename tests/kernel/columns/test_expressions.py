@@ -1,4 +1,4 @@
-"""Which expressions the constructors of nodes accept: none that DuckDB could fail on, whatever a row holds."""
+"""The constructors of nodes accept no expression on which DuckDB could fail, whatever a row holds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Made = Callable[[], Expression]
 
 
 def refuses(made: Made) -> bool:
-    """Whether a constructor refuses what it is given."""
+    """Tells whether a constructor refuses its arguments."""
     try:
         made()
     except NotPlain:
@@ -99,13 +99,13 @@ ACCEPTED: dict[str, tuple[Made, str]] = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_is_accepted_is_written(name: str) -> None:
-    """Each node of its kind, with the SQL that it becomes."""
+    """Each kind of node writes the SQL that is listed for it."""
     made, sql = ACCEPTED[name]
     assert made().sql == sql
 
 
 def of_one_kind(name: str, other: Operand) -> dict[str, Made]:
-    """Every node that compares a column with an operand."""
+    """Every node that compares a column with an operand, by its sign."""
     column = COLUMN[name]
     return {
         **{sign: partial(Comparison, column, sign, other) for sign in ("=", "IS DISTINCT FROM")},
@@ -134,13 +134,13 @@ COMPARED: dict[str, tuple[str, Operand]] = {
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_nothing_is_compared_that_would_be_cast(name: str) -> None:
-    """Of two types DuckDB casts one, which may raise; of several values in one, other rows decide."""
+    """Values of two types are not compared, since a cast may raise, nor types where equal values may differ."""
     made = of_one_kind(*COMPARED[name])
     assert [sign for sign, node in made.items() if not refuses(node)] == []
 
 
 def test_values_of_one_type_are_compared() -> None:
-    """Each pair is accepted by every node, of any type that has one value."""
+    """Every node accepts each pair of operands of one type, if equal values of this type are alike."""
     pairs: list[tuple[str, Operand]] = [
         ("unit", COLUMN["large"]), ("large", Literal("number", "9" * 9)), ("big", COLUMN["big"]), ("note", TEXT),
         ("price", Literal("number", "999999.99", "-")), ("real", Literal("number", "1" * 16)), ("died", DIED),
@@ -187,7 +187,7 @@ REFUSED: dict[str, Made] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_could_fail_is_refused(name: str) -> None:
-    """Of each rule of a constructor, something that breaks it."""
+    """Each constructor refuses an expression that breaks one of its rules."""
     with pytest.raises(NotPlain):
         REFUSED[name]()
 
@@ -208,7 +208,7 @@ def test_nodes_inside_of_each_other_are_few() -> None:
 
 
 def test_who_evaluates() -> None:
-    """A worker evaluates programs, what is looked up of them, and codes that leave rows to them. Nothing else."""
+    """A worker evaluates programs, look-ups of programs, and codes that leave rows to programs, and nothing else."""
     nothing, every = Own(("TRUE",)), Own((UNIT, " IS NULL"))
     workers = [WORKED, Lookup(WORKED, NOTE), Lookup(NOTE, NOTE), Coded(WORKED, every, nothing)]
     assert not any(one.plain for one in workers)
@@ -217,7 +217,7 @@ def test_who_evaluates() -> None:
 
 
 def test_which_columns_are_read() -> None:
-    """Each once, in the order in which they come, of all operands. Of codes that tell all rows, the codes alone."""
+    """Columns of all operands come once each, in order. Codes that decide every row read the columns of codes alone."""
     code, large = RelationColumn("r0", "code", "UTINYINT"), COLUMN["large"]
     both = Junction("OR", (Comparison(large, "=", UNIT), Not(Is(NOTE, "NULL")), Listed(UNIT, (large, ONE))))
     assert both.columns == (large, UNIT, NOTE)
@@ -230,7 +230,7 @@ def test_which_columns_are_read() -> None:
 
 
 def test_columns_have_the_names_that_they_are_given() -> None:
-    """Names of any columns change, and no text that looks like one."""
+    """Columns are written under the names given for them, and texts that look like columns stay."""
     odd = RelationColumn('a"b', 'c"d', "VARCHAR")
     names = {odd: "x", UNIT: "y"}
     assert odd.sql == '"a""b"."c""d"' and odd.of("t") == 't."c""d"'
@@ -241,7 +241,7 @@ def test_columns_have_the_names_that_they_are_given() -> None:
 
 
 def test_which_comparisons_join() -> None:
-    """Of columns of two relations, but for <> and its like: DuckDB has no way to join by these."""
+    """Comparisons of columns of two relations join, except by <> and its like, by which DuckDB cannot join."""
     there = RelationColumn("r1", "unit", "INTEGER")
     joining = [sign for sign in ("=", "<", ">=", "<>", "IS DISTINCT FROM") if Comparison(UNIT, sign, there).is_join]
     assert joining == ["=", "<", ">="]
@@ -249,7 +249,7 @@ def test_which_comparisons_join() -> None:
 
 
 def extremes() -> pa.Table:
-    """The least and the largest that Arrow brings of some types, beyond calendars and the digits of a decimal."""
+    """The least and largest values that Arrow hands over, beyond calendars and beyond the digits of a decimal."""
     least, most = -(1 << 31) + 2, (1 << 31) - 2
     digits = b"".join(number.to_bytes(16, "little", signed=True) for number in (least, most))
     return pa.table({
@@ -262,7 +262,7 @@ def extremes() -> pa.Table:
 
 
 def test_no_accepted_condition_raises() -> None:
-    """Over the extremes of every type, and NULLs."""
+    """No accepted condition raises over the extremes of every type and over NULLs."""
     with duckdb.connect() as connection:
         keep_plans_plain(connection)
         connection.register("given", extremes())
@@ -279,6 +279,6 @@ def test_no_accepted_condition_raises() -> None:
 
 
 def test_a_lookup_is_never_written() -> None:
-    """A worker computes it, and the database's process is given no text of it."""
+    """A look-up has no SQL, since a worker computes it: the database's process never sees it as a text."""
     with pytest.raises(NotPlain):
         assert Lookup(WORKED, NOTE).sql

@@ -1,4 +1,4 @@
-"""Values in steps: inside 0 .. K whatever a row holds, and the nearest step where the value is between its bounds."""
+"""Values in steps: inside 0 .. K whatever a row holds, and the nearest step for a value between the bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = st.one_of(
 
 @st.composite
 def contributions(draw: st.DrawFn) -> Contribution:
-    """Of any number of steps, as far from 0 as is allowed."""
+    """Contributions of any number of steps, with bounds as far from 0 as is allowed."""
     step, steps = draw(STEPS), draw(st.one_of(st.integers(1, 100), st.integers(1, MOST_STEPS)))
     most = LARGEST_BOUND - steps
     first = draw(st.one_of(st.just(0), st.integers(-most, most), st.sampled_from([-most, most])))
@@ -32,7 +32,7 @@ def contributions(draw: st.DrawFn) -> Contribution:
 
 
 def values_near(aggregate: Contribution) -> list[float | None]:
-    """Bounds, what is next to them, halves of steps, and what is no number."""
+    """Bounds, their neighbours, halves of steps, and values that are no number."""
     low, high, step = aggregate.low, aggregate.high, aggregate.step
     exact = [low, high, low + step / 2, high - step / 2, (low + high) / 2, low - step, high + step]
     near = [math.nextafter(float(value), side) for value in exact for side in (-math.inf, math.inf)]
@@ -42,7 +42,7 @@ def values_near(aggregate: Contribution) -> list[float | None]:
 def in_steps(
     connection: duckdb.DuckDBPyConnection, aggregate: Contribution, values: list[float | None]
 ) -> list[object]:
-    """k of each value."""
+    """Returns the step k of each value."""
     rows = "SELECT unnest($values) AS dpduck_value_0, unnest(range(len($values))) AS place"
     sql = f"SELECT dpduck_value_0 FROM ({steps_sql([aggregate], rows, ['place'])}) ORDER BY place"
     return [k for (k,) in connection.execute(sql, {"values": values}).fetchall()]
@@ -51,7 +51,7 @@ def in_steps(
 @settings(max_examples=60)
 @given(contributions())
 def test_steps_stay_inside(aggregate: Contribution) -> None:
-    """What one row adds is bounded by K alone: no value, however it rounds, leaves 0 .. K or is far from its step."""
+    """A row adds 0 .. K whatever its value is. The step is the nearest one, up to the rounding of doubles."""
     values = values_near(aggregate)
     with duckdb.connect(config={"threads": 1}) as connection:
         found = in_steps(connection, aggregate, values)
@@ -66,7 +66,7 @@ def test_steps_stay_inside(aggregate: Contribution) -> None:
 
 @pytest.mark.parametrize("step", [Fraction(1), Fraction(1, 3), Fraction(10**6)])
 def test_values_of_units_stay_inside(step: Fraction) -> None:
-    """What is added up for a unit before it is clamped is no farther from 0 than any number of rows can add up."""
+    """A number that a unit sums up before it is clamped is no farther from 0 than LARGEST_BOUND steps."""
     aggregate = adds("", "sum", "x", -2 * step, 5 * step, 7, per_group="sum")
     values = [0.0, float(step), -float(step) * 1.5, 1e308, -1e308, float(LARGEST_BOUND * step) * 2, math.nan, None]
     with duckdb.connect() as connection:

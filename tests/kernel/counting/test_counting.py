@@ -1,4 +1,4 @@
-"""Counting: several aggregates in one scan, released attributes, and nothing of the data in errors or values."""
+"""Counting: several aggregates in one scan, released attributes, and no data in errors or representations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def attribute(source: int, size: int) -> Attribute:
 
 @pytest.fixture
 def connection() -> duckdb.DuckDBPyConnection:
-    """Sixty visits; every eleventh sex is the canary, outside the domain."""
+    """Sixty visits. Every eleventh has the sex "canary", which is outside the domain."""
     connection = duckdb.connect()
     connection.execute(
         f"CREATE TABLE visits AS SELECT i % 9 AS unit, i % 70 AS age, i % 2 = 0 AS urgent, CASE "
@@ -58,7 +58,7 @@ def job_of(
 
 
 def table_of(counts: ExactCounts) -> list[dict[tuple[int, ...], int]]:
-    """One dictionary per aggregate, cells without rows left out."""
+    """Returns one dictionary for each aggregate, without cells that have no rows."""
     tables: list[dict[tuple[int, ...], int]] = []
     for values in counts._exact_counts:
         table: dict[tuple[int, ...], int] = {}
@@ -77,7 +77,7 @@ EXPECTED = (
 
 @pytest.mark.parametrize("unit_sql", [None, "v.unit"])
 def test_aggregates_and_filters(connection: duckdb.DuckDBPyConnection, unit_sql: str | None) -> None:
-    """Every aggregate of one scan is DuckDB's own FILTER count, inside the domains."""
+    """Each aggregate of a scan equals DuckDB's own count with FILTER, inside the domains."""
     conditions = ("", "v.urgent", "v.age > 30 AND v.urgent", "v.sex = 'F'", "NULL", "v.sex IS NULL")
     job = job_of(aggregates=conditions, filters=("v.age <> 7", "v.urgent OR v.age < 50"), unit_sql=unit_sql)
     found = table_of(count_exactly(connection.cursor(), job, b"key"))
@@ -98,14 +98,14 @@ def test_no_keys(connection: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.parametrize("unit_sql", [None, "v.unit"])
 def test_empty_table(connection: duckdb.DuckDBPyConnection, unit_sql: str | None) -> None:
-    """No rows at all: an empty sparse table, not an error."""
+    """A table without rows gives an empty sparse table, and no error."""
     counts = count_exactly(connection.cursor(), job_of(filters=("false",), unit_sql=unit_sql), b"key")
     assert counts._exact_counts.shape == (1, 0)
     assert [codes.shape for codes in counts._exact_coordinates] == [(0,), (0,)]
 
 
 def test_attributes_are_images_of_keys(connection: duckdb.DuckDBPyConnection) -> None:
-    """An attribute may map two keys together and drop combinations with -1; dropped rows are in no attribute."""
+    """An attribute may merge two keys, and drop combinations with -1. Dropped rows count in no attribute."""
     both = np.array([[0, 0, 1], [0, -1, 1], [-1, 2, 2]])
     job = job_of(attributes=(Attribute((0, 1), both, 3), attribute(1, 3)))
     found = table_of(count_exactly(connection.cursor(), job, b"key"))[0]
@@ -119,7 +119,7 @@ def test_attributes_are_images_of_keys(connection: duckdb.DuckDBPyConnection) ->
 
 
 def test_exact_filters_do_not_change_counts(connection: duckdb.DuckDBPyConnection) -> None:
-    """Above FEW_GROUPS groups, rows outside a domain are filtered before grouping: the same counts."""
+    """Above FEW_GROUPS groups rows outside a domain are dropped before grouping, and counts stay the same."""
     few = count_exactly(connection.cursor(), job_of(), b"key")
     ages = key("v.age", ValueDomain("INTEGER", tuple(str(7 * i) for i in range(60)), with_null=True))
     sexes = key("v.sex", ValueDomain("VARCHAR", ("F", "M"), with_null=True, other="other"))
@@ -149,14 +149,14 @@ def test_one_statement(connection: duckdb.DuckDBPyConnection) -> None:
             return connection.cursor().execute(sql, parameters)
 
     count_exactly(Counter(), job_of(aggregates=("", "v.urgent", "NOT v.urgent"), unit_sql="v.unit"), b"key")  # type: ignore[arg-type]
-    over_rows = [sql for sql in executed if "visits" in sql]  # others look at the optimizer's settings
+    over_rows = [sql for sql in executed if "visits" in sql]  # the others look at the optimizer's settings
     assert len(over_rows) == 1
     assert over_rows[0].count("visits") == 1
 
 
 @pytest.mark.parametrize("failing", ["CAST(v.sex AS INTEGER) = 1", "error(v.sex)", "v.no_such_column", "1/0 >"])
 def test_errors_have_one_text(connection: duckdb.DuckDBPyConnection, failing: str) -> None:
-    """DuckDB's message quotes data; what leaves count_exactly does not, nor does its traceback."""
+    """DuckDB's message quotes data. The error that leaves count_exactly and its traceback do not."""
     with pytest.raises(InternalError) as caught:
         count_exactly(connection.cursor(), job_of(filters=(failing,)), b"a secret key")
     assert str(caught.value) == "counting failed"
@@ -168,7 +168,7 @@ def test_errors_have_one_text(connection: duckdb.DuckDBPyConnection, failing: st
 
 
 def test_exact_counts_are_hidden(connection: duckdb.DuckDBPyConnection) -> None:
-    """No repr, str, length, iteration, comparison, pickling, copying or size tells anything of exact counts."""
+    """No repr, str, length, iteration, comparison, pickling, copying or size reveals anything of exact counts."""
     large = count_exactly(connection.cursor(), job_of(), b"key")
     empty = count_exactly(connection.cursor(), job_of(filters=("false",)), b"key")
     assert repr(large) == str(large) == f"{large}" == f"{large!r}" == "ExactCounts(hidden)"
@@ -184,7 +184,7 @@ def test_exact_counts_are_hidden(connection: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.slow
 def test_only_trusted_code_reads_exact_counts() -> None:
-    """Outside the doors to noise nothing names a field of ExactCounts or of SparseCounts, nor do they return one."""
+    """Outside the doors to noise no code names a field of ExactCounts or SparseCounts, or returns one of these."""
     slots = ExactCounts.__slots__ + SparseCounts.__slots__
     fields = {name for name in slots if name.startswith(("_exact", "_occupied"))}
     doors = {

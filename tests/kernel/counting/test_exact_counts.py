@@ -1,4 +1,4 @@
-"""Exact counts are 64-bit integers, and nothing that shows or copies them works."""
+"""Exact counts are 64-bit integers, and any attempt to show or copy them fails or hides them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CODES, COUNTS = np.array([0, 1]), np.array([[3, 4]])
 
 @pytest.mark.parametrize("type_name", ["uint64", "int32", "uint8", "float64", "object"])
 def test_other_types_are_refused(type_name: str) -> None:
-    """Counts and codes of any other type, which some row could have decided, never get as far as noise."""
+    """Counts and codes of other types are refused before noise: a row could have decided the type."""
     with pytest.raises(InternalError, match="another type"):
         ExactCounts((CODES, CODES.astype(type_name)), COUNTS, (2, 2), (1,))
     with pytest.raises(InternalError, match="another type"):
@@ -24,7 +24,7 @@ def test_other_types_are_refused(type_name: str) -> None:
 
 
 def test_they_are_hidden() -> None:
-    """A repr shows nothing, and neither copies nor pickles are made."""
+    """A repr shows nothing, and a copy or a pickle is refused."""
     counts = ExactCounts((CODES,), COUNTS, (2,), (1,))
     assert repr(counts) == "ExactCounts(hidden)"
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):

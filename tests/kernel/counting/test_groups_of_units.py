@@ -1,4 +1,4 @@
-"""Rows of a unit in its first C cells are kept: which ones these are, its own rows and the key alone decide."""
+"""A unit keeps its rows in its first C cells. Its own rows and the key alone decide which cells these are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = tuple[int | None, int]
 
 
 def drawn_rows(seed: int = 3, units: int = 40) -> list[Row]:
-    """Units with one to forty rows in few cells or many, and rows of nobody."""
+    """Units with one to forty rows, in few cells or in many, and rows without a unit."""
     drawn, rows = np.random.default_rng(seed), list[Row]()
     for unit in range(units):
         cells = int(drawn.choice([1, GROUPS, GROUPS + 1, CELLS]))
@@ -40,9 +40,9 @@ def table_of(
     rows: Sequence[Row], one: Contribution, *, groups: int = GROUPS, threads: int = 2, listed: bool = False,
     parts: int = 1, most: int = MOST,
 ) -> NDArray[np.int64]:  # fmt: skip
-    """The exact table by cell, as the stage computes it.
+    """Returns the exact table by cell, as the stage computes it.
 
-    listed: whether units with more rows than groups are known before. parts: rows are cut in so many parts first.
+    listed: whether units with more rows than groups are known before. parts: into how many parts rows are cut first.
     """
     with duckdb.connect(config={"threads": threads}) as connection:
         connection.execute("CREATE TABLE r (dpduck_unit BIGINT, dpduck_cell_0 BIGINT, dpduck_order UBIGINT, p BIGINT)")
@@ -100,7 +100,7 @@ def test_a_unit_is_in_so_many_groups_whole_or_up_to_its_rows() -> None:
 
 @pytest.mark.parametrize("one", [ROWS, PERSONS], ids=["rows", "persons"])
 def test_every_way_to_count_keeps_the_same_groups(one: Contribution) -> None:
-    """Units that are known to have many rows, and rows that come in parts, keep the same rows as all at once."""
+    """Which rows are kept is the same for units known to have many rows, and for rows that come in parts."""
     rows = drawn_rows(4)
     expected = table_of(rows, one).tolist()
     assert table_of(rows, one, listed=True).tolist() == expected
@@ -116,14 +116,14 @@ def job(groups: int, codes: Sequence[int] = (0, 1, 2), unit: str | None = "t.u")
 
 
 def test_the_bounds_of_a_job_go_by_its_groups() -> None:
-    """Two groups are two persons in L1 and in squares. Rows may all be in one of them."""
+    """Two groups bound the count of persons by 2, in L1 and in squares. Rows may all lie in one group."""
     made = job(2)
     assert (made.unit_bounds, made.cell_bounds, made.squares_bounds) == ((2, 20), (1, 20), (2, 400))
     assert job(9).unit_bounds == job(0).unit_bounds == (3, 20)
 
 
 def test_groups_of_merged_keys_and_of_no_unit_are_no_job() -> None:
-    """A key that puts two values into one has other groups than those that are counted."""
+    """Keys that merge values are refused, as they have other groups than are counted. So are rows without a unit."""
     for codes, unit in (((0, 0, 1), "t.u"), ((0, 1, 2), None)):
         with pytest.raises(InternalError, match="groups of no units, or of keys that merge values"):
             job(2, codes, unit)

@@ -1,4 +1,4 @@
-"""What a job must not say: trusted code refuses it when it is made, whoever made it."""
+"""A job that breaks a rule is refused by trusted code when it is constructed, whoever constructs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JOB = CountingJob(
 
 
 def of_rows(condition: Expression) -> CountingJob:
-    """A job of rows as units, joined with a public table that has one row for each floor."""
+    """A job that counts rows as units, joined with a public table that has one row for each floor."""
     source = Source(Stored("visit", "v"), (Join("JOIN", Source(Stored("wards", "w")), (condition,), 1, (FLOOR,)),))
     return replace(JOB, source=source, unit=None, max_rows=1)
 
@@ -67,14 +67,14 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_other_jobs_are_refused(name: str) -> None:
-    """Each would count more of a unit than is priced, or run SQL that nobody looked at."""
+    """Each of these jobs would count more of a unit than is priced, or run SQL that nobody checked."""
     make, reason = WRONG[name]
     with pytest.raises(InternalError, match=reason):
         make()
 
 
 def test_the_same_jobs_in_order_are_made() -> None:
-    """The refusals above are of what is said there, and not of everything."""
+    """Jobs like the refused ones, but for the broken rule, are accepted."""
     assert of_rows(Comparison(ID, "=", FLOOR)).unit_bounds == (1,)
     assert of_rows(Lookup(AnalystSql(("CAST(", WARD, " AS INTEGER)")), FLOOR)).unit_bounds == (1,)
     enum = replace(JOB, keys=(GroupKey(WARD, ValueDomain("ENUM('F', 'it''s')", ("F", "it's"))),))

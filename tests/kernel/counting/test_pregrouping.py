@@ -12,7 +12,7 @@ from tests.support.nodes import adds, counts, key
 
 
 def test_long_lists() -> None:
-    """Junk, NULL and a filter: the same cells and counts as a plain query over the listed values."""
+    """Counts with other values, NULL and a filter are those of a plain query over the listed values."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT 'v' || (i * 7 % 400) AS a, CASE WHEN i % 9 > 0 THEN 'w' || (i % 350) END AS b, "
@@ -41,7 +41,7 @@ def test_long_lists() -> None:
 def test_a_collation_does_not_mix_labels() -> None:
     """One 'V0' and 1,000 'v0' in a column under NOCASE are two labels, whatever DuckDB groups by there.
 
-    By the column's name it takes them for one, and shows the spelling of whichever row it met first.
+    By the column's name DuckDB groups both together, and shows the spelling of the row that it met first.
     """
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (a VARCHAR COLLATE NOCASE, b INTEGER)")

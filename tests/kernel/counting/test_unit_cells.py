@@ -1,4 +1,4 @@
-"""Rows are added up by unit and cell once: each count over these sums is the one that reads rows by itself."""
+"""Rows are added up once by unit and cell. Each count over these sums equals the count that reads rows by itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WORKED = compiled(adds(f"sqrt(abs({SCORE})) < 2"), columns_of(TYPES))
 
 
 def make_table(connection: duckdb.DuckDBPyConnection, unit: str, seed: int, longest: int) -> None:
-    """Makes rows of units with a heavy tail, of nobody, without a score, and in and out of the domains."""
+    """Makes rows of units with a heavy tail, without a unit, without a score, and in and out of the domains."""
     connection.execute(
         f"CREATE OR REPLACE TABLE visits AS SELECT CAST(nullif(n, 7) AS {unit}) AS unit, "
         f"['a', 'b', 'c', 'd', NULL][1 + (hash(i, n, {seed}) % 5)::INTEGER] AS ward, "
@@ -76,7 +76,7 @@ def job_of(
 
 
 def jobs_of(base: CountingJob, aggregates: Sequence[Contribution]) -> Iterator[CountingJob]:
-    """Lists the counts of a statement: all rows, levels and answers at norms, by cell and of all cells."""
+    """Lists the counts of a statement: rows, levels and answers within norms, by cell and of all cells together."""
     yield base
     for one in base.aggregates:
         yield replace(base, aggregates=(one,), levels=60, spread=4)
@@ -90,7 +90,7 @@ def jobs_of(base: CountingJob, aggregates: Sequence[Contribution]) -> Iterator[C
 
 
 def cells(counts: ExactCounts) -> dict[tuple[int, ...], int]:
-    """The integers of all tables that are not 0, by table and cell."""
+    """Returns the integers of all tables that are not 0, by table and cell."""
     codes, found = np.array(counts._exact_coordinates, np.int64), Counter[tuple[int, ...]]()
     for number, table in enumerate(counts._exact_counts):
         places = codes.T.tolist() if len(codes) else [[]] * len(table)
@@ -100,7 +100,7 @@ def cells(counts: ExactCounts) -> dict[tuple[int, ...], int]:
 
 
 def told(counts: ExactCounts, job: CountingJob) -> dict[tuple[int, ...], int]:
-    """Levels above the first alone: who is at none is asked about by nobody."""
+    """Returns the counts by cell. Of levels it leaves out the first, which nobody reads."""
     found = cells(counts)
     return {place: value for place, value in found.items() if place[1]} if job.levels else found
 
@@ -114,7 +114,7 @@ def connection(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnec
 
 @pytest.mark.parametrize("unit", ["BIGINT", "VARCHAR"])
 def test_each_count_is_as_if_it_read_rows_alone(connection: duckdb.DuckDBPyConnection, unit: str) -> None:
-    """Cell by cell, for random tables in random order, bounded or not, whatever is counted first."""
+    """The shared counts equal counts from rows cell by cell, for random tables, bounds and orders of counting."""
     for seed, max_rows, where in ((1, 1000, ()), (2, 40, (f"{SCORE} <> 0",)), (3, 3, ())):
         make_table(connection, unit, seed, 120)
         jobs = list(jobs_of(job_of(unit, max_rows, where=where), EVERY))
@@ -130,7 +130,7 @@ def test_each_count_is_as_if_it_read_rows_alone(connection: duckdb.DuckDBPyConne
 
 
 def test_the_order_of_rows_changes_no_count(connection: duckdb.DuckDBPyConnection) -> None:
-    """Sums of each unit are whole numbers: rows in another order have the same ones."""
+    """Rows in another order have the same sums, since the sums of each unit are whole numbers."""
     jobs, found = list(jobs_of(job_of("BIGINT", 40), EVERY)), list[list[dict[tuple[int, ...], int]]]()
     make_table(connection, "BIGINT", 5, 200)
     for seed in range(2):
@@ -143,7 +143,7 @@ def test_the_order_of_rows_changes_no_count(connection: duckdb.DuckDBPyConnectio
 
 
 def test_rows_that_a_worker_answers_are_shared_too() -> None:
-    """They come once from the connection that reads them, and are the counts that each reading gives."""
+    """Rows that a worker answers are read once for all counts, and each count equals the one that reads them itself."""
     aggregates = (*EVERY[:3], WORKED)
     with duckdb.connect(config={"threads": 2}) as connection, closing(Workers()) as workers:
         keep_plans_plain(connection)
@@ -157,7 +157,7 @@ def test_rows_that_a_worker_answers_are_shared_too() -> None:
 
 
 def test_no_plan_gives_a_condition_to_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither over the rows, nor over the tables."""
+    """No scan is given a condition, over the rows or over the tables of sums."""
     with duckdb.connect() as connection:
         keep_plans_plain(connection)
         make_table(connection, "BIGINT", 1, 60)
@@ -171,7 +171,7 @@ def test_no_plan_gives_a_condition_to_a_scan(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_tables_are_dropped(connection: duckdb.DuckDBPyConnection) -> None:
-    """After counts there are two tables, and none when they are dropped; where a count failed, with its cursor."""
+    """Counting leaves two temporary tables. Dropping removes them, also where a count failed and rolled back."""
     make_table(connection, "BIGINT", 1, 60)
     job, listed = job_of("BIGINT", 40), "SELECT count(*) FROM duckdb_tables() WHERE temporary"
     for fails in (False, True):
@@ -191,7 +191,7 @@ def test_tables_are_dropped(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_what_is_counted_alone() -> None:
-    """Jobs that do not ask for it, cells that merge values, numbers that are cut, rows elsewhere, and other rows."""
+    """Jobs that do not ask for it, merge values, have wide numbers, or count other rows are counted alone."""
     job = job_of("BIGINT", 40)
     assert is_shared(job)
     merging = replace(job.attributes[0], codes=np.array([0, 0, 1, 1]), size=2)

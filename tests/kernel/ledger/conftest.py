@@ -35,7 +35,7 @@ class StorePlace:
         return next(self.state.glob("*.witness"))
 
     def attach(self) -> duckdb.DuckDBPyConnection:
-        """Attach the store to a new instance of DuckDB; the instance before it is closed."""
+        """Attaches the store to a new instance of DuckDB, and closes the instance before."""
         self.close()
         self.connection = duckdb.connect()
         self.connection.execute(f"ATTACH '{self.directory}/clinic_private.duckdb' AS private")
@@ -47,7 +47,7 @@ class StorePlace:
         steps: Callable[[str], None] = lambda name: None,
         witness: bool = True,
     ) -> Ledger:
-        """Attach the store and open its ledger."""
+        """Attaches the store and opens its ledger."""
         return Ledger.open(
             self.attach().cursor,
             "private",
@@ -67,7 +67,7 @@ class StorePlace:
         )
 
     def begin(self, charges: int = 3) -> Ledger:
-        """A ledger with a pure budget of 3 and some charges of 1/10 by alice."""
+        """Opens a ledger with a pure budget of 3 and some charges of 1/10 by alice."""
         ledger = self.open()
         ledger.declare_budget(self.unit, "visits", self.pure, "owner", "CREATE PRIVACY POLICY ON visits")
         for number in range(charges):
@@ -78,7 +78,7 @@ class StorePlace:
         return ledger.charge(self.unit, "visits", Charge.pure(epsilon), "alice", statement, "discrete Laplace")
 
     def sql(self, text: str) -> None:
-        """Change the closed store behind the ledger's back."""
+        """Changes the closed store behind the ledger's back."""
         self.attach().execute(text)
         self.close()
 
@@ -91,7 +91,7 @@ class StorePlace:
         return sorted(self.directory.glob("clinic_*"))
 
     def copy_to(self, directory: Path) -> StorePlace:
-        """Copy the closed store with its secrets; the copy is on the same machine."""
+        """Copies the closed store with its secrets to another folder on the same machine."""
         self.close()
         other = StorePlace(directory, self.state)
         for path in self.files():
@@ -99,7 +99,7 @@ class StorePlace:
         return other
 
     def restore_from(self, other: StorePlace, *, store: bool = True, secrets: bool = True) -> None:
-        """Put another copy's files in the place of these."""
+        """Puts the files of another copy in place of its own."""
         self.close()
         other.close()
         for path in self.files() + other.files():
@@ -112,7 +112,7 @@ class StorePlace:
 
 @pytest.fixture(scope="module")
 def template_place(tmp_path_factory: pytest.TempPathFactory) -> StorePlace:
-    """A closed store with a budget and four charges, made once, to be copied."""
+    """A closed store with a budget and four charges, to be copied by tests."""
     directory = tmp_path_factory.mktemp("template")
     place = StorePlace(directory / "clinic", directory / "state")
     place.begin(charges=4)
@@ -122,7 +122,7 @@ def template_place(tmp_path_factory: pytest.TempPathFactory) -> StorePlace:
 
 @pytest.fixture
 def begun_place(template_place: StorePlace, tmp_path: Path) -> Iterator[StorePlace]:
-    """A store of its own with a budget and four charges, and its witness."""
+    """A copied store with a budget and four charges, and with a witness of the copy alone."""
     shutil.copytree(template_place.directory, tmp_path / "clinic")
     shutil.copytree(template_place.state, tmp_path / "state")
     place = StorePlace(tmp_path / "clinic", tmp_path / "state")

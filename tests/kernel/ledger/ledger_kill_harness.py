@@ -1,8 +1,8 @@
-"""Kill a process at every step of opening a ledger and charging it; run by test_ledger_kill in a process of its own.
+"""Kills a process at every step of opening a ledger and charging it. test_ledger_kill runs this as a script.
 
-The parent never opens DuckDB: each child is forked clean, opens the store, charges, and reports every charge that
-returned through a pipe before anything else can happen to it. Arguments: an empty directory, "steps" or "moments",
-the number of children, and a seed of the steps. Prints how many children were killed at which step.
+The parent never opens DuckDB. Each child is forked clean, opens the store and charges. It reports every charge that
+returned through a pipe before anything else can happen to it. Arguments: an empty directory, "steps" or "moments", the
+number of children, and a seed of the steps. Prints how many children were killed at which step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def open_ledger(directory: Path, steps: object = None) -> Ledger:
 
 
 def child(directory: Path, pipe: int, kill_at: int, charges: int) -> None:
-    """Charge, report, and die at the given step; the names of the steps go through the pipe as well."""
+    """Charges, reports, and dies at the given step. Names of steps go through the pipe, too."""
     seen = 0
 
     def step(name: str) -> None:
@@ -61,7 +61,7 @@ def child(directory: Path, pipe: int, kill_at: int, charges: int) -> None:
 
 
 def check(directory: Path, returned: set[int], charged: int) -> None:
-    """Open the store as the owner would: whole, with every charge that returned, and no more than were begun."""
+    """Opens the store as its owner would: it is whole, has every charge that returned, and no more than were begun."""
     ledger = open_ledger(directory)
     ledger.verify()
     entries = ledger.entries()
@@ -75,11 +75,11 @@ def main(directory: Path, mode: str, children: int, seed: int = 2) -> None:
     returned: set[int] = set()
     killed: Counter[str] = Counter()
     begun = 0
-    # What is opened depends on the last kill.
+    # The steps of each opening depend on the last kill.
     steps = np.random.default_rng(seed).integers(MOST_STEPS, size=children).tolist()
     for number in range(children):
         steps_of = (1 + steps[number], 2) if mode == "steps" else (0, 10**6)
-        # every other one of those killed at a moment charges at least once, however slow the machine is
+        # every other child that is killed at a moment charges at least once, however slow the machine is
         word = "" if mode == "steps" else ("opened", "charged")[number % 2]
         report = run_child(
             lambda pipe, steps_of=steps_of: child(directory, pipe, *steps_of),  # type: ignore[misc]

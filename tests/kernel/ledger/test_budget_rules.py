@@ -1,4 +1,4 @@
-"""Which budgets there are; what is shown of one to people: readable, and never on the wrong side."""
+"""Which budgets there are, and how amounts are shown to people: readable, and never on the wrong side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kernel.ledger.test_ledger import in_memory, message
 
 @given(st.fractions(0, 10**12, max_denominator=10**15))
 def test_what_is_left_is_shown_from_below_and_what_is_asked_from_above(amount: Fraction) -> None:
-    """A statement that asks for what it was told is left is not refused."""
+    """The amount left is rounded down, and the amount asked is rounded up, so that asking for the shown rest passes."""
     low, high = Fraction(format_amount(amount, up=False)), Fraction(format_amount(amount, up=True))
     assert low <= amount <= high
     assert high - low <= amount / 10**5
@@ -61,5 +61,5 @@ TOO_MUCH_RHO = "a budget's rho must not exceed what its epsilon and delta allow"
     ],
 )
 def test_a_budget_that_does_not_hold_together_is_an_internal_error(budget: Budget, reason: str) -> None:
-    """Among them a rho that its epsilon and delta do not allow: the ledger converts again by itself."""
+    """Budgets with fields that contradict each other are refused. The ledger converts epsilon and delta itself."""
     assert message(InternalError, lambda: in_memory(budget)) == reason

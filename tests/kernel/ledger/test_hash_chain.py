@@ -31,7 +31,7 @@ ROWS = st.builds(
 
 @given(ROWS, ROWS)
 def test_different_rows_have_different_hashes(one: LedgerRow, other: LedgerRow) -> None:
-    """Fields cannot run into each other, and an absent one is not an empty one."""
+    """Rows that differ in where a field ends, or in an absent and an empty field, have different hashes."""
     assert (row_hash(KEY, "store", one) == row_hash(KEY, "store", other)) == (one == other)
 
 

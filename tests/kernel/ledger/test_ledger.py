@@ -1,4 +1,4 @@
-"""The ledger adds up exactly, for ever, and refuses what does not fit."""
+"""The ledger adds up exactly, for ever, and refuses charges that do not fit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_charge_is_an_entry() -> None:
 
 
 def test_an_overdraft_is_refused_and_charges_nothing() -> None:
-    """What is left can be spent to the last bit, and not more; the refusal says what is asked and what is left."""
+    """The rest of a budget can be spent to the last bit, and not more. A refusal says the asked amount and the rest."""
     ledger = in_memory()
     spend(ledger, Charge.pure(Fraction(14, 5)))
     over = Charge.pure(Fraction(1, 5) + Fraction(1, 10**40))
@@ -92,7 +92,7 @@ def test_pure_budgets_take_pure_charges_only() -> None:
 
 
 def test_other_budgets_add_rho_and_the_delta_of_keys() -> None:
-    """A pure release costs epsilon^2/2 of rho; delta is drawn from what is kept for keys."""
+    """A pure release costs epsilon^2/2 of rho. Delta is paid from the part of the budget for keys."""
     delta, delta_keys = Fraction(1, 10**6), Fraction(1, 10**7)
     rho = rho_of(Fraction(1), delta - delta_keys)
     ledger = in_memory(Budget(epsilon=Fraction(1), delta=delta, delta_keys=delta_keys, rho=rho))
@@ -149,7 +149,7 @@ NO_COST, INEXACT = "a charge must cost something", "a charge must be made of exa
     ],
 )
 def test_a_charge_that_is_none_is_an_internal_error(charge: Charge, reason: str) -> None:
-    """Zero, negative and inexact charges never reach the ledger."""
+    """Charges that are zero, negative or inexact are internal errors, and never reach the ledger."""
     ledger = in_memory(ZCDP)
     assert message(InternalError, lambda: spend(ledger, charge)) == reason
     assert message(InternalError, lambda: ledger.check(UNIT, charge)) == reason
@@ -185,7 +185,7 @@ def test_widening_never_resets_and_narrowing_stops_at_what_is_spent() -> None:
 
 
 def test_a_budget_may_change_its_measure_but_not_its_past() -> None:
-    """Pure charges count as rho under a rho budget; after a Gaussian release there is no way back to pure."""
+    """Pure charges count as rho under a rho budget. After a Gaussian release a pure budget is refused."""
     ledger = in_memory()
     spend(ledger, Charge.pure(Fraction(1, 10)))
     assert "already spent" in message(
@@ -202,7 +202,7 @@ def test_a_budget_may_change_its_measure_but_not_its_past() -> None:
 
 
 def test_what_is_kept_for_keys_stays_above_what_keys_have_cost() -> None:
-    """Narrowing a budget's delta for keys stops at what was spent of it."""
+    """A budget's delta for keys cannot be narrowed below the delta that keys have spent."""
     ledger = in_memory(ZCDP)
     spend(ledger, Charge.zcdp(Fraction(1, 100), Fraction(1, 10**7)))
     half, tenth = Fraction(1, 2 * 10**7), Fraction(1, 10**7)
@@ -215,7 +215,7 @@ def test_what_is_kept_for_keys_stays_above_what_keys_have_cost() -> None:
 
 
 def test_tables_that_share_a_unit_share_its_budget_and_other_units_do_not() -> None:
-    """What one table spends is gone for every table of the unit, and for no other unit."""
+    """The amount that one table spends is gone for every table of the unit, and for no other unit."""
     ledger = in_memory()
     ledger.declare_budget("main.other.ROW", "other", PURE, "owner", "CREATE")
     ledger.charge(UNIT, "visits", Charge.pure(Fraction(2)), "alice", "s", "m")
@@ -225,7 +225,7 @@ def test_tables_that_share_a_unit_share_its_budget_and_other_units_do_not() -> N
 
 
 def test_a_principal_has_a_share_and_sees_only_own_rows() -> None:
-    """An allotment bounds one principal's sum; the whole budget bounds all of them together."""
+    """An allotment bounds the sum of one principal, and the whole budget bounds the sum of all principals."""
     ledger = in_memory()
     half = Fraction(1, 2)
     spend(ledger, Charge.pure(Fraction(3, 2)), "alice", allotment=half)
@@ -255,7 +255,7 @@ def test_unusual_texts_survive() -> None:
 
 
 def test_everything_is_there_after_a_restart(store_place: Any) -> None:
-    """Sums, budgets, entries and keys are those of before; dropping nothing and resetting nothing."""
+    """After a restart the sums, budgets, entries and keys are the same as before."""
     ledger = store_place.begin(charges=5)
     before = (ledger.entries(), ledger.spent(UNIT), ledger.budget(UNIT), ledger.bounding_key)
     again = store_place.open()

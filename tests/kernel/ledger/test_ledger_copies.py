@@ -21,7 +21,7 @@ UNIT = "main.patients.id"
 @pytest.mark.parametrize("charges", [1, 2, 5])
 @pytest.mark.parametrize(("store", "secrets"), [(True, False), (False, True), (True, True)])
 def test_an_older_copy_is_refused(store_place: Any, tmp_path: Path, charges: int, store: bool, secrets: bool) -> None:
-    """The store, its secrets or both restored from before the last charges: nothing is answered."""
+    """With the store, its secrets or both restored from before the last charges, nothing is answered."""
     store_place.begin()
     backup = store_place.copy_to(tmp_path / "backup")
     ledger = store_place.open()
@@ -48,7 +48,7 @@ def test_without_a_witness_half_a_copy_is_still_refused(
 
 
 def test_a_store_that_was_deleted_does_not_begin_anew(store_place: Any) -> None:
-    """Deleting the store keeps its secrets, which know that there were entries; no tables are made."""
+    """The secrets of a deleted store know that there were entries: opening is refused, and no table is created."""
     store_place.begin()
     store_place.close()
     for path in store_place.directory.glob("clinic_private*"):
@@ -62,7 +62,7 @@ def test_a_store_that_was_deleted_does_not_begin_anew(store_place: Any) -> None:
 
 
 def test_a_current_copy_on_another_machine_is_accepted(store_place: Any, tmp_path: Path) -> None:
-    """Moving a store takes its files along; the new machine makes a witness of its own."""
+    """A store that moves with all its files is accepted on another machine, which writes a new witness."""
     store_place.begin()
     moved = store_place.copy_to(tmp_path / "moved")
     moved.state = tmp_path / "another machine"
@@ -75,7 +75,7 @@ def test_a_current_copy_on_another_machine_is_accepted(store_place: Any, tmp_pat
 
 
 def test_the_second_copy_is_refused_before_its_first_charge(store_place: Any, tmp_path: Path) -> None:
-    """Both copies are open and current; the first one charges, so the second one cannot, and records nothing."""
+    """Two current copies are open. Once the first one charges, the second one cannot, and records nothing."""
     store_place.begin()
     copy = store_place.copy_to(tmp_path / "copy")
     first, second = store_place.open(), copy.open()
@@ -92,7 +92,7 @@ def test_the_second_copy_is_refused_before_its_first_charge(store_place: Any, tm
 
 
 def test_two_copies_that_charge_at_the_same_moment_do_not_both_go_through(store_place: Any, tmp_path: Path) -> None:
-    """The witness is swapped as a whole: the copy that comes second in the race gets no answer."""
+    """The witness is swapped in one step: the copy that comes second in the race gets no answer."""
     store_place.begin()
     copy = store_place.copy_to(tmp_path / "copy")
     first = store_place.open()
@@ -110,7 +110,7 @@ def test_two_copies_that_charge_at_the_same_moment_do_not_both_go_through(store_
 
 
 def test_two_processes_on_copies_are_noticed(store_place: Any, tmp_path: Path) -> None:
-    """As above with a real second process, which opened its copy before this one charged."""
+    """A second process that opened a copy before this one charged is refused at its own charge."""
     store_place.begin()
     copy = store_place.copy_to(tmp_path / "copy")
     script = """
@@ -146,14 +146,14 @@ print("charged", flush=True)
 
 
 def test_another_instance_on_the_same_file_is_noticed(store_place: Any) -> None:
-    """DuckDB may let one process attach a file twice in two instances; the second one does not charge."""
+    """DuckDB may let one process attach a file in two instances. The second instance does not charge."""
     first = store_place.begin()
     twin = type(store_place)(store_place.directory, store_place.state)
     try:
         second = twin.open()
     except StoreError:
         return
-    except Exception as error:  # DuckDB refused to attach it, which is as good
+    except Exception as error:  # DuckDB refused to attach the file, which is as good
         assert type(error).__module__.endswith("duckdb")
         return
     store_place.charge(first)
@@ -172,7 +172,7 @@ def test_a_damaged_witness_is_refused(store_place: Any, damage: bytes) -> None:
 
 
 def test_the_owner_may_adopt_an_older_copy_but_gets_no_budget_back(store_place: Any, tmp_path: Path) -> None:
-    """Adopting charges what the secrets or the witness know was spent; the copy that was left behind is refused."""
+    """Adopting charges the amounts that the secrets or the witness know. The copy left behind is refused afterwards."""
     store_place.begin()
     backup = store_place.copy_to(tmp_path / "backup")
     ledger = store_place.open()
@@ -199,13 +199,13 @@ def test_the_owner_may_adopt_an_older_copy_but_gets_no_budget_back(store_place: 
 
 
 def test_adopting_what_is_whole_records_nothing(store_place: Any) -> None:
-    """There is nothing to adopt in a store that opens."""
+    """Adopting a store that opens records nothing."""
     before = store_place.begin().entries()
     assert store_place.adopt().entries() == before
 
 
 def test_a_lost_store_can_be_adopted_with_what_it_had_spent(store_place: Any) -> None:
-    """After the store itself is lost, its secrets still say what was spent; a new budget starts from there."""
+    """The secrets of a lost store still know the spent amounts, and a new budget starts from them."""
     store_place.begin(charges=20)
     store_place.close()
     for path in store_place.directory.glob("clinic_private*"):
@@ -217,7 +217,7 @@ def test_a_lost_store_can_be_adopted_with_what_it_had_spent(store_place: Any) ->
 
 
 def test_a_forged_chain_cannot_be_adopted(store_place: Any) -> None:
-    """Adopting forgives age, not edits."""
+    """An older store can be adopted, an edited one cannot."""
     store_place.begin()
     store_place.sql("UPDATE private.dpduck.ledger_entries SET epsilon = '0/1' WHERE id = 3")
     with pytest.raises(StoreError, match="ledger entry 3 is not what was written"):
@@ -225,7 +225,7 @@ def test_a_forged_chain_cannot_be_adopted(store_place: Any) -> None:
 
 
 def interrupted(place: Any, step: str) -> Callable[[], None]:
-    """Charge, and fail at this step as a full disk would."""
+    """Returns a call that charges, and fails at this step as on a full disk."""
 
     def fail(name: str) -> None:
         if name == step:
@@ -250,7 +250,7 @@ def test_a_charge_that_failed_half_way_stays_charged(store_place: Any, step: str
 
 
 def test_the_same_ledger_goes_on_after_a_failure(store_place: Any) -> None:
-    """A failure to write the counters is made up for by the next charge, which sees the committed entry."""
+    """A charge after a failed one sees the committed entry, and writes the counters that the failed one left out."""
     store_place.begin()
     failures: list[str] = []
 
@@ -269,7 +269,7 @@ def test_the_same_ledger_goes_on_after_a_failure(store_place: Any) -> None:
 
 
 def test_a_charge_is_ended_once_and_begun_again_until_then(store_place: Any, tmp_path: Path) -> None:
-    """Both places count what was begun; what is ended stays ended, in every copy of the store and of the secrets."""
+    """Store and secrets count the beginnings of an answer. An ended answer stays ended in every copy of both."""
     ledger = store_place.begin()
     entry = store_place.charge(ledger)
     backup = store_place.copy_to(tmp_path / "backup")
@@ -291,7 +291,7 @@ def test_a_charge_is_ended_once_and_begun_again_until_then(store_place: Any, tmp
 
 
 def test_an_adopted_copy_answers_nothing_for_an_old_charge(store_place: Any, tmp_path: Path) -> None:
-    """Its entries have the numbers of others; whatever had no answer there is paid for again."""
+    """An adopted copy gives its entries the numbers of others, so an answer that is missing there is paid for again."""
     store_place.begin()
     backup = store_place.copy_to(tmp_path / "backup")
     ledger = store_place.open()
@@ -305,7 +305,7 @@ def test_an_adopted_copy_answers_nothing_for_an_old_charge(store_place: Any, tmp
 
 @pytest.mark.parametrize("step", ["row committed", "secrets begun", "secrets written", "witness written"])
 def test_a_charge_that_was_recorded_half_way_has_no_answer_yet(store_place: Any, step: str) -> None:
-    """Its process was gone before a door could open: the answer may be begun, and is ended once."""
+    """A process died after recording the charge, before a door opened: the answer may be begun, and ended once."""
     store_place.begin()
     with pytest.raises((OSError, StoreError)):
         interrupted(store_place, step)()

@@ -23,7 +23,7 @@ STEPS = (
 
 @pytest.mark.slow
 def test_a_kill_at_any_step_loses_no_charge(tmp_path: Path) -> None:
-    """Each child dies at a step of opening and charging; the one after it finds all that had returned.
+    """Each child dies at a step of opening and charging. The next one finds all charges that had returned.
 
     Which step is drawn from a fixed seed, so that every run kills at the same ones.
     """
@@ -43,5 +43,5 @@ def test_a_kill_at_any_moment_loses_no_charge(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("mode", ["steps", "moments"])
 def test_thousands_of_kills_lose_no_charge(tmp_path: Path, mode: str, seed: int) -> None:
-    """The same, thousands of times over, each hundred on a store of their own: a long ledger is slow to open."""
+    """Thousands of kills lose no charge, a hundred on each store, since a long ledger is slow to open."""
     assert account(HARNESS, tmp_path, mode, 100, seed)["returned"] > 0

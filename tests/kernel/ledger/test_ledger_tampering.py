@@ -1,4 +1,4 @@
-"""Whatever is changed in the ledger's tables behind its back is noticed, when it is opened and when it is verified."""
+"""Any change in the ledger's tables behind its back is noticed, when it is opened and when it is verified."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_is_noticed_when_the_store_is_opened(begun_place: Any, edit: str) -> None:
-    """An edited ledger is not opened, with a witness or without, and the error quotes nothing of it."""
+    """An edited ledger is not opened, with a witness or without, and the error quotes no part of the ledger."""
     store_place = begun_place
     store_place.sql(EDITS[edit])
     for witness in (False, True):
@@ -70,7 +70,7 @@ def test_an_edit_is_noticed_when_the_store_is_opened(begun_place: Any, edit: str
 
 @pytest.mark.parametrize("edit", [name for name in EDITS if "identity" not in name and "tables" not in name])
 def test_an_edit_is_noticed_by_verify(begun_place: Any, edit: str) -> None:
-    """A ledger that is open finds the edit when it is asked to verify."""
+    """A ledger that is open reports the edit when it is asked to verify."""
     ledger = begun_place.open()
     ledger.verify()
     begun_place.connection.execute(EDITS[edit])
@@ -79,7 +79,7 @@ def test_an_edit_is_noticed_by_verify(begun_place: Any, edit: str) -> None:
 
 
 def test_the_first_bad_entry_is_named(store_place: Any) -> None:
-    """The owner is told where the chain breaks."""
+    """The error tells the owner the number of the first bad entry."""
     ledger = store_place.begin(charges=4)
     store_place.connection.execute(f"UPDATE {ENTRIES} SET statement = 'canary' WHERE id IN (4, 3)")
     with pytest.raises(StoreError, match="ledger entry 3 is not what was written") as raised:
@@ -94,7 +94,7 @@ def test_the_first_bad_entry_is_named(store_place: Any) -> None:
 
 @pytest.mark.parametrize("edit", ["the last one cheaper", "the last one gone", "all gone", "a forged one at the end"])
 def test_an_edit_at_the_end_stops_the_next_charge(store_place: Any, edit: str) -> None:
-    """Each charge reads the end of the chain again."""
+    """Each charge reads the end of the chain again, and is refused if that was edited."""
     ledger = store_place.begin(charges=4)
     edits = {**EDITS, "the last one cheaper": f"UPDATE {ENTRIES} SET hash = repeat('1', 64) WHERE id = 5"}
     store_place.connection.execute(edits[edit])
@@ -105,7 +105,7 @@ def test_an_edit_at_the_end_stops_the_next_charge(store_place: Any, edit: str) -
 
 
 def test_a_chain_rehashed_without_the_key_is_noticed(store_place: Any) -> None:
-    """Knowing how the chain is made is not enough: a consistent chain under another key is refused."""
+    """A consistent chain under another key is refused: the algorithm of the chain alone is not enough to forge it."""
     store_place.begin(charges=2)
     connection = store_place.attach()
     columns = """id, epoch_us("at"), principal, unit_key, table_name, statement, mechanism, epsilon, rho, delta,
@@ -127,7 +127,7 @@ def test_a_chain_rehashed_without_the_key_is_noticed(store_place: Any) -> None:
 
 
 def test_secrets_of_another_store_are_refused(store_place: Any, tmp_path: Any) -> None:
-    """A store belongs to the secrets that were made with it."""
+    """A store opens with the secrets it was created with, and with no others."""
     store_place.begin()
     other = type(store_place)(tmp_path / "other", tmp_path / "state")
     other.begin()

@@ -22,7 +22,7 @@ def test_eight_threads_against_ten_queries_get_exactly_ten(store_place: Any) -> 
 
 
 def test_two_ledgers_on_one_store_in_one_process_share_the_budget(store_place: Any) -> None:
-    """Loading twice on one instance is no second budget: both read on before they charge."""
+    """Two ledgers on one instance share the budget, since each reads the other's entries before it charges."""
     first = store_place.begin(charges=0)
     second = Ledger.open(
         store_place.connection.cursor, "private", secrets_path=store_place.secrets, witness_directory=store_place.state
@@ -34,7 +34,7 @@ def test_two_ledgers_on_one_store_in_one_process_share_the_budget(store_place: A
 
 
 def race(ledgers: list[Ledger], epsilon: Fraction, *, attempts: int, threads: int) -> int:
-    """How many charges went through; anything but a refusal fails."""
+    """Returns how many charges of several threads went through. An error other than a refusal fails the test."""
     paid: list[int] = []
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Units by periods in the ledger: disjoint periods compose in parallel, others add up, LIFETIME bounds all of them."""
+"""Units by periods in the ledger: disjoint periods compose in parallel, others add up, and LIFETIME bounds the sum."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def months(first: int, last: int | None = None) -> Periods:
 
 
 def opened(folder: Path | None = None) -> Ledger:
-    """A ledger in memory, or that of a folder."""
+    """Opens a ledger in memory, or the ledger of a folder."""
     connection = duckdb.connect()
     place = ":memory:" if folder is None else str(folder / "store.duckdb")
     connection.execute(f"ATTACH '{place}' AS private")
@@ -48,7 +48,7 @@ def shared() -> Ledger:
 
 
 def unit_of(ledger: Ledger, budget: Budget) -> str:
-    """A unit that has spent nothing yet."""
+    """Returns a unit that has spent nothing yet."""
     key = f"clinic.main.t{ledger.last_entry()}.patient_id PER MONTH"
     ledger.declare_budget(key, "visits", budget, "owner", "CREATE")
     return key
@@ -82,9 +82,9 @@ AMOUNTS = st.sampled_from([Fraction(1, 10), Fraction(1, 3), Fraction(1), Fractio
 def test_what_is_charged_is_what_a_table_of_months_says(
     shared: Ledger, asked: list[tuple[Periods, Fraction, bool]]
 ) -> None:
-    """Random charges against sums that are kept month by month: accepted, refused and added up alike.
+    """Random charges are accepted, refused and added up as by sums for each month, in a budget of epsilon or of rho.
 
-    pure: in a budget of epsilon, else of rho, where Gaussian and pure charges are mixed.
+    Under rho, Gaussian and pure charges are mixed.
     """
     for budget in (PURE, RHO):
         unit = unit_of(shared, budget)
@@ -116,7 +116,7 @@ def test_what_is_charged_is_what_a_table_of_months_says(
 @settings(max_examples=10, deadline=None)
 @given(one=RUNS, other=RUNS)
 def test_two_statements_cost_the_maximum_or_the_sum(shared: Ledger, one: Periods, other: Periods) -> None:
-    """Of disjoint runs the larger price is the most of any month, of overlapping ones the sum."""
+    """With two charges of disjoint months no month spends more than the larger one. In a common month they add up."""
     unit = unit_of(shared, Budget(Fraction(9), ZERO, ZERO, None))
     pay(shared, Charge.pure(Fraction(2)), one, unit=unit)
     pay(shared, Charge.pure(Fraction(3)), other, unit=unit)
@@ -124,7 +124,7 @@ def test_two_statements_cost_the_maximum_or_the_sum(shared: Ledger, one: Periods
 
 
 def test_a_charge_of_every_month_is_a_charge_of_each(ledger: Ledger) -> None:
-    """What cannot be decided is paid for by each month, those before and after it included."""
+    """A charge of undecided months is a charge of each month, also of months before and after all others."""
     ledger.declare_budget(UNIT, "visits", Budget(Fraction(2), ZERO, ZERO, None), "owner", "ALTER")
     pay(ledger, Charge.pure(Fraction(1)), months(3))
     pay(ledger, Charge.pure(Fraction(1)), every("MONTH"))
@@ -135,7 +135,7 @@ def test_a_charge_of_every_month_is_a_charge_of_each(ledger: Ledger) -> None:
 
 
 def test_lifetime_asks_for_ends_and_for_a_proof(ledger: Ledger) -> None:
-    """Months without an end have no sum; of selected keys nothing is proven for a person with rows in two months."""
+    """LIFETIME refuses months without an end, and selected keys over two months, which have no bound for a person."""
     for run in (every("MONTH"), Periods("MONTH", 0, FIRST), Periods("MONTH", FIRST, every("MONTH").last)):
         with pytest.raises(BudgetRefusal, match="months without an end, and LIFETIME adds up"):
             pay(ledger, Charge.pure(Fraction(1, 1000)), run)
@@ -156,7 +156,7 @@ def _fields(budget: Budget) -> tuple[Fraction | None, Fraction, Fraction, Fracti
 
 
 def test_a_lifetime_that_comes_later_counts_what_was_before() -> None:
-    """It is refused below what a person may have lost; what has no bound for a person has none afterwards."""
+    """A LIFETIME below the possible loss of a person so far is refused, and one equal to the loss is accepted."""
     ledger = opened()
     ledger.declare_budget(UNIT, "visits", Budget(Fraction(2), ZERO, ZERO, None), "owner", "CREATE")
     pay(ledger, Charge.pure(Fraction(1)), months(0, 11))
@@ -173,7 +173,7 @@ def test_a_lifetime_that_comes_later_counts_what_was_before() -> None:
 
 
 def test_shares_are_of_each_period_and_of_the_lifetime(ledger: Ledger) -> None:
-    """A principal may spend their part of each month, and of what all months may cost together."""
+    """A principal may spend their part of each month, and their part of the lifetime budget."""
     for month in range(6):
         pay(ledger, Charge.pure(Fraction(1)), months(month), "alice", "1/2")
         with pytest.raises(BudgetRefusal, match="share of alice in the budget of"):
@@ -185,7 +185,7 @@ def test_shares_are_of_each_period_and_of_the_lifetime(ledger: Ledger) -> None:
 
 
 def test_a_charge_names_periods_of_its_units_word(ledger: Ledger) -> None:
-    """A charge of a unit by months without months, or with days, is a defect: nothing is charged."""
+    """A charge without months, or by days, is a defect for a unit by months: nothing is charged."""
     for periods in (None, Periods("DAY", 1, 1)):
         with pytest.raises(InternalError, match="a charge and its unit disagree about periods"):
             pay(ledger, Charge.pure(Fraction(1)), periods)
@@ -197,7 +197,7 @@ def test_a_charge_names_periods_of_its_units_word(ledger: Ledger) -> None:
 
 
 def test_a_charge_without_periods_is_of_every_period(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dpduck that knows no periods charges the unit's key alone: each period and a person owe it afterwards."""
+    """An earlier dpduck without periods charges the unit's key alone: each period and a person owe that charge."""
     ledger.declare_budget(UNIT, "visits", Budget(Fraction(2), ZERO, ZERO, None), "owner", "ALTER")
     pay(ledger, Charge.pure(Fraction(1)), months(0))
     monkeypatch.setattr("dpduck.kernel.ledger.ledger.require_named", lambda *_: None)
@@ -210,8 +210,7 @@ def test_a_charge_without_periods_is_of_every_period(ledger: Ledger, monkeypatch
 
 
 def test_a_day_more_each_day_is_added_up_at_once() -> None:
-    """A statement over all days so far, asked anew on each of 1,000 days: sums take one sweep, not one of all charges
-    for each day (4 s)."""
+    """A statement over all days so far, on each of 1,000 days, is summed in one sweep: one sum a day took 4 s."""
     sums = PeriodSums()
     for day in range(1000):
         sums.add(Periods("DAY", 730_000, 730_000 + day), Charge.zcdp(Fraction(day % 7 + 1)))
@@ -222,7 +221,7 @@ def test_a_day_more_each_day_is_added_up_at_once() -> None:
 
 
 def test_periods_are_on_disk_and_adopted_copies_owe_them(tmp_path: Path) -> None:
-    """Opened again, the sums are the same; an older copy owes each run what it does not know, and no other run."""
+    """A reopened ledger has the same sums. An adopted older copy owes each run the amount it lacks, and no other."""
     folder = tmp_path / "clinic"
     folder.mkdir()
     ledger = opened(folder)

@@ -1,4 +1,4 @@
-"""The secrets file: private from its first moment, durable, and never made anew for a store that has one."""
+"""The secrets file is private from its first moment, durable, and never replaced for a store that has one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpduck.values.errors import StoreError
 
 
 def test_values_are_kept(tmp_path: Path) -> None:
-    """What is put is there for the next process; names are independent of each other."""
+    """A value that was put is there for the next process, and names are independent of each other."""
     secrets = SecretsFile.open(tmp_path / "clinic_secrets", create=True)
     assert secrets.get("token of alice") is None
     secrets.put("token of alice", b"\x00\xff")
@@ -67,7 +67,7 @@ def test_a_file_that_others_can_use_is_refused(tmp_path: Path, mode: int) -> Non
 
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_replacing_is_a_compare_and_swap(tmp_path: Path, in_memory: bool) -> None:
-    """Of eight threads that replace the same value, one succeeds; a wrong expectation changes nothing."""
+    """Of eight threads that replace the same value one succeeds. A wrong expected value changes nothing."""
     secrets = SecretsInMemory() if in_memory else SecretsFile.open(tmp_path / "clinic_secrets", create=True)
     assert not secrets.replace("position", b"0", b"1")
     assert secrets.replace("position", None, b"0")
@@ -95,7 +95,7 @@ def test_a_half_made_file_is_finished(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_used_is_a_store_error(tmp_path: Path) -> None:
-    """Missing, damaged and out of reach: one line each, without SQLite's text."""
+    """Secrets that are missing, damaged or out of reach give one line each, without SQLite's text."""
     with pytest.raises(StoreError, match="is missing"):
         SecretsFile.open(tmp_path / "clinic_secrets", create=False)
     assert not (tmp_path / "clinic_secrets").exists()

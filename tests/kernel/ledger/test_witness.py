@@ -1,4 +1,4 @@
-"""The witness: a compare-and-swap on disk, in a directory that the owner chooses or does without by name."""
+"""The witness: a compare-and-swap on disk, in a directory that the owner chooses, or that the word none leaves out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpduck.values.errors import StoreError
 
 
 def test_the_state_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DPDUCK_STATE_DIR first, then XDG, then the home directory; only the word none means none."""
+    """DPDUCK_STATE_DIR comes first, then XDG, then the home directory. Only the word none means no witness."""
     monkeypatch.setenv("HOME", "/home/owner")
     assert state_directory({}) == Path("/home/owner/.local/state/dpduck")
     assert state_directory({"XDG_STATE_HOME": "/state"}) == Path("/state/dpduck")
@@ -24,7 +24,7 @@ def test_the_state_directory_follows_the_environment(monkeypatch: pytest.MonkeyP
 
 
 def test_the_witness_is_swapped(tmp_path: Path) -> None:
-    """It is written only over what was expected, each store has its own, and only its owner can look."""
+    """A witness is written only over the expected one. Each store has its own, and only its owner can read it."""
     witness, other = Witness(tmp_path / "state", "one"), Witness(tmp_path / "state", "two")
     assert witness.read() is None
     assert not witness.replace(b"0", b"1")
@@ -36,7 +36,7 @@ def test_the_witness_is_swapped(tmp_path: Path) -> None:
 
 
 def test_one_of_many_swaps_at_once(tmp_path: Path) -> None:
-    """Each of a hundred steps is made by exactly one of four threads."""
+    """Exactly one of four threads takes each of a hundred steps."""
     swapped: list[int] = []
 
     def swap() -> None:
@@ -75,7 +75,7 @@ def test_it_is_on_disk_before_it_returns(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """The store is not answered without a witness unless the owner says so; the error says how."""
+    """A store without a witness answers nothing unless the owner allows it. The error says how to allow it."""
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="DPDUCK_STATE_DIR set to a directory that can be written, or to none"):
         Witness(tmp_path / "file" / "state", "store")

@@ -1,4 +1,4 @@
-"""How large noise is on average, against the law that it should have and against wrong scales."""
+"""Compares the average size of noise with its law, and with the same law at wrong scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERRORS = 7.0
 
 
 def law(noise: NoiseKind | None, parameter: Fraction) -> NDArray[np.float64]:
-    """Probabilities of the magnitudes 0, 1, ..; None: one-sided geometric noise of this scale."""
+    """Probabilities of the magnitudes 0, 1, .. of noise. None stands for one-sided geometric noise of this scale."""
     sizes = np.arange(60 * (1 + int(parameter)))
     gaussian = noise is NoiseKind.GAUSSIAN
     weights = np.exp(-(sizes * sizes) / (2 * float(parameter)) if gaussian else -sizes / float(parameter))
@@ -30,7 +30,7 @@ def law(noise: NoiseKind | None, parameter: Fraction) -> NDArray[np.float64]:
 
 
 def fits(drawn: Sequence[int] | NDArray[np.int64], noise: NoiseKind | None, parameter: Fraction) -> bool:
-    """Whether the mean magnitude is that of the law, within ERRORS of its standard errors."""
+    """Tells whether the mean magnitude of draws agrees with their law, within ERRORS standard errors."""
     probabilities = law(noise, parameter)
     sizes = np.arange(len(probabilities))
     mean = float(sizes @ probabilities)
@@ -39,9 +39,9 @@ def fits(drawn: Sequence[int] | NDArray[np.int64], noise: NoiseKind | None, para
 
 
 def has_scale(drawn: Sequence[int] | NDArray[np.int64], noise: NoiseKind | None, parameter: Fraction) -> bool:
-    """Whether at least 2,000 draws have this parameter (a scale, or a variance), and neither 2/3 nor 3/2 of the scale.
+    """Tells whether at least 2,000 draws fit this parameter, and fit neither 2/3 nor 3/2 of the scale.
 
-    A wrong scale is more than 10 standard errors further off than what is accepted.
+    parameter: a scale, or a variance. A wrong scale is more than 10 standard errors beyond the accepted deviation.
     """
     if len(drawn) < 2_000:
         raise ValueError("too few draws to tell scales apart")

@@ -1,4 +1,4 @@
-"""Vectorised draws keep the exactness of the tables: floats decide inside an enclosure only, doubts go to integers."""
+"""Vectorised draws are as exact as the tables: floats decide within proven bounds, and integers decide the rest."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def doubtful_cases(law: DiscreteLaw, shift: int) -> list[tuple[int, int, int, in
 
 @pytest.mark.parametrize(("law", "shift"), WIDE)
 def test_float_acceptance_is_within_its_enclosure(law: DiscreteLaw, shift: int) -> None:
-    """Everywhere that a table can reach: error below 2**-46, sixty times less than the slack."""
+    """Wherever a table can reach, the error is below 2**-46, sixty times less than the slack."""
     codes = noise_table(law, shift).codes
     blocks = np.unique(codes >> 1)
     low_bits = np.linspace(0, (1 << shift) - 1, 7).astype(np.int64)
@@ -75,7 +75,7 @@ def test_float_acceptance_is_within_its_enclosure(law: DiscreteLaw, shift: int) 
 
 @pytest.mark.parametrize(("law", "shift"), WIDE)
 def test_an_undecided_wedge_goes_to_integers(law: DiscreteLaw, shift: int) -> None:
-    """A uniform that agrees with the probability in 64 bits is decided by its further bits, rightly."""
+    """A uniform that agrees with the probability in 64 bits is decided correctly by its further bits."""
     table = noise_table(law, shift)
     for block, _, magnitude, _, probability in doubtful_cases(law, shift):
         with localcontext(prec=80):
@@ -90,7 +90,7 @@ def test_an_undecided_wedge_goes_to_integers(law: DiscreteLaw, shift: int) -> No
 
 @pytest.mark.parametrize(("law", "shift"), WIDE)
 def test_a_decided_wedge_draws_nothing_more(law: DiscreteLaw, shift: int) -> None:
-    """Just outside the slack the float decides, and as the exact rule does."""
+    """Just outside the slack the float decides, as the exact rule does, and draws no more bits."""
     table = noise_table(law, shift)
     for block, near, magnitude, far, probability in doubtful_cases(law, shift):
         for offset in (Decimal(-1), Decimal(1)):
@@ -103,7 +103,7 @@ def test_a_decided_wedge_draws_nothing_more(law: DiscreteLaw, shift: int) -> Non
 
 
 def test_the_ends_of_a_wedge_are_certain() -> None:
-    """The near end is always accepted, the far end never, in exact arithmetic too."""
+    """The near end is always accepted and the far end never, in exact arithmetic too."""
     for value in (1, 2**63, 2**64 - 2):
         assert accept_exactly(LAPLACE, 64, 64, 127, LazyUniform(value, 64, ScriptedEntropy()))
         assert not accept_exactly(LAPLACE, 64, 127, 127, LazyUniform(value, 64, ScriptedEntropy()))
@@ -160,7 +160,7 @@ HUGE = pytest.param(DiscreteLaw(Fraction(1, 1 << 40), Fraction(0)), 36, id="Lapl
 def test_every_bit_of_a_wide_draw_is_random(law: DiscreteLaw, shift: int) -> None:
     """Each bit within a block, of words of 16, 32 and 64 bits, is balanced in 2^18 draws within 7.5 deviations.
 
-    False alarm below 5e-12. Noise that is always even would tell the parity of what it is added to.
+    False alarm below 5e-12. Noise that is always even would tell the parity of the number below it.
     """
     draws = sample(noise_table(law, shift), 1 << 18, operating_system_entropy())
     for bit in range(shift):
@@ -169,7 +169,7 @@ def test_every_bit_of_a_wide_draw_is_random(law: DiscreteLaw, shift: int) -> Non
 
 
 def test_neighbouring_draws_are_independent() -> None:
-    """Signs of neighbours, of positions a chunk apart, and of one call and the next: false alarm below 1e-10 each."""
+    """Signs of neighbours, of places a chunk apart and of two calls are independent. False alarm below 1e-10 each."""
     table = noise_table(LAPLACE, 6)
     source = operating_system_entropy()
     first, second = (np.sign(sample(table, 4 * CHUNK, source) * 2 + 1) for _ in range(2))

@@ -1,7 +1,7 @@
 """Discrete Gaussian draws follow P(k) proportional to exp(-k^2/(2 sigma^2)), for every sigma, in bulk and tails.
 
-Each statistical assertion that must hold fails by chance with probability below 2e-9 (`ALARM`, with the error of the
-chi-square approximation); those that must be rejected are rejected at the same level.
+Each statistical assertion that must hold fails by chance with probability below 2e-9. This is `ALARM` and the error of
+the chi-square approximation. Assertions that must be rejected are rejected at the same level.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STEPS = [*np.arange(0, 2, 0.1), 2, 2.25, 2.5, 2.75, 3, 3.3, 3.6]  # edges of cel
 
 
 def upper(sigma: float, edge: float) -> float:
-    """P(k >= edge) for edge >= 1: summed, or for wide noise the normal law (within 1e-7 of it for sigma >= 1000)."""
+    """P(k >= edge) for edge >= 1: a sum, or the normal law from sigma = 1000 on, where it is off by at most 1e-7."""
     if sigma >= 1000:
         return float(stats.norm.sf((edge - 0.5) / sigma))
     weights = np.exp(-(np.arange(0, 40 * sigma + 40) ** 2) / (2 * sigma**2))
@@ -43,13 +43,13 @@ def outward_edges(sigma: float) -> list[int]:
 
 
 def chi_square(draws: NDArray[np.int64], sigma: float, edges: list[int]) -> float:
-    """p-value of the counts in the cells of `edges`, of their mirror images, and at zero."""
+    """p-value of the counts in the cells of `edges`, in their mirror images, and at zero."""
     rest = np.array([upper(sigma, edge) for edge in edges] + [0.0])
     half = rest[:-1] - rest[1:]
     expected = len(draws) * np.concatenate((half[::-1], [1 - 2 * rest[0]], half))
     bounds = [1 - edge for edge in reversed(edges)] + edges
     cells = np.searchsorted(bounds, draws, side="right")
-    if expected[len(edges)] < 50:  # wide noise: zero alone expects almost nothing; it joins the cell above it
+    if expected[len(edges)] < 50:  # wide noise: zero alone expects almost nothing, and joins the cell above
         expected[len(edges) + 1] += expected[len(edges)]
         cells[cells == len(edges)] += 1
         expected[len(edges)] = 0
@@ -65,7 +65,7 @@ def draw(sigma: Fraction | int, count: int = DRAWS) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 def test_right_sigma_is_accepted_and_wrong_ones_rejected(sigma: Fraction) -> None:
-    """10^6 draws; 2/3 and 3/2 of sigma must be rejected by the very same draws."""
+    """10^6 draws fit sigma, and the same draws reject 2/3 and 3/2 of sigma."""
     draws, width = draw(sigma), float(sigma)
     assert chi_square(draws, width, outward_edges(width)) > ALARM
     for wrong in (width * 2 / 3, width * 3 / 2):
@@ -83,12 +83,12 @@ def test_far_tail_cells(sigma: Fraction) -> None:
 
 
 def test_tiny_sigma_is_zero() -> None:
-    """P(k != 0) is about 2 exp(-500000)."""
+    """All draws are 0: P(k != 0) is about 2 exp(-500000)."""
     assert not draw(Fraction(1, 1000)).any()
 
 
 def test_the_parameter_is_the_squared_sigma() -> None:
-    """variance = 1000 has sigma = 31.6: within 8 deviations of its own second moment."""
+    """variance = 1000 has sigma = 31.6: the second moment of draws is within 8 deviations."""
     draws = discrete_gaussian(Fraction(1000), DRAWS, operating_system_entropy())
     assert abs((draws.astype(float) ** 2).mean() / 1000 - 1) < 8 * (2 / DRAWS) ** 0.5
 
@@ -118,7 +118,7 @@ def test_position_within_a_block(sigma: int, width: int) -> None:
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_wrong_wedges_are_noticed(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
-    """The test above has power: accepting every wedge, or as often as a coin, is rejected."""
+    """The test above has power: it rejects a sampler that accepts every wedge, or accepts by a fair coin."""
 
     def careless(table: object, blocks: NDArray[np.int64], *rest: object) -> NDArray[np.bool_]:
         coin = np.frombuffer(operating_system_entropy().bytes(len(blocks)), dtype=np.uint8) < 128
@@ -144,14 +144,14 @@ def test_wrong_laws_are_rejected(wrong: Callable[[NDArray[np.int64]], NDArray[np
 
 
 def test_a_rounded_continuous_gaussian_is_rejected() -> None:
-    """What many libraries ship: the nearest integer to a normal deviate (its variance is larger by 1/12)."""
+    """The nearest integer to a normal deviate, as many libraries ship, is rejected: its variance is larger by 1/12."""
     uniform = np.frombuffer(operating_system_entropy().bytes(8 * DRAWS), dtype=np.uint64) / 2.0**64
     rounded = np.rint(stats.norm.ppf(np.clip(uniform, 1e-300, 1 - 1e-16))).astype(np.int64)
     assert chi_square(rounded, 1.0, outward_edges(1.0)) < ALARM
 
 
 def test_masses_agree_with_dp_accounting() -> None:
-    """An oracle written by others: Google's cumulative distribution of the discrete Gaussian."""
+    """Masses agree with the cumulative distribution of Google's discrete Gaussian, which others wrote."""
     accounting = pytest.importorskip("dp_accounting.pld.privacy_loss_mechanism")
     oracle = accounting.DiscreteGaussianPrivacyLoss(10, sensitivity=1)
     edges = list(range(-36, 37, 3))
@@ -167,7 +167,7 @@ def test_variances_that_are_refused(variance: Fraction) -> None:
 
 
 def test_arguments_that_are_refused() -> None:
-    """No float may become a variance; no negative count."""
+    """A float is refused as a variance, and a negative number as a count."""
     with pytest.raises(TypeError, match="must be a Fraction"):
         discrete_gaussian(1.5, 1, operating_system_entropy())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must not be negative"):

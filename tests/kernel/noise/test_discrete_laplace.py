@@ -1,7 +1,7 @@
 """Discrete Laplace draws follow P(k) proportional to exp(-|k|/scale), for every scale, in the bulk and in the tails.
 
-Each statistical assertion that must hold fails by chance with probability below 2e-9 (`ALARM`, with the error of the
-chi-square approximation); those that must be rejected are rejected at the same level.
+Each statistical assertion that must hold fails by chance with probability below 2e-9. This is `ALARM` and the error of
+the chi-square approximation. Assertions that must be rejected are rejected at the same level.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS = [*np.arange(0, 1, 0.1), 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8]  # edges
 
 
 def upper(scale: float, edge: float) -> float:
-    """P(k >= edge) for edge >= 1: alpha^edge / (1 + alpha); P(k <= -edge) is the same."""
+    """P(k >= edge) for edge >= 1, alpha^edge / (1 + alpha), which is also P(k <= -edge)."""
     return exp(-edge / scale) / (1 + exp(-1 / scale))
 
 
@@ -41,13 +41,13 @@ def outward_edges(scale: float) -> list[int]:
 
 
 def chi_square(draws: NDArray[np.int64], scale: float, edges: list[int]) -> float:
-    """p-value of the counts in the cells of `edges`, of their mirror images, and at zero."""
+    """p-value of the counts in the cells of `edges`, in their mirror images, and at zero."""
     rest = np.array([upper(scale, edge) for edge in edges] + [0.0])
     half = rest[:-1] - rest[1:]
     expected = len(draws) * np.concatenate((half[::-1], [1 - 2 * rest[0]], half))
     bounds = [1 - edge for edge in reversed(edges)] + edges
     cells = np.searchsorted(bounds, draws, side="right")
-    if expected[len(edges)] < 50:  # wide noise: zero alone expects almost nothing; it joins the cell above it
+    if expected[len(edges)] < 50:  # wide noise: zero alone expects almost nothing, and joins the cell above
         expected[len(edges) + 1] += expected[len(edges)]
         cells[cells == len(edges)] += 1
         expected[len(edges)] = 0
@@ -63,7 +63,7 @@ def draw(scale: Fraction | int, count: int = DRAWS) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_right_scale_is_accepted_and_wrong_ones_rejected(scale: Fraction) -> None:
-    """10^6 draws; 2/3 and 3/2 of the scale must be rejected by the very same draws."""
+    """10^6 draws fit the scale, and the same draws reject 2/3 and 3/2 of the scale."""
     draws, width = draw(scale), float(scale)
     assert chi_square(draws, width, outward_edges(width)) > ALARM
     for wrong in (width * 2 / 3, width * 3 / 2):
@@ -81,7 +81,7 @@ def test_far_tail_cells(scale: Fraction) -> None:
 
 
 def test_tiny_scale_is_zero() -> None:
-    """P(k != 0) = 2 exp(-1000)."""
+    """All draws are 0: P(k != 0) = 2 exp(-1000)."""
     assert not draw(Fraction(1, 1000)).any()
 
 
@@ -110,7 +110,7 @@ def test_position_within_a_block(scale: int, width: int) -> None:
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_wrong_wedges_are_noticed(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
-    """The test above has power: accepting every wedge, or as often as a coin, is rejected."""
+    """The test above has power: it rejects a sampler that accepts every wedge, or accepts by a fair coin."""
 
     def careless(table: object, blocks: NDArray[np.int64], *rest: object) -> NDArray[np.bool_]:
         coin = np.frombuffer(operating_system_entropy().bytes(len(blocks)), dtype=np.uint8) < 128
@@ -136,14 +136,14 @@ def test_wrong_laws_are_rejected(wrong: Callable[[NDArray[np.int64]], NDArray[np
 
 
 def test_a_rounded_continuous_laplace_is_rejected() -> None:
-    """What many libraries ship: the nearest integer to a continuous Laplace."""
+    """The nearest integer to a continuous Laplace variable, which many libraries ship, is rejected."""
     uniform = np.frombuffer(operating_system_entropy().bytes(8 * DRAWS), dtype=np.uint64) / 2.0**64
     rounded = np.rint(stats.laplace.ppf(np.clip(uniform, 1e-300, 1 - 1e-16))).astype(np.int64)
     assert chi_square(rounded, 1.0, outward_edges(1.0)) < ALARM
 
 
 def test_masses_agree_with_scipy() -> None:
-    """An oracle written by others."""
+    """Masses agree with SciPy's discrete Laplace distribution."""
     edges = list(range(-60, 61, 3))
     observed = np.bincount(np.searchsorted(edges, draw(10), side="right"), minlength=len(edges) + 1)
     masses = np.diff([0.0, *(float(stats.dlaplace(0.1).cdf(edge - 1)) for edge in edges), 1.0])
@@ -157,7 +157,7 @@ def test_scales_that_are_refused(scale: Fraction) -> None:
 
 
 def test_arguments_that_are_refused() -> None:
-    """No float may become a scale; no negative count."""
+    """A float is refused as a scale, and a negative number as a count."""
     with pytest.raises(TypeError, match="must be a Fraction"):
         discrete_laplace(1.5, 1, operating_system_entropy())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must not be negative"):

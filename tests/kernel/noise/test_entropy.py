@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[3] / "dpduck"
 
 
 class FixedEntropy:
-    """Returns the same block whatever is asked."""
+    """Returns the same block whatever is asked for."""
 
     def __init__(self, block: bytes) -> None:
         self.block = block
@@ -32,14 +32,14 @@ def test_operating_system_entropy_is_fresh() -> None:
 
 
 def test_operating_system_entropy_keeps_nothing() -> None:
-    """Without attributes there is nothing that a fork or a thread could share or repeat."""
+    """A source has no attributes, so that a fork or a thread shares and repeats nothing."""
     source = operating_system_entropy()
     assert not hasattr(source, "__dict__")
     assert type(source).__slots__ == ()  # type: ignore[attr-defined]
 
 
 def test_bits_of_the_operating_system_are_balanced() -> None:
-    """2^23 bits: ones within 6.5 standard deviations of half; false alarm 8e-11."""
+    """Of 2^23 bits the ones are within 6.5 standard deviations of half (false alarm 8e-11)."""
     block = np.frombuffer(operating_system_entropy().bytes(1 << 20), dtype=np.uint8)
     ones = int(np.unpackbits(block).sum())
     assert abs(ones - (1 << 22)) < 6.5 * (1 << 23) ** 0.5 / 2
@@ -54,7 +54,7 @@ def test_words_are_little_endian_on_every_machine() -> None:
 
 @pytest.mark.parametrize("block", [b"", b"1234567", b"123456789"])
 def test_a_source_of_the_wrong_length_is_refused(block: bytes) -> None:
-    """Noise is never made from fewer bits than asked, and the message holds no bytes of the source."""
+    """A source with fewer bits than asked for is refused, and the message has no bytes of the source."""
     for draw in (
         lambda: words64(FixedEntropy(block), 1),
         lambda: words32(FixedEntropy(block), 2),
@@ -66,13 +66,13 @@ def test_a_source_of_the_wrong_length_is_refused(block: bytes) -> None:
 
 
 def test_lazy_uniform_appends_bits() -> None:
-    """Bits that are known never change; new ones follow them."""
+    """Bits that are known never change, and new ones follow them."""
     uniform = LazyUniform(5, 8, FixedEntropy(b"\x01\x02"))
     uniform.extend(16)
     assert (uniform.value, uniform.bits) == (0x050102, 24)
 
 
 def test_no_research_randomness_in_the_product() -> None:
-    """No seedable or floating generator anywhere in the package."""
+    """The package has no seedable or floating-point generator anywhere."""
     forbidden = re.compile(r"np\.random|numpy\.random|default_rng|^\s*(import|from) random\b", re.MULTILINE)
     assert [str(path) for path in PACKAGE.rglob("*.py") if forbidden.search(path.read_text(encoding="utf-8"))] == []

@@ -19,7 +19,7 @@ DRAWS = 8_000
 
 
 class Scripted:
-    """Entropy that plays given bytes first: ties can be made to happen."""
+    """Entropy that plays given bytes first, so that a test can force ties."""
 
     def __init__(self, script: bytes) -> None:
         self.script = script
@@ -34,7 +34,7 @@ class Scripted:
     [(1, Fraction(1, 3)), (40, Fraction(1, 2)), (40, Fraction(97, 100)), (2000, Fraction(1, 900)), (7, Fraction(0))],
 )
 def test_the_law_is_binomial(trials: int, probability: Fraction) -> None:
-    """Chi-square against the law; a law that is 3 % off is found where it has spread enough.
+    """Draws fit the binomial law, and reject a law that is 3 % off where it has spread enough.
 
     False alarm 1e-10 each, 1.2e-9 at most with the exact law of small cells: every cell expects 20 draws or more.
     """
@@ -52,7 +52,7 @@ def test_the_law_is_binomial(trials: int, probability: Fraction) -> None:
 
 @pytest.mark.parametrize("exponent", [9, 18, 30])
 def test_huge_domains(exponent: int) -> None:
-    """Mean and variance with 10^exponent trials and about 300 successes; false alarms below 2e-10."""
+    """Mean and variance are right with 10^exponent trials and about 300 successes (false alarms below 2e-10)."""
     law = SummaryLaw(Fraction(10), round(10 * np.log(10.0**exponent / 300)))
     entropy, mean = operating_system_entropy(), 10**exponent * law.float_probability()
     draws = np.array([binomial(10**exponent, law.given_not_before, entropy) for _ in range(1_500)])
@@ -81,7 +81,7 @@ LAWS = [
 
 @pytest.mark.parametrize(("trials", "probability"), LAWS)
 def test_floats_say_what_integers_say(trials: int, probability: Fraction) -> None:
-    """Floats decide nearly always, never otherwise than integers, however far out U is; next to a step they do not."""
+    """Floats decide nearly always, and always as integers do, however far out U is. Next to a step they abstain."""
     rng = np.random.default_rng(8)
     words = [*rng.integers(0, 1 << 63, 40).tolist(), *((1 << 64) - (1 << shift) for shift in range(1, 60, 7)), 0, 1]
     bounds, decided = (probability, probability), 0
@@ -97,7 +97,7 @@ def test_floats_say_what_integers_say(trials: int, probability: Fraction) -> Non
 
 
 def test_floats_leave_what_is_close() -> None:
-    """Next to the step of one fair trial, with vague bounds, and near certainty, integers decide."""
+    """Floats leave draws to integers next to the step of one fair trial, with vague bounds, and near certainty."""
     half = (Fraction(1, 2), Fraction(1, 2))
     for word, quick in (((1 << 63) - (1 << 32), None), ((1 << 63) + (1 << 32), None), (1 << 62, 1), (3 << 62, 0)):
         found = exact_binomial._in_floats(1, half, LazyUniform(word, 64, operating_system_entropy()))
@@ -109,7 +109,7 @@ def test_floats_leave_what_is_close() -> None:
 
 
 def test_flips_are_exact_where_floats_doubt() -> None:
-    """With U = 1/2 for 64 bits, flips of probability 1/2 + 2^-70 and 1/2 - 2^-70 differ; bounds are refined too."""
+    """With U = 1/2 for 64 bits, flips of probability 1/2 + 2^-70 and 1/2 - 2^-70 differ. Bounds are refined, too."""
     tied = (1 << 63).to_bytes(8, "little")
     more, less = (Fraction(1, 2) + sign * Fraction(1, 1 << 70) for sign in (1, -1))
     later = b"\0" * 8
@@ -121,7 +121,7 @@ def test_flips_are_exact_where_floats_doubt() -> None:
 
 @pytest.mark.parametrize("probability", [0.2, 0.5])
 def test_flips_have_their_probability(probability: float) -> None:
-    """400,000 flips, 6.5 standard deviations."""
+    """The mean of 400,000 flips is within 6.5 standard deviations of their probability."""
     exact = Fraction(probability)
     entropy = operating_system_entropy()
     for outcome in (

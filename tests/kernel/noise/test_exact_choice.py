@@ -1,4 +1,4 @@
-"""Choices follow their laws exactly: an oracle of probabilities, and wrong laws that are rejected."""
+"""Choices follow their laws exactly, by an oracle of probabilities that also rejects wrong laws."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCORES = np.array([7, 3, 7, 0, -4], dtype=np.int64)
 
 
 def rejected(drawn: np.ndarray, law: np.ndarray) -> bool:
-    """Pearson's test at the stated false-alarm rate."""
+    """Tells whether Pearson's test rejects the draws at the stated false-alarm rate."""
     observed = np.bincount(drawn, minlength=len(law))
     expected = law * len(drawn)
     return bool(((observed - expected) ** 2 / expected).sum() > chi2.isf(FALSE_ALARM, len(law) - 1))
@@ -41,7 +41,7 @@ def exponential_law(rate: float) -> np.ndarray:
 
 
 def permute_and_flip_law(rate: float) -> np.ndarray:
-    """By summing over all orders of the candidates."""
+    """The law of permute-and-flip, as a sum over all orders of the candidates."""
     heads = np.exp(rate * (SCORES - SCORES.max()))
     law = np.zeros(len(SCORES))
     orders = list(permutations(range(len(SCORES))))
@@ -55,7 +55,7 @@ def permute_and_flip_law(rate: float) -> np.ndarray:
     ("mechanism", "law"), [(exponential_choice, exponential_law), (permute_and_flip, permute_and_flip_law)]
 )
 def test_choices_follow_their_law(mechanism, law) -> None:
-    """The right rate passes (false alarms 1e-9), 2/3 and 3/2 of it are rejected."""
+    """Choices at the right rate pass (false alarms 1e-9). Laws with 2/3 and 3/2 of the rate are rejected."""
     rate = Fraction(1, 5)
     drawn = np.array([mechanism(SCORES, rate, ENTROPY) for _ in range(5000)])
     assert not rejected(drawn, law(float(rate)))
@@ -65,14 +65,14 @@ def test_choices_follow_their_law(mechanism, law) -> None:
 
 @pytest.mark.parametrize("exponent", [Fraction(1, 100), Fraction(2, 3), Fraction(5, 2)])
 def test_coins_have_their_probability(exponent: Fraction) -> None:
-    """A coin of probability exp(-x), false alarms 1e-9."""
+    """Coins of probability exp(-x) have their mean (false alarms 1e-9)."""
     heads = flips(np.full(200_000, 3, np.int64), exponent / 3, ENTROPY)
     chance = exp(-float(exponent))
     assert not rejected(heads.astype(np.int64), np.array([1 - chance, chance]))
 
 
 def test_the_table_encloses_the_exponential() -> None:
-    """Entry j is below 2**64 exp(-j/16) on one side and above it, less 1, on the other."""
+    """Entry j of the lower table is at most 2**64 exp(-j/16), and entry j of the upper one at least that less 1."""
     lower, upper = _table()
     for step in (0, 1, 17, 400, LAST):
         truth = exp(-step / STEPS) * 2.0**64
@@ -83,7 +83,7 @@ def test_the_table_encloses_the_exponential() -> None:
 
 
 def test_a_doubtful_coin_goes_to_integers() -> None:
-    """Draws beside 2**64 exp(-x) are decided as exact arithmetic decides them: bisection finds it to 64 bits."""
+    """Where a coin's float is in doubt integers decide: bisection finds 2**64 exp(-x) to 64 bits."""
     rate = Fraction(3, 7)
     low, high = 0, (1 << 64) - 1
     while high - low > 1:
@@ -96,14 +96,14 @@ def test_a_doubtful_coin_goes_to_integers() -> None:
 
 
 def test_the_best_is_certain_at_a_large_rate() -> None:
-    """Candidates whose coins have probability below 2**-64 are hardly ever taken, at any size of gap."""
+    """Candidates are hardly ever taken if their coins have probability below 2**-64, at any size of gap."""
     scores = np.array([0, 1 << 60, 5], dtype=np.int64)
     assert {exponential_choice(scores, Fraction(1), ENTROPY) for _ in range(50)} == {1}
     assert {permute_and_flip(scores, Fraction(1), ENTROPY) for _ in range(50)} == {1}
 
 
 def test_uniform_draws_are_uniform() -> None:
-    """Below a bound that is no power of two, and permutations (false alarms 1e-9 each); far words are redrawn."""
+    """Integers below 7, and permutations, are uniform (false alarms 1e-9 each). Words out of range are redrawn."""
     assert not rejected(uniform_below(7, 70_000, ENTROPY), np.full(7, 1 / 7))
     orders = [tuple(uniform_order(3, ENTROPY)) for _ in range(6000)]
     numbers = {order: number for number, order in enumerate(permutations(range(3)))}
@@ -116,7 +116,7 @@ def test_uniform_draws_are_uniform() -> None:
 
 
 def test_nothing_to_choose_from_is_an_error() -> None:
-    """No candidates, or scores that would overflow, never reach a sampler."""
+    """An empty list of candidates, and scores that would overflow, are errors before any draw."""
     with pytest.raises(InternalError):
         exponential_choice(np.array([], np.int64), Fraction(1), ENTROPY)
     with pytest.raises(InternalError):

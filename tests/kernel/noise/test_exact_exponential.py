@@ -1,4 +1,4 @@
-"""Every bound is a true bound: compared with 120-digit decimals, which share no code with it."""
+"""Every bound is a true bound, by 120-digit decimals that share no code with the bounds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_exp_minus_at_its_seams(exponent: Fraction) -> None:
 
 
 def test_exp_minus_at_its_ends() -> None:
-    """exp(0) is exactly 1; an enormous exponent costs nothing."""
+    """exp(0) is exactly 1, and an enormous exponent costs no time."""
     assert exp_minus(Fraction(0), 128) == (1 << 128, 1 << 128)
     assert exp_minus(Fraction(10**30), 128) == (0, 1)
 
@@ -54,7 +54,7 @@ def test_exp_minus_at_its_ends() -> None:
 )
 @pytest.mark.parametrize("start", [0, 1, 63])
 def test_weights_are_lower_bounds(law: DiscreteLaw, start: int) -> None:
-    """Short by at least nothing and at most 4 (q + 1)^2 units."""
+    """Weights are lower bounds, short by at most 4 (q + 1)^2 units."""
     for step, weight in enumerate(islice(law.weights(start, 64, 128), 200)):
         truth = scaled_exponential(law.exponent(start + 64 * step), 128)
         assert weight <= truth <= weight + 4 * (step + 1) ** 2

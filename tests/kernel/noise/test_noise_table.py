@@ -61,7 +61,7 @@ def oracle(law: DiscreteLaw, shift: int) -> list[Decimal]:
 
 
 def bits_of(value: Decimal, bits: int) -> int:
-    """floor(2**bits value)."""
+    """Returns floor(2**bits value)."""
     with localcontext(prec=150):
         return int((value * Decimal(2) ** bits).to_integral_value(rounding="ROUND_FLOOR"))
 
@@ -89,7 +89,7 @@ def test_cumulative_bounds_enclose(law: DiscreteLaw, shift: int) -> None:
 
 @pytest.mark.parametrize(("law", "shift"), CASES)
 def test_guide_agrees_with_thresholds(law: DiscreteLaw, shift: int) -> None:
-    """All 65,536 cells: a decided cell gives the code of its first and of its last 64-bit draw, with no tie inside."""
+    """All 65,536 cells: a decided cell has the code of its first and its last 64-bit draw, and no tie inside."""
     table = noise_table(law, shift)
     first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
     last = first | np.uint64((1 << 48) - 1)
@@ -141,7 +141,7 @@ def test_the_tail_is_the_exact_inverse_of_its_law(below: int) -> None:
 
 
 def test_settle_reads_no_more_than_it_needs() -> None:
-    """One extension settles a tie whose next bits are not a tie."""
+    """One extension settles a tie if its next bits are no tie."""
     entropy = ScriptedEntropy(b"\x00" * 8)
     threshold = int(noise_table(LAPLACE, 0).thresholds[3])
     assert settle(LAPLACE, 0, LazyUniform(threshold, 64, entropy)) == code_of(3, 0)

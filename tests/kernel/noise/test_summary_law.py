@@ -17,7 +17,7 @@ THRESHOLDS = ((1, 1), (1, Fraction(1, 3)), (1, 4), (1, Fraction(9, 2)), (3, 3), 
 
 @pytest.mark.parametrize(("epsilon", "pair"), list(product(EPSILONS, THRESHOLDS)))
 def test_closed_forms(epsilon: Fraction, pair: tuple[int, Fraction]) -> None:
-    """Any tau, theta = 0 (no count of 0 is kept: as 1), theta = tau, theta > tau, epsilon from 0.01 to 5."""
+    """The closed form is the sum for epsilon 0.01 to 5, theta below, at and above tau. theta = 0 is as theta = 1."""
     theta, tau = pair[0], Fraction(pair[1])
     law = SummaryLaw(1 / epsilon, theta, tau)
     k = np.arange(theta, theta + int(60 / epsilon) + 60, dtype=np.float64)
@@ -32,7 +32,7 @@ def test_closed_forms(epsilon: Fraction, pair: tuple[int, Fraction]) -> None:
 
 
 def test_the_papers_own_form() -> None:
-    """For a whole tau and no filter: 2 a (1 - a^tau) / (tau (1 - a^2)); a filter alone: 2 a^theta / (1 + a)."""
+    """A whole tau without a filter: 2 a (1 - a^tau) / (tau (1 - a^2)). A filter without tau: 2 a^theta / (1 + a)."""
     a = exp(-0.1)
     law = SummaryLaw(Fraction(10), 1, Fraction(7))
     assert law.float_probability() == pytest.approx(2 * a * (1 - a**7) / (7 * (1 - a**2)), rel=1e-12)
@@ -40,7 +40,7 @@ def test_the_papers_own_form() -> None:
 
 
 def test_layers_add_up() -> None:
-    """The layers of a falling threshold are the lowest one, and each is conditional on those before."""
+    """The layers of a falling threshold add up to the lowest one. Each layer is conditional on those before."""
     laws = [SummaryLaw(Fraction(4), 2, Fraction(16)), SummaryLaw(Fraction(4), 2, Fraction(8), Fraction(16))]
     total = sum(law.float_probability() for law in laws)
     assert total == pytest.approx(SummaryLaw(Fraction(4), 2, Fraction(8)).float_probability(), rel=1e-12)

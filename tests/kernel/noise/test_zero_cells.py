@@ -1,4 +1,4 @@
-"""Empty cells are a uniformly random set, found by rank, in one word or in several."""
+"""Empty cells are a uniformly random set, and are selected by rank, in one word or in several."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDE = MixedRadix((10**9, 10**9, 10**9, 1000))  # 10^30 cells, two words
 
 @pytest.mark.parametrize(("cells", "occupied", "count"), [(7, (0, 3), 3), (30, (2, 3, 29), 2), (6, (), 5)])
 def test_every_set_is_as_likely(cells: int, occupied: tuple[int, ...], count: int) -> None:
-    """Chi-square over all sets of `count` empty cells, dense and sparse: no occupied one, each set alike (1e-10)."""
+    """Each set of `count` empty cells is as likely, dense or sparse, and none is occupied (chi-square test, 1e-10)."""
     entropy, radix = operating_system_entropy(), MixedRadix((cells,))
     places = np.array([occupied], dtype=np.int64)
     found = [tuple(empty_cells(radix, places, count, entropy)[0].tolist()) for _ in range(DRAWS)]
@@ -31,7 +31,7 @@ def test_every_set_is_as_likely(cells: int, occupied: tuple[int, ...], count: in
 
 
 def test_ranks_skip_occupied_cells() -> None:
-    """All empty cells at once are the complement, in one word; near the start of 10^30 cells nothing is lost."""
+    """A draw of as many cells as are empty is the set of all empty cells."""
     entropy = operating_system_entropy()
     occupied = np.array([[0, 1, 5, 9]], dtype=np.int64)
     assert empty_cells(MixedRadix((10,)), occupied, 6, entropy)[0].tolist() == [2, 3, 4, 6, 7, 8]
@@ -62,7 +62,7 @@ def test_several_words() -> None:
 
 
 def test_a_huge_domain() -> None:
-    """10^30 cells: sets are sorted, distinct, uniform in every attribute (1e-10)."""
+    """Sets of empty cells among 10^30 are sorted, distinct, and uniform in every attribute (1e-10)."""
     entropy = operating_system_entropy()
     occupied = random_subset(WIDE, 0, 500, entropy)
     cells = empty_cells(WIDE, occupied, 20_000, entropy)
@@ -74,7 +74,7 @@ def test_a_huge_domain() -> None:
 
 
 def test_uniform_integers() -> None:
-    """Every value below the limit is as likely (1e-10)."""
+    """Every integer below the limit is as likely (1e-10)."""
     for limit in (1, 2, 7, 48):
         draws = uniform_below(limit, 20_000, operating_system_entropy())
         assert draws.max() < limit
@@ -82,6 +82,6 @@ def test_uniform_integers() -> None:
 
 
 def test_equal_cells_are_one() -> None:
-    """Counts of cells that come twice add up; what adds up to 0 is empty."""
+    """Counts of a cell that comes twice are added up, and a cell with sum 0 is empty."""
     positions, counts = merge_cells(np.array([[4, 1, 4, 7, 7]]), np.array([1, 2, 3, 5, -5]))
     assert (positions.tolist(), counts.tolist()) == ([[1, 4]], [2, 4])

@@ -1,4 +1,4 @@
-"""Columns with a CLAMP in prepared rows: the same counts as of the table, and nothing that a row could make raise."""
+"""Columns with a CLAMP in prepared rows give the counts of the table, and raise for no row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATEMENTS = (
 
 
 def open_bills(rows: int) -> duckdb.DuckDBPyConnection:
-    """Amounts inside, at and outside of their bounds, the largest of their types, and NULL, of units of many sizes."""
+    """Opens bills of units of many sizes, with amounts inside, at and outside of bounds, type limits, and NULL."""
     connection = dpduck.connect()
     connection.execute(
         "CREATE TABLE bills AS SELECT nullif(i % 17 * (i % 5), 0) AS who, "
@@ -49,13 +49,13 @@ def open_bills(rows: int) -> duckdb.DuckDBPyConnection:
 
 @pytest.mark.parametrize("rows", [2, 9, 60])
 def test_sums_over_cut_columns_are_those_of_the_table(rows: int) -> None:
-    """Whatever the values are, a sum counts the same of whole numbers as of the columns themselves."""
+    """Sums over prepared whole numbers equal sums over the columns, whatever the values are."""
     with open_bills(rows) as connection:
         assert differing(connection, STATEMENTS, "bills") == []
 
 
 def test_what_is_read_of_cut_columns() -> None:
-    """Sums read the steps of a column, products its units; another CLAMP than that of preparing reads the column."""
+    """Sums read steps of a prepared column, and products read its units. Under a changed CLAMP the column is read."""
     with open_bills(9) as connection:
         other, twins = prepared(connection, "bills")
 
@@ -74,7 +74,7 @@ def test_what_is_read_of_cut_columns() -> None:
 
 
 def test_which_columns_are_held_cut() -> None:
-    """Decimals and integers with bounds that are whole in their last place, and fit 32 bits there."""
+    """Decimals and signed integers are prepared cut, if their bounds are whole in the last place and fit 32 bits."""
     assert clamp_column("x", "DECIMAL(15,2)", "0", "0.1", "0.01") == ClampedColumn(
         "x", "DECIMAL(15,2)", "0", "0.1", "0.01"
     )
@@ -99,7 +99,7 @@ def test_which_columns_are_held_cut() -> None:
 
 @pytest.mark.parametrize("type_name", ["DECIMAL(18,2)", "DECIMAL(5,4)", "DECIMAL(18,6)", "BIGINT", "TINYINT"])
 def test_columns_are_cut_without_an_error(type_name: str) -> None:
-    """Every value of the column's type has its units and its steps, the largest of it too."""
+    """Every value of the column's type has units and steps, also the largest one."""
     clamped = clamp_column("x", type_name, "-1", "2", "0.5")
     assert clamped is not None
     whole = "9" * 38 if "(" not in type_name else "9" * int(type_name[8:].partition(",")[0])
@@ -128,7 +128,7 @@ def test_columns_are_cut_without_an_error(type_name: str) -> None:
     ],
 )
 def test_bounds_that_no_column_is_compared_with(type_name: str, low: str, high: str) -> None:
-    """A CLAMP may be wider than its column's type, or written longer: it is prepared, and counts are the same."""
+    """A CLAMP wider than its column's type, or written with more digits, is prepared, and counts are the same."""
     with dpduck.connect() as connection:
         connection.execute(
             f"CREATE TABLE bills AS SELECT i % 7 AS who, CAST([0, 0.5, -0.25, NULL][i % 4 + 1] AS {type_name}) AS x "

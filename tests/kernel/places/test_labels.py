@@ -1,4 +1,4 @@
-"""Conditions over declared columns of prepared rows: asked of public labels, they reach rows as integers."""
+"""Conditions over declared columns of prepared rows are decided on public labels, and reach rows as integers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONDITIONS = (
 
 @pytest.fixture(params=["", "WITH NULL", "WITH OTHER 'rest'", "WITH NULL WITH OTHER 'rest'"])
 def clinic(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Crowded people, values inside and outside of domains, NULLs."""
+    """Crowded people, with values inside and outside of domains, and NULLs."""
     with dpduck.connect() as connection:
         connection.execute(
             "CREATE TABLE visits AS SELECT i % 40 AS person, ['a', 'b', 'c', 'outside', 'B', NULL][i % 6 + 1] AS ward, "
@@ -56,7 +56,7 @@ def clinic(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection
 
 @pytest.mark.sampled
 def test_counts_are_those_of_the_table(clinic: duckdb.DuckDBPyConnection) -> None:
-    """Conditions over one declared column or several, plain ones and others, of rows inside and outside."""
+    """Conditions over declared columns, plain or not, have the table's counts, for rows inside and outside domains."""
     statements = [key.format(condition) for key in KEYS for condition in CONDITIONS]
     statements += ["ward, count(*) FILTER (WHERE code % 2 = 0 AND ward > 'a') AS n FROM visits GROUP BY ward"]
     statements += ["code, count(*) FILTER (WHERE code > 9) AS n, count(*) AS m FROM visits GROUP BY code"]
@@ -66,7 +66,7 @@ def test_counts_are_those_of_the_table(clinic: duckdb.DuckDBPyConnection) -> Non
 
 @pytest.mark.parametrize("condition", ["ward <> 'a'", "upper(ward) = 'B'", "code % 2 = 0", "ward = 'a' OR code > 5"])
 def test_no_expression_of_an_analyst_is_left(condition: str) -> None:
-    """Over declared columns that are grouped by, rows are compared with integers, and no worker is needed."""
+    """Over declared columns in GROUP BY rows are compared with integers, and no worker is needed."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE visits AS SELECT 1 AS person, 'a' AS ward, 1 code, 1 age, NULL::DATE AS day")
         connection.execute(POLICY.format("WITH NULL", ", ".join(map(str, range(LABELS)))))
@@ -82,7 +82,7 @@ def test_no_expression_of_an_analyst_is_left(condition: str) -> None:
 
 
 def test_rows_outside_of_a_domain_alone_are_asked() -> None:
-    """What codes do not tell is asked of the rows that have no code: a worker gets those and no others."""
+    """Only rows without a code are asked the condition: a worker gets these rows and no others."""
     with dpduck.connect() as connection:
         connection.execute(
             "CREATE TABLE visits AS SELECT i AS person, ['a', 'b', 'outside'][i % 3 + 1] AS ward, 1 AS code, 1 AS age, "
@@ -103,7 +103,7 @@ def test_rows_outside_of_a_domain_alone_are_asked() -> None:
 
 
 def test_a_long_list_of_codes_is_looked_up() -> None:
-    """More than a few ranges of codes are one look into a list; a wrong list is noticed by the counts."""
+    """A condition on many ranges of codes becomes a look-up in a list, and holds for the same codes."""
     values = tuple(str(number) for number in range(4 * MOST_RANGES))
     column = CodedColumn(RelationColumn("r0", "dpduck_code_0", "UTINYINT"), ValueDomain("INTEGER", values))
     with duckdb.connect() as connection:
@@ -116,7 +116,7 @@ def test_a_long_list_of_codes_is_looked_up() -> None:
 
 
 def among(column: CodedColumn, flags: list[bool]) -> str:
-    """The test that is made of these flags."""
+    """Returns the SQL test for the labels with these flags."""
 
     def ask(condition: Expression, columns: Mapping[RelationColumn, CodedColumn]) -> list[bool]:
         return flags
@@ -128,7 +128,7 @@ def among(column: CodedColumn, flags: list[bool]) -> str:
 
 
 def test_what_codes_do_not_tell() -> None:
-    """Bins, numbers with two zeros, and columns of another type than their labels are no labels."""
+    """Codes decide no condition over bins, over numbers with two zeros, or over another type than the labels'."""
     labels = ValueDomain("VARCHAR", ("a",))
     assert tells(labels, "VARCHAR") and not tells(labels, "BLOB")
     assert not tells(ValueDomain("DOUBLE", ("0.0",)), "DOUBLE")
@@ -137,7 +137,7 @@ def test_what_codes_do_not_tell() -> None:
 
 
 def test_many_combinations_are_asked_of_rows() -> None:
-    """A condition over more combinations of labels than a list should have stays one over rows."""
+    """A condition over more combinations of labels than a list may hold is decided on rows."""
     side = int(MOST_COMBINATIONS**0.5) + 1
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE visits AS SELECT 1 AS person, 1 AS x, 2 AS y FROM range(3)")

@@ -1,4 +1,4 @@
-"""Prepared tables: exact counts over twins are those over the tables themselves, cell by cell."""
+"""Exact counts over twins, the prepared copies of tables, equal those over the tables, cell by cell."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ STATEMENTS = (
 
 
 def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
-    """What is written of the table."""
+    """Returns the layout of the twin of a table."""
     with connection.cursor() as cursor:
         catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         table = TableName(("memory", "main", name))
@@ -81,7 +81,7 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
 def prepared(
     connection: duckdb.DuckDBPyConnection, *names: str
 ) -> tuple[duckdb.DuckDBPyConnection, dict[str, PreparedTable]]:
-    """A database with twins of the tables."""
+    """Returns a database with twins of the tables."""
     other, twins = duckdb.connect(), {}
     keep_plans_plain(other)
     for name in names or ("stays",):
@@ -106,7 +106,7 @@ def asked(cursor: duckdb.DuckDBPyConnection) -> Ask:
 
 
 def cells(cursor: duckdb.DuckDBPyConnection, job: object) -> dict[tuple[int, ...], list[int]]:
-    """Exact tables by cell; cells without anything are left out."""
+    """Returns exact tables by cell, without cells that are empty."""
     assert isinstance(job, CountingJob)
     counts = count_exactly(cursor, job, KEY, WORKERS)
     places = list(zip(*(codes.tolist() for codes in counts._exact_coordinates), strict=True))
@@ -121,7 +121,7 @@ def cells(cursor: duckdb.DuckDBPyConnection, job: object) -> dict[tuple[int, ...
 def differing(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[str], *names: str
 ) -> list[tuple[str, object, object]]:
-    """The statements that are counted otherwise over twins, whether or not their policies have room for more rows."""
+    """Lists statements that are counted otherwise over twins, or over twins of policies with more MAX ROWS."""
     other, twins = prepared(connection, *names)
     wrong: list[tuple[str, object, object]] = []
     for statement in statements:
@@ -137,21 +137,21 @@ def differing(
 
 
 def roomy(twins: dict[str, PreparedTable]) -> dict[str, PreparedTable]:
-    """The twins of policies with a MAX ROWS above that of each statement: most units have too many rows."""
+    """Returns the twins with a MAX ROWS above that of each statement, so that most units have too many rows."""
     return {name: replace(twin, max_rows=1000) for name, twin in twins.items()}
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("unit", ["who MAX ROWS 1", "who MAX ROWS 3", "who MAX ROWS 40", "ROW"])
 def test_counts_are_those_of_the_table(unit: str) -> None:
-    """Units with few rows and with too many, values inside and outside of domains, NULL units, conditions, workers."""
+    """Counts are the table's for units with few or too many rows, values outside domains, NULL units, and workers."""
     chosen = [text for text in STATEMENTS if unit != "ROW" or ("UNION" not in text and "DISTINCT" not in text)]
     with open_stays(unit) as connection:
         assert differing(connection, chosen) == []
 
 
 def test_units_inside_of_domains_need_no_rank() -> None:
-    """Where no condition leaves out rows, those of units inside of all domains are kept by their places."""
+    """Where no condition drops rows, the kept rows of a unit inside all domains follow from their stored places."""
     with open_stays("who MAX ROWS 3") as connection:
         connection.execute(
             "UPDATE stays SET sex = 'F', ward = 'w1', text = 'a', moment = TIMESTAMP '2024-03-01', real = 1"
@@ -175,7 +175,7 @@ def test_units_inside_of_domains_need_no_rank() -> None:
 @pytest.mark.parametrize("size", [255, 256, 257])
 @pytest.mark.parametrize("more", ["", " WITH NULL", " WITH OTHER", " WITH NULL WITH OTHER"])
 def test_texts_are_what_they_were(size: int, more: str) -> None:
-    """Texts are read from the labels of their codes, those outside of the domain from where they were kept."""
+    """Texts are read from the labels of their codes, and texts outside of the domain from where they were stored."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE texts AS SELECT i // 3 AS u, 'é' || i % 300 AS t FROM range(3000) AS r(i)")
         connection.execute("UPDATE texts SET t = NULL WHERE hash(t, u) % 7 = 0")
@@ -207,7 +207,7 @@ def test_an_empty_table_is_prepared() -> None:
     ],
 )
 def test_what_is_said_of_units_is_counted_again(damage: str) -> None:
-    """A twin that says too little of its units' rows is none: its rows are counted again when it is written."""
+    """A twin that records too little of its units' rows is noticed: its rows are counted again when it is written."""
     with open_stays() as connection:
         other, _ = prepared(connection)
         assert other.execute(false_facts_sql("stays_twin")).fetchall() == [(0,)]
@@ -217,7 +217,7 @@ def test_what_is_said_of_units_is_counted_again(damage: str) -> None:
 
 
 def test_a_twin_that_says_too_little_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect of the writer ends in an error, before any statement could count over its rows."""
+    """A defect of the writer is an error before any statement could count over its rows."""
     right = twin_writer._rank_again
 
     def careless(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
@@ -241,7 +241,7 @@ TIED = {
 @pytest.mark.parametrize("type_name", sorted(TIED))
 @pytest.mark.parametrize("most", [1, 2])
 def test_rows_that_the_order_leaves_tied(type_name: str, most: int) -> None:
-    """Unlike rows of one hash: a statement's outputs decide which of them is kept, whatever lies beside them."""
+    """Unlike rows of one hash are kept by the outputs of the statement, whatever rows lie beside them."""
     low, high = TIED[type_name]
     assert duckdb.sql(f"SELECT hash(7, {low}::{type_name}) = hash(7, {high}::{type_name})").fetchall() == [(True,)]
     with dpduck.connect() as connection:
@@ -259,7 +259,7 @@ def test_rows_that_the_order_leaves_tied(type_name: str, most: int) -> None:
 
 
 def test_rows_that_are_alike_need_no_rank() -> None:
-    """Rows that are the same in all columns are interchangeable: their unit is no open one."""
+    """Rows that are the same in all columns are interchangeable, so that their unit needs no ranking."""
     with dpduck.connect() as connection:
         connection.execute(
             "CREATE TABLE same AS SELECT i // 3 AS u, 'a' AS t, 0.5 AS x, 1 AS k FROM range(300) AS r(i)"
@@ -273,7 +273,7 @@ def test_rows_that_are_alike_need_no_rank() -> None:
 
 
 def test_unlike_rows_of_one_place_open_their_unit() -> None:
-    """0 and -0 have one hash: the unit counts as one with rows outside of a domain, and its rows are ranked anew."""
+    """0 and -0 have one hash: their unit counts as one with rows outside of a domain, and is ranked anew."""
     with dpduck.connect() as connection:
         connection.execute(
             "CREATE TABLE ties AS SELECT i // 2 AS u, ['0.0'::DOUBLE, '-0.0'::DOUBLE][i % 2 + 1] AS x, 1 AS k "
@@ -288,7 +288,7 @@ def test_unlike_rows_of_one_place_open_their_unit() -> None:
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("placed", [False, True])
 def test_no_more_rows_of_a_unit_are_kept(once: bool, placed: bool) -> None:
-    """Three rows of each unit at most, in the order of their places: by place, all of a unit's, or by rank."""
+    """At most three rows of each unit are kept, in order of place, whether a place, a number or a rank decides."""
     rows = (
         "SELECT u AS dpduck_unit, p AS dpduck_order, u AS dpduck_of_unit, u % 2 AS dpduck_open "
         "FROM range(1, 9) AS units(u), LATERAL range(1, u + 1) AS places(p)"
@@ -301,7 +301,7 @@ def test_no_more_rows_of_a_unit_are_kept(once: bool, placed: bool) -> None:
 
 
 def test_rows_that_are_repeated_are_not_taken_for_counted_ones() -> None:
-    """A join that repeats rows leaves units' numbers of rows behind: such a job is none of prepared rows."""
+    """A job whose join repeats rows is not counted over prepared rows, since they record each unit's number of rows."""
     with open_stays() as connection:
         other, twins = prepared(connection)
         other.execute("CREATE TABLE wards AS FROM (VALUES ('w0', 1), ('w0', 2), ('w1', 1)) AS w(name, floor)")
@@ -354,7 +354,7 @@ FAMILY_STATEMENTS = (
 
 @pytest.mark.slow
 def test_units_are_found_through_references() -> None:
-    """Items of visits of patients: units are looked up when a twin is written, of rows without a parent none."""
+    """Items of visits of patients: the writer of a twin looks up units, and finds none for rows without a parent."""
     with dpduck.connect() as connection:
         for statement in (*FAMILY, *(f"FROM dp($$CREATE PRIVACY POLICY ON {policy}$$)" for policy in POLICIES)):
             connection.execute(statement)
@@ -364,7 +364,7 @@ def test_units_are_found_through_references() -> None:
 
 
 def groups(cursor: duckdb.DuckDBPyConnection, job: object) -> list[tuple[object, ...]]:
-    """Exact counts by groups with private keys."""
+    """Returns exact counts by groups with private keys."""
     assert isinstance(job, CountingJob)
     with read_groups(cursor, job, KEY, WORKERS) as batches:
         return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
@@ -372,7 +372,7 @@ def groups(cursor: duckdb.DuckDBPyConnection, job: object) -> list[tuple[object,
 
 @pytest.mark.parametrize("most", [1, 2, 9])
 def test_groups_with_private_keys_are_those_of_the_table(most: int) -> None:
-    """One group of a unit, two, or all: which ones is chosen by the unit itself, whatever its number is."""
+    """Twins and tables choose the same groups of a unit, one, two or all: its number in the twin has no part in it."""
     with open_stays("who MAX ROWS 3", 60) as connection:
         other, twins = prepared(connection)
         aggregates = adds(""), compiled(adds('"r0"."flag"'), STAYS)
@@ -399,7 +399,7 @@ TEXT = text_of('CAST("r0"."text" AS VARCHAR)', STAYS)
 @pytest.mark.parametrize("by_group", ["", "sum", "average"])
 @pytest.mark.parametrize(("most", "norm"), [(1, 0), (9, 0), (9, 1)])
 def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_group: str) -> None:
-    """The same sums and counts of values, by rows and by group, of one group of a unit or of all, weighed or not."""
+    """Sums and counts of values are equal over twins, by rows and by group, for some groups or all, weighted or not."""
     with open_stays("who MAX ROWS 3", 60) as connection:
         other, twins = prepared(connection)
         summed = (SUMMED[0], *(replace(one, per_group=by_group) for one in SUMMED[1:]))
@@ -413,7 +413,7 @@ def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_gr
 
 
 def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
-    """Projections, histograms and sessions count by the digest of a key."""
+    """Projections, histograms and sessions, which count by the digest of a key, have the counts of the table."""
     with open_stays("who MAX ROWS 2", 60) as connection:
         other, twins = prepared(connection)
         rows = replace(jobs_of(connection, STATEMENTS[6])[0], keys=(), attributes=())
@@ -427,12 +427,12 @@ def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
 
 
 def numbered(twins: dict[str, PreparedTable], connection: duckdb.DuckDBPyConnection) -> LiveRows:
-    """What is known of a job without joins."""
+    """Returns the facts about prepared rows that a job without joins relies on."""
     return over_prepared(jobs_of(connection, STATEMENTS[0])[0], twins, {}, asked(connection)).place
 
 
 def test_another_units_rows_are_what_they_were() -> None:
-    """Neighbouring tables: without one unit's rows, whatever is written of the others' is the same."""
+    """On neighbouring tables, everything that is written of the other units' rows is the same."""
     with open_stays("who MAX ROWS 3") as connection:
         rows = "(SELECT * EXCLUDE (dpduck_unit) FROM stays_twin WHERE who <> {}) AS t"
         texts = f"SELECT CAST(t AS VARCHAR) FROM {rows} ORDER BY 1"

@@ -32,7 +32,7 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def load(rows: Sequence[Row], columns: str = "unit BIGINT, reason VARCHAR, sex VARCHAR") -> duckdb.DuckDBPyConnection:
-    """The table t with these rows, in their order."""
+    """Opens the table t with these rows, in their order."""
     connection = database()
     connection.execute(f"CREATE OR REPLACE TABLE t ({columns})")
     if rows:
@@ -53,7 +53,7 @@ def job_of(
     conditions: tuple[str, ...] = ("", "t.sex = 'F'"),
     filters: tuple[str, ...] = (),
 ) -> CountingJob:
-    """A job over t; by_sex: with a key that has a public domain before the text."""
+    """Returns a job over t. by_sex: with a key that has a public domain, before the text."""
     keys = (key("t.sex", SEXES),) if by_sex else ()
     attributes = (Attribute((0,), np.arange(2), 2),) if by_sex else ()
     aggregates = tuple(map(adds, conditions))
@@ -62,14 +62,14 @@ def job_of(
 
 
 def grouped(rows: Sequence[Row], job: CountingJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
-    """Exact units and aggregates by group."""
+    """Returns exact units and aggregates by group, over a table of these rows."""
     return groups_in(load(rows), job, key)
 
 
 def groups_in(
     connection: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes = b"key"
 ) -> dict[Group, tuple[int, ...]]:
-    """The same of the table t as it is."""
+    """Returns exact units and aggregates by group, over the table t as it is."""
     with connection.cursor() as cursor, read_groups(cursor, job, key, None) as batches:
         found = pa.concat_tables(batches)
     place = len(job.attributes) + len(job.texts)
@@ -81,7 +81,7 @@ def plan_of(
     job: CountingJob, amount: Fraction = Fraction(1, 2), delta: Fraction = Fraction(1, 100), *, least: int = 1,
     noise: NoiseKind = NoiseKind.GAUSSIAN, other: bool = False,
 ) -> KeyPlan:  # fmt: skip
-    """A plan for the job."""
+    """Returns a plan for the job."""
     if job.unit is None:
         bounds = GroupBounds(job.groups, job.groups, job.groups, job.groups)
     else:

@@ -1,4 +1,4 @@
-"""The laborious way to a summary: noise on every cell of a small domain, many runs at once; and how to compare."""
+"""Draws summaries the laborious way: noise on every cell of a small domain, for many runs at once. Compares runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FALSE_ALARM = 1e-10
 
 @dataclass(frozen=True)
 class Runs:
-    """One row per run, one column per cell of the small domain: noisy counts, and which of them are kept."""
+    """Noisy counts and which cells are kept. A run is a row, and a cell of the small domain is a column."""
 
     values: np.ndarray
     kept: np.ndarray
@@ -30,7 +30,7 @@ def noisy_table(runs: int, exact: np.ndarray, scale: float, rng: np.random.Gener
 
 
 def laborious(runs: int, exact: np.ndarray, law: SummaryLaw, rng: np.random.Generator) -> Runs:
-    """Filter and threshold sampling of every cell."""
+    """Draws noise for every cell, then filters and samples each cell by the threshold."""
     values = noisy_table(runs, exact, float(law.scale), rng)
     magnitudes = np.abs(values) if law.sides == 2 else values
     kept = (magnitudes >= law.theta) & (rng.random(values.shape) < magnitudes / float(law.tau))
@@ -40,7 +40,7 @@ def laborious(runs: int, exact: np.ndarray, law: SummaryLaw, rng: np.random.Gene
 def laborious_priorities(
     runs: int, exact: np.ndarray, scale: float, theta: int, size: int, rng: np.random.Generator
 ) -> tuple[Runs, np.ndarray]:
-    """The `size` cells of highest priority of those that pass a filter, and the thresholds (0 where all are kept)."""
+    """Keeps the `size` filtered cells of highest priority. Also returns the thresholds, 0 where all cells are kept."""
     values = noisy_table(runs, exact, scale, rng)
     priorities = np.where(np.abs(values) >= theta, np.abs(values) / (1 - rng.random(values.shape)), 0.0)
     threshold = np.sort(priorities, axis=1)[:, -size - 1]
@@ -48,7 +48,7 @@ def laborious_priorities(
 
 
 def categories(runs: Runs, widest: int) -> np.ndarray:
-    """The joint outcome of each run as one number: for each cell absent, or its count clipped to +-widest."""
+    """The joint outcome of each run as one number: each cell is absent, or has its count clipped to +-widest."""
     codes = np.where(runs.kept, np.clip(runs.values, -widest, widest) + widest + 1, 0)
     radix = (2 * widest + 2) ** np.arange(codes.shape[1])
     return codes @ radix
@@ -57,7 +57,7 @@ def categories(runs: Runs, widest: int) -> np.ndarray:
 def same_joint(first: np.ndarray, second: np.ndarray) -> float:
     """P-value of a two-sample chi-square test over joint outcomes.
 
-    Those that expect less than 20 in the smaller sample are taken together: the law of chi-square would not hold.
+    Outcomes that expect less than 20 in the smaller sample are merged, as the chi-square law would not hold.
     """
     found, places = np.unique(np.concatenate([first, second]), return_inverse=True)
     table = np.stack([np.bincount(part, minlength=len(found)) for part in np.split(places, [len(first)])])
@@ -74,10 +74,10 @@ def same_mean(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def disagreements(shortcut: Runs, dense: Runs, widest: int = 8) -> list[str]:
-    """What tells two sets of runs apart: joint outcomes, how many cells are kept, how large they are.
+    """Lists the tests that tell two sets of runs apart: joint outcomes, numbers of kept cells, sizes of counts.
 
-    Both must have as many runs. Then a rare outcome falls to either by a fair coin, whose tail is below the normal
-    law's. Of 1,000 against 100,000 it is a Poisson variable: where nearly every run keeps as many cells, two in a
+    Both sets must have as many runs. Then a rare outcome falls to either by a fair coin, with tails below the normal
+    law. With 1,000 against 100,000 runs it is a Poisson variable: where nearly every run keeps as many cells, two in a
     hundred comparisons would be false alarms.
     """
     if len(shortcut.kept) != len(dense.kept):

@@ -1,4 +1,4 @@
-"""Buckets near a quantile: the law is the one that is claimed, and costs what is charged, by an oracle of its own."""
+"""Buckets near a quantile are drawn by the claimed law, which costs the charged price, by an independent oracle."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ CELLS = ([[0, 3, 0, 2], [0, 0, 0, 0]], [[9, 1, 1, 0], [0, 0, 1, 6]])
 
 
 def counts_of(table: list[list[int]], bound: int = 1) -> ExactCounts:
-    """Rows by cell and bucket."""
+    """Returns counts of rows by cell and bucket."""
     counts = np.array(table, np.int64)
     places = tuple(one.astype(np.int64) for one in np.indices(counts.shape).reshape(2, -1))
     return ExactCounts(places, counts.reshape(1, -1), counts.shape, (bound,))
 
 
 def law(rows: list[int], query: Quantiles | BucketChoice, rate: float) -> NDArray[np.float64]:
-    """The chances of each bucket and of no answer: from a list of values, one by one, by the definition of a quantile.
+    """Probabilities of each bucket and of no answer, by the definition of a quantile over a list of single values.
 
-    A bucket's distance is how many rows, weighted, would have to be on the other side for it to hold the quantile, or
-    the value so far before or after it.
+    A bucket's distance counts weighted rows. So many would have to change sides for the bucket to hold the quantile, or
+    the value `shift` before or after it.
     """
     values = [bucket for bucket, count in enumerate(rows) for _ in range(count)]
     weights = []
@@ -62,7 +62,7 @@ def law(rows: list[int], query: Quantiles | BucketChoice, rate: float) -> NDArra
 
 
 def rejected(drawn: NDArray[np.int64], expected: NDArray[np.float64]) -> bool:
-    """Pearson's test at the stated false-alarm rate, over outcomes that are not very rare."""
+    """Tells whether Pearson's test rejects draws at the stated false-alarm rate. Rare outcomes are merged."""
     seen = np.bincount(drawn, minlength=len(expected))
     rare = expected * len(drawn) < 10
     seen, wanted = np.append(seen[~rare], seen[rare].sum()), np.append(expected[~rare], expected[rare].sum())
@@ -76,7 +76,7 @@ def rejected(drawn: NDArray[np.int64], expected: NDArray[np.float64]) -> bool:
 @pytest.mark.parametrize("query", QUERIES, ids=NAMES)
 @pytest.mark.parametrize("table", CELLS, ids=["empty", "skewed"])
 def test_the_law_is_the_claimed_one(query: Quantiles, table: list[list[int]]) -> None:
-    """The right rate passes (false alarms 1e-9 a cell); 2/3 and 3/2 of it are rejected in some cell."""
+    """The right rate fits (false alarms 1e-9 a cell), and 2/3 and 3/2 of the rate are rejected in some cell."""
     counts, entropy = counts_of(table), operating_system_entropy()
     drawn = np.array([query.draw(counts, Ask(AskScan(NO_ROWS, 1), query), entropy, None) for _ in range(4000)])
     for wrong in (Fraction(2, 3), Fraction(3, 2)):
@@ -88,9 +88,9 @@ def test_the_law_is_the_claimed_one(query: Quantiles, table: list[list[int]]) ->
 
 @pytest.mark.parametrize("query", QUERIES, ids=NAMES)
 def test_the_law_costs_what_is_charged(query: Quantiles) -> None:
-    """Neighbours of random cells: no outcome's chance changes by more than epsilon, no divergence exceeds rho.
+    """On neighbouring cells no probability changes by more than epsilon, and no divergence exceeds rho.
 
-    Half of epsilon is refuted by some of them.
+    Some of the cells refute half of epsilon.
     """
     random, cost, worst = np.random.default_rng(5), price_of(query, None), 0.0
     for _ in range(400):
@@ -107,7 +107,7 @@ def test_the_law_costs_what_is_charged(query: Quantiles) -> None:
 
 
 def test_prices_of_choices() -> None:
-    """By hand: 2 rate max(below, above) rows of epsilon, an eighth of its square of rho; never above the pure one."""
+    """Epsilon is 2 rate max(below, above) rows, rho an eighth of its square, but at most the rho of the pure price."""
     scan = AskScan(NO_ROWS, 3)
     assert price([Ask(scan, MEDIAN), Ask(scan, MEDIAN)]).epsilon == 2 * Fraction(2 * 3, 4)
     assert price_of(MEDIAN, None) == Charge(Fraction(1, 2), Fraction(1, 32))
@@ -125,7 +125,7 @@ def test_prices_of_choices() -> None:
 @pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize("fraction", [Fraction(1, 2), Fraction(9, 10), Fraction(1, 1000)])
 def test_plans_cost_their_price(noise: NoiseKind, fraction: Fraction) -> None:
-    """Three grouping sets together cost what is paid for them, up to a rounding below: half of it for the values."""
+    """The choices of three grouping sets together cost the paid amount, up to rounding down."""
     paid = Fraction(1, 3)
     plans = bucket_choices(fraction, 100, noise, paid, 5, 3)
     queries = [Quantiles(BY_CELL, *astuple(plan)) for plan in plans]
@@ -138,14 +138,14 @@ def test_plans_cost_their_price(noise: NoiseKind, fraction: Fraction) -> None:
 @pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize("fraction", [Fraction(1, 2), Fraction(9, 10), Fraction(1, 20)])
 def test_an_end_is_on_the_wrong_side_once_in_forty_times(noise: NoiseKind, fraction: Fraction) -> None:
-    """From the oracle's law, for random cells of 1 to 400 rows; a third of the shift is not enough for some.
+    """An end is on the wrong side with probability 1/40 at most. A third of the shift is not enough for some cells.
 
-    Right is what is before, or after, all values that one calls the quantile: of the rank, of the next one, between.
+    The cells are random, of 1 to 400 rows. Right is before, or after, all values that are called the quantile.
     """
     random, worst, narrower = np.random.default_rng(8), 0.0, 0.0
     _, low, high = bucket_choices(fraction, 64, noise, Fraction(1), 1, 1)
     for size in (1, 2, 5, 20, 60, 150, 400) * 6:
-        place = int(random.integers(0, 64))  # at one value, and few before or after it: what shows an end that is near
+        place = int(random.integers(0, 64))  # values near one place: they show an end that is too near
         spread = random.choice([0, 0, 1, 20])
         values = sorted(int(value) for value in np.clip(place + spread * random.normal(size=size), 0, 63))
         rows = [values.count(bucket) for bucket in range(64)]
@@ -160,7 +160,7 @@ def test_an_end_is_on_the_wrong_side_once_in_forty_times(noise: NoiseKind, fract
 
 
 def test_other_buckets_are_refused() -> None:
-    """Counts of other buckets, rows or cells, a job of other buckets, and what no cell could be about."""
+    """Counts of other buckets, rows or cells, a job with other buckets, and impossible choices are refused."""
     entropy = operating_system_entropy()
     for query, bound in (
         (Quantiles(BY_CELL, 5, 1, 1, Fraction(1), 1), 1),
@@ -181,7 +181,7 @@ def test_other_buckets_are_refused() -> None:
 
 
 def test_a_choice_is_made_once() -> None:
-    """Through a door: as often as it was declared."""
+    """A door answers a choice as often as it was declared, and not once more."""
     ask = Ask(AskScan(NO_ROWS, 1), MEDIAN)
     door = door_over(counts_of(CELLS[0]), [ask])
     assert door.answer(ask).shape == (2,)
@@ -192,7 +192,7 @@ def test_a_choice_is_made_once() -> None:
 @pytest.mark.parametrize("fraction", [Fraction(1, 2), Fraction(9, 10), Fraction(1, 100)])
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 10), Fraction(1, 10**6)])
 def test_the_stated_error_is_that_of_even_rows(fraction: Fraction, epsilon: Fraction) -> None:
-    """The error that dp_errors states, beside the sum over all buckets, from one row to half a million."""
+    """The error that dp_errors states equals the sum over all buckets, from one row to half a million."""
     choice = bucket_choices(fraction, 4096, NoiseKind.LAPLACE, epsilon, 4, 1)[0]
     places = (np.arange(4096) + 0.5) / 4096
     for rows in (1.0, 20.0, 2000.0, 500_000.0):

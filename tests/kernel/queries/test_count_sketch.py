@@ -1,4 +1,4 @@
-"""Count sketches: what one row moves, what that costs, and noise of the scale that was paid for."""
+"""Count sketches: how far one row moves them, the price of that, and noise of the scale that was paid for."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.kernel.doors import drawn, price_of
 ONE = Noise(NoiseKind.LAPLACE, Fraction(1))
 SIZES = (3, 4)
 NUMBERS = (np.array([11, 2**60, 5], dtype=np.int64), np.array([0, 1, 2, 3], dtype=np.int64))
-WITHOUT_NOISE = Fraction(1, 1000)  # where another draw than 0 has a probability below exp(-999)
+WITHOUT_NOISE = Fraction(1, 1000)  # a draw other than 0 has a probability below exp(-999)
 
 
 def counts_of(cells: list[tuple[int, int]]) -> ExactCounts:
-    """Each cell once for every time it is listed."""
+    """Returns counts where each cell counts once for every time it is listed."""
     first, second = (np.array([cell[place] for cell in cells], dtype=np.int64) for place in (0, 1))
     return ExactCounts((first, second), np.ones((1, len(cells)), dtype=np.int64), SIZES, (1,))
 
@@ -40,7 +40,7 @@ def sketch(rows: int, width: int, cells: list[tuple[int, int]], scale: Fraction)
 def test_a_unit_moves_each_row_by_its_rows(
     cells: list[tuple[int, int]], more: list[tuple[int, int]], rows: int, width: int
 ) -> None:
-    """L1 sensitivity rows * m, which is what is paid; a row alone moves one bucket of every sketch row by 1."""
+    """The L1 sensitivity is rows * m, as the price assumes. A row alone moves one bucket of every sketch row by 1."""
     hashes, before = sketch(rows, width, cells, WITHOUT_NOISE)
     moved = np.abs(exact_sketch(counts_of(cells + more), hashes, NUMBERS) - before).sum()
     assert moved <= rows * len(more) == price_of_sketch(Fraction(1), rows, len(more))
@@ -53,7 +53,7 @@ def price_of_sketch(scale: Fraction, rows: int, unit_bound: int) -> Fraction | N
 
 
 def test_the_price_of_a_sketch() -> None:
-    """rows * m / scale, and never without noise."""
+    """A sketch costs rows * m / scale of epsilon, and is refused without noise."""
     assert price_of_sketch(Fraction(30), 5, 3) == Fraction(1, 2)
     for scale, rows, unit_bound in ((Fraction(0), 5, 3), (Fraction(1), 0, 3), (Fraction(1), 5, 0)):
         with pytest.raises(InternalError, match=r"without noise|no privacy unit|nobody knows the price"):
@@ -61,7 +61,7 @@ def test_the_price_of_a_sketch() -> None:
 
 
 def test_every_bucket_has_noise() -> None:
-    """Of 40,000 empty buckets at scale 20, E|noise| is 20 within 6.5 standard errors (sd 20): false alarm 1e-10.
+    """Of 40,000 empty buckets at scale 20, the mean |noise| is 20 within 6.5 standard errors: false alarm 1e-10.
 
     A scale of 13.3 or 30 would be 67 and 100 standard errors off.
     """
@@ -71,6 +71,6 @@ def test_every_bucket_has_noise() -> None:
 
 
 def test_a_domain_of_another_size_is_a_defect() -> None:
-    """Numbers of labels that are not the domain's would put cells into wrong buckets."""
+    """A number of labels other than the domain's is refused, since it would put cells into wrong buckets."""
     with pytest.raises(InternalError, match="the sketch and the counts disagree about the domain"):
         drawn(Sketch(2, 5, (NUMBERS[0], NUMBERS[0])), counts_of([(0, 0)]), ONE)

@@ -1,4 +1,4 @@
-"""Numbers of values present: how far one unit moves them, and that prices and counts agree about it."""
+"""Numbers of values present: how far one unit moves them, and that prices and counts agree about this bound."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.kernel.doors import price_of, scan_of
 from tests.support.nodes import adds, counts, key
 
 CELLS, VALUES = 3, 2
-SMALL = Noise(NoiseKind.LAPLACE, Fraction(1, 100))  # a draw is 0 but with a chance of 2 exp(-100)
+SMALL = Noise(NoiseKind.LAPLACE, Fraction(1, 100))  # a draw other than 0 has a probability of 2 exp(-100)
 BY_CELL = Present(KroneckerQuery((0,), (IdentityFactor(CELLS),)), VALUES)
 ALL = Present(KroneckerQuery((), ()), VALUES)
 JOB = counts(
@@ -36,7 +36,7 @@ JOB = counts(
 
 
 def counts_of(rows: list[tuple[int, int]], bound: int = 5, values: int = VALUES) -> ExactCounts:
-    """Rows by cell and value."""
+    """Returns counts of rows by cell and value."""
     cells = np.array([cell for cell, _ in rows], np.int64), np.array([value for _, value in rows], np.int64)
     return ExactCounts(cells, np.ones((1, len(rows)), np.int64), (CELLS, values), (bound,))
 
@@ -50,7 +50,7 @@ ROWS = st.lists(st.tuples(st.integers(0, CELLS - 1), st.integers(0, VALUES - 1))
 
 @given(others=ROWS, unit=ROWS)
 def test_a_unit_moves_no_more_than_the_bound(others: list[tuple[int, int]], unit: list[tuple[int, int]]) -> None:
-    """With and without the rows of a unit; noise is 0 but with a chance below 1e-40 in all."""
+    """Removing the rows of a unit moves answers within all bounds. Noise is not 0 with a chance below 1e-40 in all."""
     for query in (BY_CELL, ALL):
         moved = present(others + unit, query) - present(others, query)
         l1, l2_squared, most = query.moves(scan_of(len(unit)))
@@ -59,7 +59,7 @@ def test_a_unit_moves_no_more_than_the_bound(others: list[tuple[int, int]], unit
 
 
 def test_the_bound_is_reached() -> None:
-    """One row, all values of one total, all values of all cells: a smaller bound would be wrong."""
+    """One row, all values of one total, and all values of all cells reach their bounds: none is too large."""
     everything = [(cell, value) for cell in range(CELLS) for value in range(VALUES)]
     assert present(everything, ALL).sum() == ALL.moves(scan_of(6))[0] == 2
     assert present(everything, BY_CELL).sum() == BY_CELL.moves(scan_of(6))[0] == BY_CELL.moves(scan_of(100))[0] == 6
@@ -67,7 +67,7 @@ def test_the_bound_is_reached() -> None:
 
 
 def test_prices_of_values_present() -> None:
-    """By hand: min(rows, values x cells) for each set by itself, whichever is smaller, in both kinds of noise."""
+    """Each set costs min(rows, values x cells), in both kinds of noise, as computed by hand."""
     laplace, gaussian = Noise(NoiseKind.LAPLACE, Fraction(2)), Noise(NoiseKind.GAUSSIAN, Fraction(4))
     assert price_of(ALL, laplace, 5).epsilon == Fraction(2, 2)
     assert price_of(ALL, gaussian, 5).rho == Fraction(2 * 2, 8)
@@ -80,7 +80,7 @@ def test_prices_of_values_present() -> None:
 
 
 def test_other_values_than_were_priced_are_not_answered() -> None:
-    """A price for fewer values than are counted, other rows of a unit, or no identity is a defect."""
+    """A price for fewer values or rows than are counted, or a query without one number for each cell, is a defect."""
     of_keys = Present(KroneckerQuery((1,), (IdentityFactor(VALUES),)), VALUES)
     for query, rows, values, match in (
         (BY_CELL, 5, 3, "disagree about the values"),
@@ -95,7 +95,7 @@ def test_other_values_than_were_priced_are_not_answered() -> None:
 
 @pytest.mark.parametrize("values", [1, 3])
 def test_values_are_compared_before_the_charge(values: int) -> None:
-    """The door looks at the values of what will be counted, not at what a planner says."""
+    """The door compares a query with the values of the counted job itself, before the charge."""
     noise, scan, charge = Noise(NoiseKind.LAPLACE, Fraction(5)), AskScan(JOB, 5), Charge.pure(Fraction(1))
     require_paid([Ask(scan, ALL, noise)], charge)
     with pytest.raises(InternalError, match="disagree about the values; nothing was charged"):

@@ -1,4 +1,4 @@
-"""Questions about exact counts cost what is said, never more than the limit, and tell no more than that."""
+"""Questions about exact counts cost their stated price, never more than the limit, and reveal no more than that."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def schedule_of(pure: bool, amount: Fraction, bound: int = 1, first: int = 0, ad
 @pytest.mark.parametrize("pure", [True, False])
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_what_is_paid_is_what_was_charged(pure: bool, adaptive: bool) -> None:
-    """Meter, schedule and an independent sum agree to the last digit, below the limit and within 1e-9 of it."""
+    """Meter, schedule and an independent sum agree to the last digit, below the limit and within 1e-9 of its value."""
     limit, bound = Fraction(3, 7), 4
     schedule = schedule_of(pure, limit, bound, first=1, adaptive=adaptive)
     pool = Pool(POOL.sizes, POOL.workload, (Family((0,), (2,)),), whole=True)
@@ -68,7 +68,7 @@ def test_what_is_paid_is_what_was_charged(pure: bool, adaptive: bool) -> None:
     paid = price(MwemAsks(pool, schedule, scan_of(bound)).asks)
     amount = paid.epsilon if pure else paid.rho
     assert amount is not None and limit * (1 - Fraction(1, 10**9)) < amount <= limit
-    by_hand = 0.0  # floats and other formulas: epsilon of a choice is 2 m rate; rho = epsilon^2 / 8, m^2 / (2 sigma^2)
+    by_hand = 0.0  # floats and other formulas: a choice has epsilon 2 m rate; rho is epsilon^2 / 8 or m^2 / (2 sigma^2)
     for chooses, parameter in questions:
         value = float(parameter)
         loss = 2 * bound * value if chooses else bound / value
@@ -77,7 +77,7 @@ def test_what_is_paid_is_what_was_charged(pure: bool, adaptive: bool) -> None:
 
 
 def test_no_question_beyond_the_limit() -> None:
-    """A question that costs more than is left is an error before anything is looked at; free ones are errors too."""
+    """A question that costs more than the rest, or nothing, is an error before the counts are read."""
     scan, families = scan_of(1), Families(POOL.families, whole=True)
     family: Ask[None] = Ask(scan, Within(Fraction(1), pure=True, kinds=(Choice, Candidate)))
     door = door_over(counts_of(np.full((2, 3), 5)), [family])
@@ -102,7 +102,7 @@ def test_no_question_beyond_the_limit() -> None:
 
 @pytest.mark.parametrize("pure", [True, False])
 def test_answers_have_the_noise_that_was_paid_for(pure: bool) -> None:
-    """Single cells and whole marginals, against 2/3 and 3/2 of the scale too. False alarm 4e-11, see noise_sizes."""
+    """Single cells and whole marginals have the paid noise, and reject 2/3 and 3/2 of its scale. False alarm 4e-11."""
     table, noise = np.full((2_000, 1), 70), NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
     parameter, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
     families, counts, law = Families(pool.families, pool.whole), counts_of(table, 1), Noise(noise, parameter)
@@ -114,8 +114,8 @@ def test_answers_have_the_noise_that_was_paid_for(pure: bool) -> None:
 
 @pytest.mark.parametrize("pure", [True, False])
 def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores are in steps of 1/GRID of a count, so the rate a step is that of a count over GRID; each mechanism has
-    the scores of allowed candidates alone, less their penalties."""
+    """Scores are whole steps of 1/GRID of a count, so the rate of a step is the rate over GRID. Each mechanism gets the
+    scores of allowed candidates alone, less their penalties."""
     given: list[tuple[str, list[int], Fraction]] = []
 
     def remembered(name: str) -> Callable[..., int]:
@@ -142,7 +142,7 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
 
 
 def test_exact_answers_stay_hidden() -> None:
-    """No representation, copy or pickle shows an exact answer; a looser bound than the counts' is refused."""
+    """No repr, copy or pickle shows an exact answer. An ask with a smaller bound than the counts' is refused."""
     meter, families = counts_of(np.full((2, 3), 123456), 5), Families(POOL.families, whole=True)
     assert family_answers(meter, families, scan_of(5)) is family_answers(meter, families, scan_of(5))
     assert "123456" not in repr(meter)
@@ -154,7 +154,7 @@ def test_exact_answers_stay_hidden() -> None:
 
 
 def test_roots_round_down() -> None:
-    """The rate of a choice never costs more than its price, at any size."""
+    """Roots for rates round down, so that a choice never costs more than its price, at any size."""
     for value in (Fraction(1, 3), Fraction(7, 10**30), Fraction(10**12, 7), Fraction(1, 2**200)):
         root = root_below(value)
         assert root * root <= value < (root * (1 + Fraction(1, 2**30))) ** 2
@@ -174,7 +174,7 @@ def permute_and_flip_law(scores: np.ndarray, rate: float) -> np.ndarray:
 
 
 def test_choices_cost_what_is_charged() -> None:
-    """Laws of neighbours, by enumeration: loss at most epsilon (both), Renyi divergence at most alpha epsilon^2 / 8."""
+    """Laws of neighbours, enumerated: loss at most epsilon, Renyi divergence at most alpha epsilon^2 / 8."""
     draws = np.random.default_rng(1)
     for _ in range(60):
         scores = draws.integers(0, 9, 4).astype(float)
@@ -191,7 +191,7 @@ def test_choices_cost_what_is_charged() -> None:
 
 
 def test_scores_of_neighbours_differ_by_one() -> None:
-    """On the grid the score of a query and of a whole marginal moves by at most one unit per row, exactly."""
+    """On the grid the score of a query and of a whole marginal moves by at most one unit for each row, exactly."""
     draws = np.random.default_rng(2)
     for whole in (True, False):
         pool = Pool(POOL.sizes, POOL.workload, (), whole)
@@ -210,7 +210,7 @@ def test_scores_of_neighbours_differ_by_one() -> None:
 
 
 def bounded_events(first: np.ndarray, second: np.ndarray) -> list[tuple[float, float]]:
-    """For each event, both ways: at least how likely it is here, at most how likely there (Clopper and Pearson)."""
+    """For each event, both ways round: a lower bound of its probability here, an upper one there (Clopper, Pearson)."""
     events = np.unique(np.concatenate([first, second]))
     alarm, found = FALSE_ALARM / (4 * len(events)), []
     for event in events:
@@ -222,12 +222,12 @@ def bounded_events(first: np.ndarray, second: np.ndarray) -> list[tuple[float, f
 
 
 def lower_bound_on_epsilon(first: np.ndarray, second: np.ndarray) -> float:
-    """From outcomes on neighbours, at the stated false-alarm rate."""
+    """Returns a lower bound of epsilon from outcomes on neighbours, at the stated false-alarm rate."""
     return max((log(least / most) for least, most in bounded_events(first, second)), default=0.0)
 
 
 def lower_bound_on_rho(first: np.ndarray, second: np.ndarray) -> float:
-    """The same for zCDP: the Renyi divergence of order alpha of any event is at most alpha rho (Bun, Steinke 2016)."""
+    """Returns a lower bound of rho: any event has a Renyi divergence of at most alpha rho (Bun, Steinke 2016)."""
     best = 0.0
     for p, q in bounded_events(first, second):
         for alpha in (1.001, 1.5, 2.0, 4.0, 8.0, 16.0):
@@ -237,7 +237,7 @@ def lower_bound_on_rho(first: np.ndarray, second: np.ndarray) -> float:
 
 
 class Listener:
-    """An oracle that remembers what it said last."""
+    """An oracle that remembers its last answer."""
 
     def __init__(self, meter: DoorOracle) -> None:
         self._meter = meter
@@ -254,7 +254,7 @@ class Listener:
 
 
 def outcomes(table: np.ndarray, amount: Fraction, runs: int, pure: bool = True, whole: bool = False) -> np.ndarray:
-    """Which candidate was chosen, and whether its noisy answer, or the answer's first cell, came out above 0."""
+    """Returns in each run which candidate was chosen, and whether its noisy answer, or first cell, was above 0."""
     pool = Pool((2,), (Family((0,), (2,)),), (), whole)
     schedule = Schedule(pure, amount, 1, 1, Fraction(1, 2))
     found = []
@@ -267,7 +267,7 @@ def outcomes(table: np.ndarray, amount: Fraction, runs: int, pure: bool = True, 
 
 @pytest.mark.slow
 def test_neighbours_are_told_apart_no_better_than_charged() -> None:
-    """Audit: no event betrays more than epsilon; at eight times the price without saying so, the audit sees it."""
+    """Audit: no event reveals more than the charged epsilon, and at eight times the price the audit sees it."""
     table, near = np.array([1, 0]), np.array([0, 0])
     assert lower_bound_on_epsilon(*(outcomes(one, Fraction(1, 2), 1200) for one in (table, near))) <= 0.5
     assert lower_bound_on_epsilon(*(outcomes(one, Fraction(8), 1200) for one in (table, near))) > 0.5
@@ -277,8 +277,8 @@ def test_neighbours_are_told_apart_no_better_than_charged() -> None:
 @pytest.mark.parametrize(("pure", "amount", "dearer"), [(True, Fraction(1, 2), 8), (False, Fraction(1, 8), 32)])
 @pytest.mark.parametrize("whole", [True, False])
 def test_audit_of_whole_runs(pure: bool, amount: Fraction, dearer: int, whole: bool) -> None:
-    """The same with 10,000 runs, for single queries and whole marginals, under epsilon and under rho: no event betrays
-    more than was charged, and a much larger price without saying so is seen."""
+    """In 10,000 runs no event reveals more than was charged, for queries and marginals, under epsilon and under rho. At
+    a price that is much larger than the charge the audit sees it."""
     bound = lower_bound_on_epsilon if pure else lower_bound_on_rho
     table, near = np.array([1, 0]), np.array([0, 0])
     stated, unstated = (
@@ -293,8 +293,8 @@ WEIGHTED = Pool(POOL.sizes, POOL.workload, (), True, (WEIGHT, 64, 1))
 
 @pytest.mark.parametrize("pure", [True, False])
 def test_weighted_scores_of_neighbours(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However candidates are weighted and penalised, the rate times the score of each, as it reaches the choice, moves
-    by at most the price's rate for each row of a unit, on the grid exactly; a weight above 1 is refused."""
+    """The rate times the score of a candidate moves by at most the price's rate for each row of a unit, on the grid.
+    This holds for all weights and penalties, and a weight above 1 is refused."""
     seen: list[np.ndarray] = []
 
     def remembered(scores: np.ndarray, rate: Fraction, entropy: object) -> int:
@@ -322,7 +322,7 @@ def test_weighted_scores_of_neighbours(pure: bool, monkeypatch: pytest.MonkeyPat
 
 
 def annealed_outcomes(table: np.ndarray, amount: Fraction, runs: int) -> np.ndarray:
-    """Whether the first round asked for the pair, whether many followed, and whether the last answer is above 1."""
+    """Whether the first round asked for the pair, whether many followed, and whether the last answer was above 1."""
     families = (Family((0,), (2,)), Family((1,), (2,)), Family((0, 1), (2, 2)))
     pool = Pool((2, 2), families, families[:2], True, (WEIGHT, WEIGHT, WEIGHT // 2))
     schedule = Schedule(False, amount, 1, 2, Fraction(1, 2), 2, Fraction(1, 10), True)
@@ -339,8 +339,8 @@ def annealed_outcomes(table: np.ndarray, amount: Fraction, runs: int) -> np.ndar
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [150, pytest.param(2_000, marks=pytest.mark.audit)])
 def test_annealed_rounds_tell_no_more_than_charged(runs: int) -> None:
-    """Audit of annealed rounds on neighbours, whose choices, prices and number follow what was answered: no event
-    betrays more rho than was charged; with many runs, 200 times the price without saying so is seen."""
+    """In annealed rounds, where choices and prices depend on answers, no event reveals more rho than was charged. With
+    many runs the audit sees 200 times the price."""
     table, near = np.array([[2, 0], [0, 0]]), np.array([[1, 0], [0, 0]])
     amount = Fraction(1, 8)
     assert lower_bound_on_rho(*(annealed_outcomes(one, amount, runs) for one in (table, near))) <= float(amount)

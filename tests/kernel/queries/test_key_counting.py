@@ -1,4 +1,4 @@
-"""Counts by private keys: what one unit adds is bounded and depends on that unit alone; texts are bytes."""
+"""Counts by private keys: a bound and the unit's own rows decide what one unit adds, and texts are bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), REASONS, st.sampled_from(["F", "M",
 
 
 def added(parts: list[dict[Group, tuple[int, ...]]]) -> dict[Group, tuple[int, ...]]:
-    """Group by group sums."""
+    """Returns the sum of tables, group by group."""
     total: dict[Group, Counter[int]] = {}
     for part in parts:
         for group, counts in part.items():
@@ -26,8 +26,8 @@ def added(parts: list[dict[Group, tuple[int, ...]]]) -> dict[Group, tuple[int, .
 @settings(max_examples=60, deadline=None)
 @given(rows=ROWS, groups=st.integers(1, 4), max_rows=st.integers(1, 5), by_sex=st.booleans(), key=st.binary(min_size=1))
 def test_units_add_up_and_are_bounded(rows: list[Row], groups: int, max_rows: int, by_sex: bool, key: bytes) -> None:
-    """The counts of a table are the sum of those of its units alone, so neighbours differ by one unit; and a unit is
-    in at most C groups with at most m rows, once in each."""
+    """The counts of a table are the sums over its units alone, so neighbours differ by one unit. A unit is in at most C
+    groups with at most m rows, and counts once in each."""
     job = job_of(groups, max_rows, by_sex=by_sex)
     units = {row[0] for row in rows}
     alone = [grouped([row for row in rows if row[0] == unit], job, key) for unit in units]
@@ -42,7 +42,7 @@ def test_units_add_up_and_are_bounded(rows: list[Row], groups: int, max_rows: in
 @settings(max_examples=30, deadline=None)
 @given(rows=ROWS)
 def test_without_bounds_it_is_group_by(rows: list[Row]) -> None:
-    """Where nothing is cut, counts are those of GROUP BY over the bytes of the text, NULL a group of its own."""
+    """Without bounds, counts are those of GROUP BY over the bytes of the text, and NULL is a separate group."""
     found = grouped(rows, job_of(30, 30))
     expected = Counter(None if reason is None else reason.encode() for _, reason, _ in rows)
     units = {(reason, unit) for unit, reason, _ in rows}
@@ -53,9 +53,9 @@ def test_without_bounds_it_is_group_by(rows: list[Row]) -> None:
 
 
 def test_bounds_do_not_prefer_one_group_for_all() -> None:
-    """Which groups of a unit are kept differs between units: each of four groups keeps its share of 2,000 units.
+    """The kept groups differ between units: each of four groups keeps its share of 2,000 units.
 
-    Each kept count is Binomial(2000, 1/2): 8 standard deviations are left with probability below 1e-14.
+    A share is Binomial(2000, 1/2): it is 8 standard deviations off with probability below 1e-14.
     """
     rows: list[Row] = [(unit, reason, "F") for unit in range(2000) for reason in "abcd"]
     found = grouped(rows, job_of(2, 4))
@@ -65,7 +65,7 @@ def test_bounds_do_not_prefer_one_group_for_all() -> None:
 
 
 def test_bounds_on_groups_come_before_those_on_rows() -> None:
-    """A unit's C groups are chosen among all of its groups, and its rows are cut within them."""
+    """A unit's C groups are chosen among all groups of the unit, and its rows are cut within the chosen ones."""
     rows: list[Row] = [(1, reason, "F") for reason in "abc" for _ in range(10)]
     (counts,) = grouped(rows, job_of(1, 4)).values()
     assert counts == (1, 4, 4)
@@ -73,7 +73,7 @@ def test_bounds_on_groups_come_before_those_on_rows() -> None:
 
 @pytest.mark.parametrize("collation", ["NOCASE", "NOACCENT", "NFC"])
 def test_collations_do_not_mix_spellings(collation: str) -> None:
-    """Texts that a collation calls equal are groups of their own: else one person's spelling could be shown for all."""
+    """Texts that a collation calls equal are separate groups: else one person's spelling could be shown for all."""
     rows: list[Row] = [(1, "Smith", "F"), (2, "smith", "F"), (3, "smíth", "F"), (4, "smi\u0301th", "M")]
     load(rows)
     expected = grouped(rows, job_of())
@@ -84,7 +84,7 @@ def test_collations_do_not_mix_spellings(collation: str) -> None:
 
 
 def test_a_session_collation_does_not_mix_spellings() -> None:
-    """Nor does a default collation of the connection."""
+    """A default collation of the connection merges no spellings either."""
     rows: list[Row] = [(1, "Smith", "F"), (2, "smith", "F")]
     connection = load(rows)
     connection.execute("SET default_collation = 'nocase'")
@@ -95,12 +95,12 @@ def test_a_session_collation_does_not_mix_spellings() -> None:
 
 
 def test_rows_without_a_unit_or_outside_a_domain_are_dropped() -> None:
-    """NULL units protect nobody, and a declared key drops what is outside its domain before bounding."""
+    """Rows without a unit are dropped, and rows outside a declared domain are dropped before bounding."""
     rows: list[Row] = [(None, "a", "F"), (1, "a", "?"), (1, "b", "M"), (2, "b", None)]
     assert grouped(rows, job_of(1, 1, by_sex=True)) == {(1, b"b"): (1, 1, 0)}
 
 
 def test_rows_are_units() -> None:
-    """Without a unit's column every row counts, NULL or not, and nothing is bounded."""
+    """Without a unit's column every row counts, NULL or not, and rows are not bounded."""
     rows: list[Row] = [(None, "a", "F"), (1, "a", "M"), (1, None, "M")]
     assert grouped(rows, job_of(1, 1, unit_sql=None)) == {(b"a",): (2, 2, 1), (None,): (1, 1, 0)}

@@ -1,4 +1,4 @@
-"""Lazy histograms: the same noise for a key for ever, exact noise for every key, one charge for all."""
+"""Lazy histograms: the same noise for a key for ever, exact noise for every key, one charge for all keys."""
 
 from fractions import Fraction
 
@@ -28,7 +28,7 @@ def counts(values: np.ndarray) -> KeyCounts:
 
 
 def test_a_stream_does_not_depend_on_how_it_is_read() -> None:
-    """The stream of a key is one sequence of bytes; other keys and other secrets have others."""
+    """The stream of a key is the same bytes however it is read. Other keys and secrets have other streams."""
     whole = KeyedEntropy(b"s" * 32, b"key").bytes(100)
     parts = KeyedEntropy(b"s" * 32, b"key")
     assert b"".join(parts.bytes(size) for size in (1, 31, 2, 66)) == whole
@@ -38,7 +38,7 @@ def test_a_stream_does_not_depend_on_how_it_is_read() -> None:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
-    """4,000 keys: variance within 25 % (9 standard errors or more), mean near 0, and each key repeats its draw.
+    """Over 4,000 keys the variance is within 25 % (9 standard errors or more), the mean near 0, and draws repeat.
 
     A scale that is 2/3 or 3/2 of the right one has a variance of 4/9 or 9/4: rejected. False alarm below 1e-9.
     """
@@ -50,13 +50,13 @@ def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
 
 
 def opened(values: np.ndarray, noise: Noise) -> LazyHistogram:
-    """A histogram of these counts with a fresh secret."""
+    """A histogram of given counts with a fresh secret."""
     return LazyHistogram.from_bytes(drawn(EveryKey(), counts(values), noise))
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
-    """Keys with rows and keys without: same question, same value, in any order and after a restart.
+    """A key with rows or without has one value for ever, in any order of questions and after a restart.
 
     The mean square of 1,000 Laplace draws is above 1.8 of the variance or below 0.6 with a chance below 1e-12.
     """
@@ -73,7 +73,7 @@ def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
 
 
 def test_every_histogram_has_its_own_noise() -> None:
-    """Two histograms of the same counts share no noise, neither of keys with rows nor of keys without."""
+    """Two histograms of the same counts share no noise, for keys with rows or for keys without."""
     values = [
         opened(np.zeros(200), Noise(NoiseKind.GAUSSIAN, Fraction(10**8))).values(
             keys(400), Noise(NoiseKind.GAUSSIAN, Fraction(10**8))
@@ -88,7 +88,7 @@ def test_every_histogram_has_its_own_noise() -> None:
 
 
 def test_the_price_is_that_of_one_key() -> None:
-    """All keys together cost what one costs, because a unit's rows are bounded over all of them."""
+    """All keys together cost the price of one key, because a unit's rows are bounded over all keys."""
     assert price_of(EveryKey(), Noise(NoiseKind.LAPLACE, Fraction(8)), 4).epsilon == Fraction(1, 2)
     assert price_of(EveryKey(), Noise(NoiseKind.GAUSSIAN, Fraction(32)), 4).rho == Fraction(1, 4)
     with pytest.raises(InternalError):

@@ -1,4 +1,4 @@
-"""The only door: what leaves is the exact answer plus integer noise of the planned parameter, at the compiled price."""
+"""The only door: each answer is exact plus integer noise of the planned parameter, at the compiled price."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SILENT = Fraction(1, 10**6)  # noise of this scale is zero but with probability 
 
 
 class Seeded:
-    """Entropy for tests."""
+    """Entropy with a seed, for tests."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -50,7 +50,7 @@ def plan_of(
 
 
 def sparse(table: NDArray[np.int64], aggregates: int = 1, unit_bound: int = 1, repeat: bool = False) -> ExactCounts:
-    """The sparse counts of a dense table; `repeat` splits every cell in two."""
+    """Returns the sparse counts of a dense table. `repeat` splits every cell in two."""
     flat = table.reshape(-1)
     cells = np.flatnonzero(flat)
     values = flat[cells]
@@ -81,7 +81,7 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], list[KroneckerQuery]]:
 
 
 def dense_matrix(query: KroneckerQuery, sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """The whole query as one matrix over the cells of the domain: the oracle."""
+    """The oracle: the whole query as one matrix over the cells of the domain."""
     factors = dict(zip(query.attributes, query.factors, strict=True))
     parts = [
         matrix_of(factors[a]) if a in factors else np.ones((1, size), dtype=np.int64) for a, size in enumerate(sizes)
@@ -94,7 +94,7 @@ def dense_matrix(query: KroneckerQuery, sizes: tuple[int, ...]) -> NDArray[np.in
 def test_answers_are_those_of_the_dense_matrix(
     case: tuple[tuple[int, ...], list[KroneckerQuery]], seed: int, repeat: bool, small: bool
 ) -> None:
-    """With silent noise, every query is the dense matrix times the dense table, however marginals are rolled up."""
+    """With silent noise every answer is the dense matrix times the dense table, however marginals are added up."""
     sizes, queries = case
     table = np.random.default_rng(seed).integers(0, 3, sizes)
     counts = sparse(table, aggregates=3, repeat=repeat)
@@ -122,7 +122,7 @@ def test_counts_beyond_floating_point() -> None:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_noise_has_the_planned_parameter(noise: NoiseKind) -> None:
-    """Noise of each measurement has its own variance: 2/3 and 3/2 of the scale would be told apart."""
+    """The noise of each measurement has the planned variance. 2/3 or 3/2 of the scale would be noticed."""
     size = 40_000
     parameters = [Fraction(3), Fraction(20)] if noise is NoiseKind.LAPLACE else [Fraction(9), Fraction(400)]
     plan = plan_of((size,), [marginal_query((0,), (size,))] * 2, noise, parameters)
@@ -132,13 +132,13 @@ def test_noise_has_the_planned_parameter(noise: NoiseKind) -> None:
         ratio = np.exp(-1 / float(parameter))
         variance = 2 * ratio / (1 - ratio) ** 2 if noise is NoiseKind.LAPLACE else float(parameter)
         assert abs(deviations.mean()) < 5 * (variance / size) ** 0.5
-        # The standard error of the variance is at most sqrt(5 / size) of it, 1.2 %; 2/3 and 3/2 are far away.
+        # The standard error of the variance is at most sqrt(5 / size), which is 1.2 %; 2/3 and 3/2 are far away.
         assert 0.93 < deviations.var() / variance < 1.07
     assert not np.array_equal(answers[0], answers[1])
 
 
 def test_noise_is_fresh_for_every_cell_and_call() -> None:
-    """Two calls draw from the entropy source anew, and so do the cells of one."""
+    """Two calls, and two cells of one call, draw from the entropy source anew."""
     plan = plan_of((1000,), [marginal_query((0,), (1000,))], parameters=[Fraction(5)])
     counts, entropy = sparse(np.ones(1000, dtype=np.int64)), Seeded(2)
     first, second = (measure(counts, noisy_queries(plan), 0, 1, entropy)[0] for _ in range(2))
@@ -147,7 +147,7 @@ def test_noise_is_fresh_for_every_cell_and_call() -> None:
 
 
 def test_weights_that_could_overflow_are_refused_before_looking() -> None:
-    """The refusal is decided from the query alone: counts are never touched."""
+    """The query alone decides the refusal, and counts are never read."""
 
     class Untouchable(ExactCounts):
         _exact_counts = property(lambda self: pytest.fail("looked"))
@@ -160,7 +160,7 @@ def test_weights_that_could_overflow_are_refused_before_looking() -> None:
 
 
 def test_largest_allowed_weights_are_exact() -> None:
-    """2^40 rows under the largest weights fit, though sums on the way may wrap."""
+    """2^40 rows under the largest weights fit 64 bits, though sums on the way may wrap."""
     weight = (1 << 22) - 1
     query = KroneckerQuery((0,), (MatrixFactor(np.array([[weight, -weight], [-weight, 0]]) // 2),))
     (answer,) = measure(sparse(np.array([1 << 40, 0])), noisy_queries(plan_of((2,), [query])), 0, 1, Seeded(0))
@@ -168,7 +168,7 @@ def test_largest_allowed_weights_are_exact() -> None:
 
 
 def test_a_plan_for_other_counts_is_refused() -> None:
-    """Another domain, or counts with another bound than the plan was priced for, be it a smaller one."""
+    """Counts over another domain than the plan's, or with another bound, also a smaller one, are refused."""
     plan = plan_of((2,), [marginal_query((0,), (2,))])
     table = np.array([1, 2])
     measure(sparse(table, unit_bound=2), noisy_queries(plan), 0, 2, Seeded(0))
@@ -185,7 +185,7 @@ def test_a_plan_for_other_counts_is_refused() -> None:
 def test_price_is_never_below_the_true_price(
     case: tuple[tuple[int, ...], list[KroneckerQuery]], unit_bound: int, noise: NoiseKind, data: st.DataObject
 ) -> None:
-    """Against brute force: every way of placing up to m rows of a unit, on the dense matrices, in exact rationals."""
+    """In exact rationals no placing of up to m rows of a unit costs more on the dense matrices than the price."""
     sizes, queries = case
     amounts = st.fractions(Fraction(1, 50), 50)
     parameters = [data.draw(amounts) for _ in queries]
@@ -215,7 +215,7 @@ def test_price_is_never_below_the_true_price(
 
 
 def test_price_adds_up_over_aggregates() -> None:
-    """Every aggregate is measured with noise of its own and paid for."""
+    """The noise of every aggregate is separate, and is paid for."""
     sizes = (3, 4)
     queries = [marginal_query((0,), sizes), KroneckerQuery((0, 1), (CentredFactor(3), CentredFactor(4)))]
     laplace = plan_of(sizes, queries, NoiseKind.LAPLACE, [Fraction(2), Fraction(24)])
@@ -226,7 +226,7 @@ def test_price_adds_up_over_aggregates() -> None:
 
 
 def test_mixed_noise_is_paid_in_rho_and_no_noise_is_refused() -> None:
-    """Laplace beside Gaussian noise has no epsilon and costs what it does in rho; noise of nothing is never made."""
+    """Laplace beside Gaussian noise has no epsilon, and each costs its rho. A noise parameter of 0 is refused."""
     sizes, query = (2,), marginal_query((0,), (2,))
     plans = [plan_of(sizes, [query], noise, [Fraction(1)]) for noise in NoiseKind]
     laplace = price_of_plans([plan for plan in plans if plan.noise is NoiseKind.LAPLACE], 1)
@@ -237,7 +237,7 @@ def test_mixed_noise_is_paid_in_rho_and_no_noise_is_refused() -> None:
 
 
 def test_many_marginals_share_roll_ups() -> None:
-    """The 56 three-way marginals of Adult's eight attributes, rolled up from one table, are its sums."""
+    """The 56 three-way marginals of Adult's eight attributes, rolled up from one table, are the sums of its cells."""
     sizes = (9, 16, 7, 15, 6, 5, 2, 2)
     table = np.random.default_rng(0).integers(0, 20, sizes)
     threes = [marginal_query(attributes, sizes) for attributes in combinations(range(8), 3)]

@@ -1,4 +1,4 @@
-"""A noisy number of rows has geometric noise of its own scale, and a price."""
+"""A noisy number of rows has geometric noise of a declared scale, and a price."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DRAWS = 4_000
 
 @pytest.mark.parametrize("values", [(), (3, 40, 7)])
 def test_the_total_and_its_noise(values: tuple[int, ...]) -> None:
-    """Mean and variance of 4,000 totals within 6.5 standard errors (1e-10 each); two thirds of the scale are found."""
+    """Mean and variance of 4,000 totals are within 6.5 standard errors (1e-10 each). 2/3 of the scale is rejected."""
     places = np.arange(len(values))
     counts = ExactCounts((places,), np.array([values], dtype=np.int64), (100,), (1,))
     noise = Noise(NoiseKind.LAPLACE, Fraction(3))
@@ -30,7 +30,7 @@ def test_the_total_and_its_noise(values: tuple[int, ...]) -> None:
 
 
 def test_the_price_of_a_total() -> None:
-    """Epsilon is the rows of a unit over the scale; no noise has no price."""
+    """Epsilon is the rows of a unit over the scale. A total without noise has no price."""
     assert price_of(Total(), Noise(NoiseKind.LAPLACE, Fraction(20)), 2).epsilon == Fraction(1, 10)
     with pytest.raises(InternalError):
         price_of(Total(), Noise(NoiseKind.LAPLACE, Fraction(0)), 2)

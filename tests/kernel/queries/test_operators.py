@@ -1,4 +1,4 @@
-"""Operators are exact whatever the numbers are, and none but those that trusted code applies is taken."""
+"""Operators are exact whatever the numbers are, and only those that trusted code applies are accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpduck.values.arrays import IntegerArray
 
 
 def test_a_matrix_is_applied_exactly() -> None:
-    """Small numbers go through doubles and large ones do not; both give what whole numbers of any length give."""
+    """Small numbers go through doubles and large ones do not. Both give the exact result of whole numbers."""
     source = np.random.default_rng(5)
     for most in (3, 1 << 20, 1 << 29):
         for largest in (1, 1 << 12, 1 << 30):
@@ -31,7 +31,7 @@ def test_an_exact_answer_that_no_double_holds() -> None:
 
 
 def test_sparse_entries_are_the_dense_ones() -> None:
-    """Compressed rows answer, and have norms, as the dense matrix of the same entries."""
+    """Compressed rows give the answers and the norms of the dense matrix with the same entries."""
     generator = np.random.default_rng(1)
     entries = generator.integers(-2, 3, (4, 5)).astype(np.int64)
     thin, full = MatrixFactor(sparse.csr_array(entries)), MatrixFactor(entries)
@@ -43,7 +43,7 @@ def test_sparse_entries_are_the_dense_ones() -> None:
 
 
 def test_no_other_factor_is_taken() -> None:
-    """A factor that says of itself what it likes is none of the four, even where it inherits from one."""
+    """Factors other than the four known ones are refused, also where a factor inherits from a known one."""
 
     class Liar(IdentityFactor):
         def apply(self, tensor: np.ndarray, axis: int) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_a_matrix_whose_norms_would_wrap_is_refused(entries: list[list[int]]) ->
 
 
 def test_queries_have_coefficients_0_1_and_minus_1() -> None:
-    """A row moves the answer of a query by 1 at most, which is what its price is for."""
+    """A row moves the answer of a query by 1 at most, as the price assumes."""
     for given in ({"matrices": (np.array([[2, 0]]),)}, {"masks": np.array([[-2, 1]])}):
         with pytest.raises(ValueError, match="0, 1 or -1"):
             Family((0,), (2,), **given)
@@ -77,5 +77,5 @@ def test_queries_have_coefficients_0_1_and_minus_1() -> None:
 def test_norms_of_a_matrix_are_those_of_its_columns(
     entries: list[list[int]], norms: tuple[int, int, int], stored: Callable[[IntegerArray], IntegerArray]
 ) -> None:
-    """A row of the data is one column of the matrix: sums along rows would price a tall matrix too low."""
+    """A row of data is one column of the matrix. Sums along rows would price a tall matrix too low."""
     assert MatrixFactor(stored(np.array(entries, dtype=np.int64))).norms == norms

@@ -1,4 +1,4 @@
-"""Projections in trusted code: what is counted, what one unit can change, and the noise."""
+"""Projections in trusted code: what they count, how far one unit moves them, and their noise."""
 
 from fractions import Fraction
 
@@ -19,7 +19,7 @@ ENTROPY = operating_system_entropy()
 
 
 class Ones:
-    """Entropy whose first block is all ones: no element of the field."""
+    """Entropy with a first block of one bits alone, which is no element of the field."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -53,7 +53,7 @@ def con() -> duckdb.DuckDBPyConnection:
 
 
 def test_keys_are_counted_exactly(con: duckdb.DuckDBPyConnection) -> None:
-    """Counts by key equal DuckDB's own; rows without a key are dropped; absent keys count nothing; nothing shows."""
+    """Counts by key equal DuckDB's own. Absent keys count 0, rows without a key nowhere, and no repr shows a count."""
     counts = counted(con)
     keys = digests(con, ["k0", "k8", "absent", ""])
     assert exact_answers(counts, keys, np.array([1, 1, 1, 1]), [1, 1, 1, 1]).tolist() == [100, 100, 0, 0]
@@ -64,7 +64,7 @@ def test_keys_are_counted_exactly(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_units_are_bounded_over_all_keys(con: duckdb.DuckDBPyConnection) -> None:
-    """MAX ROWS holds for the whole universe, not key by key."""
+    """MAX ROWS bounds a unit over the whole universe, and not for each key."""
     counts = counted(con, '"r0"."u"', 2)
     assert counts._exact_counts.sum() == 2 * 143
     con.execute("DELETE FROM t WHERE u = 5")
@@ -96,9 +96,9 @@ def test_digests_that_share_a_half_are_told_apart() -> None:
 def test_sensitivity_is_the_square_root_of_the_rows(
     con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One row moves every projected row by exactly one, so L2 is sqrt(T), L1 is T, whatever T is."""
+    """One row moves every projected row by exactly one, so L2 is sqrt(T) and L1 is T, for any T."""
     coefficients = draw_coefficients(2, 32, ENTROPY)
-    tiny = Fraction(1, 10**4)  # noise that is zero, so that the exact change shows
+    tiny = Fraction(1, 10**4)  # noise that is 0, so that the exact change shows
     monkeypatch.setattr("dpduck.kernel.queries.projections.draw_coefficients", lambda *_: coefficients)
     _, before = drawn(Projection(100, 2, 32), counted(con), Noise(NoiseKind.LAPLACE, tiny))
     con.execute("INSERT INTO t VALUES ('new', 10000)")
@@ -124,7 +124,7 @@ def test_noise_has_its_scale(noise: NoiseKind) -> None:
 
 
 def test_coefficients_are_elements_of_the_field() -> None:
-    """61 bits that are all ones are drawn again; everything else below the prime is kept."""
+    """A draw of 61 one bits is not below the prime and is drawn again. Every smaller draw is accepted."""
     source = Ones()
     found = draw_coefficients(2, 3, source)
     assert found.shape == (2, 3)

@@ -1,4 +1,4 @@
-"""What is published is decided by noisy counts above the threshold: exact rule, exact rate, and the price twice."""
+"""Noisy counts above the threshold decide which groups are published, by an exact rule, at the planned price."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE
 
 
 def published(rows: list[Row], job: CountingJob, plan: KeyPlan) -> PublishedKeys:
-    """One release over these rows."""
+    """Returns one release over these rows."""
     ask = key_ask(job, plan)
     stream = KeyStream(load(rows).cursor(), job, b"key")
     published: PublishedKeys = door_over(stream, [ask]).answer(ask)
@@ -34,7 +34,7 @@ def published(rows: list[Row], job: CountingJob, plan: KeyPlan) -> PublishedKeys
 
 
 def silence(monkeypatch: pytest.MonkeyPatch, noise: int = 0) -> None:
-    """Noise that is always the same number."""
+    """Replaces noise by the same number everywhere."""
 
     def constant(law: Noise, count: int, entropy: object) -> NDArray[np.int64]:
         return np.full(count, noise, np.int64)
@@ -43,7 +43,7 @@ def silence(monkeypatch: pytest.MonkeyPatch, noise: int = 0) -> None:
 
 
 def crowd(reason: str | None, units: int, first: int) -> list[Row]:
-    """So many units with one row each."""
+    """Rows of so many units, one for each."""
     return [(first + number, reason, "FM"[number % 2]) for number in range(units)]
 
 
@@ -63,7 +63,7 @@ def test_the_comparison_is_exact(monkeypatch: pytest.MonkeyPatch, noise: int) ->
 
 
 def test_fewer_units_than_the_minimum_are_never_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """min_privacy_units_per_group: below it no noise publishes a group, and the threshold moves up by n - 1."""
+    """Below min_privacy_units_per_group = n no noise publishes a group, and the threshold moves up by n - 1."""
     job = job_of(1, 1)
     plan = plan_of(job, Fraction(1), least=7)
     assert plan.threshold == plan_of(job, Fraction(1)).threshold + 6
@@ -73,7 +73,7 @@ def test_fewer_units_than_the_minimum_are_never_published(monkeypatch: pytest.Mo
 
 
 def test_the_selecting_count_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one row per unit count(*) is the very number that was compared: no second noise, no second price."""
+    """With one row per unit count(*) is the same number that was compared: no second noise, no second price."""
     job = job_of(1, 1)
     plan = plan_of(job, Fraction(1, 10))
     assert plan.reused == (0,)
@@ -83,7 +83,7 @@ def test_the_selecting_count_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_order_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Published groups come in the order of their keys, whatever the order of rows and of their hashes."""
+    """Published groups are in the order of their keys, whatever the order of rows or of hashes."""
     silence(monkeypatch)
     job = job_of(1, 1, by_sex=True)
     rows = [row for number in range(40) for row in crowd(f"g{number * 7 % 40:02}", 60, 1000 * number)]
@@ -95,20 +95,20 @@ def test_the_order_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def published_singles(job: CountingJob, plan: KeyPlan, groups: int) -> int:
-    """How many groups of a single unit are published among so many."""
+    """Returns how many of so many groups with a single unit are published."""
     rows: list[Row] = [(number, f"g{number}", "F") for number in range(groups)]
     return len(published(rows, job, plan).answers[0])
 
 
 def accepts(found: int, groups: int, low: float, high: float) -> bool:
-    """Whether a count is plausible where the probability lies between the bounds; wrong with FALSE_ALARM at most."""
+    """Tells whether a count fits a probability between the bounds. It is wrong with FALSE_ALARM at most."""
     return bool(binom.sf(found - 1, groups, high) > FALSE_ALARM and binom.cdf(found, groups, low) > FALSE_ALARM)
 
 
 @pytest.mark.parametrize("noise", NoiseKind, ids=lambda noise: str(noise.value))
 def test_single_units_are_published_as_often_as_claimed(noise: NoiseKind) -> None:
-    """100,000 groups of one unit: the rate is that of the law and at most delta per group; a threshold one lower and
-    two thirds of the scale are seen. False alarm 2e-10, and as little chance to miss."""
+    """Of 100,000 groups of one unit the published rate fits the law, and is at most delta for each group. A threshold
+    one lower and two thirds of the scale are rejected. False alarm 2e-10, and as little chance to miss."""
     groups, job = 100_000, job_of(1, 1, conditions=("",))
     amount = Fraction(1, 50) if noise is GAUSSIAN else Fraction(2, 5)
     plan = plan_of(job, amount, Fraction(1, 50), noise=noise)
@@ -122,7 +122,7 @@ def test_single_units_are_published_as_often_as_claimed(noise: NoiseKind) -> Non
 
 
 def likelihoods(job: CountingJob, plan: KeyPlan, units: int, groups: int) -> NDArray[np.int64]:
-    """How often groups of so many units are hidden, and shown with each count from the threshold on."""
+    """Probabilities that groups of so many units are hidden, or shown with each count from the threshold on."""
     rows: list[Row] = [(number, f"g{number // units}", "F") for number in range(units * groups)]
     answers = published(rows, job, plan).answers[0] - plan.threshold - 1
     shown = np.bincount(np.minimum(answers, 15), minlength=16)
@@ -131,8 +131,8 @@ def likelihoods(job: CountingJob, plan: KeyPlan, units: int, groups: int) -> NDA
 
 @pytest.mark.audit
 def test_neighbours_are_told_apart_no_better_than_claimed() -> None:
-    """Groups of u and of u + 1 units, 60,000 each, from no unit up to far above the threshold: over every set of
-    outcomes the empirical P' - e^epsilon P stays within delta, and with two thirds of sigma it does not."""
+    """For groups of u and of u + 1 units, over every set of outcomes, P' - e^epsilon P stays within delta. With two
+    thirds of sigma it does not. 60,000 groups each, of one unit and of numbers near the threshold."""
     job = job_of(1, 1, conditions=("",))
     epsilon, delta, groups = 1.0, 0.01, 60_000
     joint = alone(epsilon, delta)
@@ -151,14 +151,14 @@ def test_neighbours_are_told_apart_no_better_than_claimed() -> None:
 
 
 def alone(epsilon: float, delta: float) -> tuple[Fraction, int]:
-    """Variance and tau of a release that stands alone."""
+    """Variance and threshold of a release by itself."""
     joint = calibrate_jointly(Fraction(str(epsilon)), Fraction(str(delta)), 1)
     return joint.variance, joint.excess
 
 
 def test_answers_have_the_noise_that_is_claimed() -> None:
-    """Answers beside the selection have exactly their own noise: a chi-square test over 20,000 groups, and one that
-    rejects the noise at two thirds of its parameter. False alarm 1e-10: every cell expects 90 groups or more."""
+    """Answers beside the selection have exactly their noise: 20,000 groups fit it by a chi-square test, and reject two
+    thirds of its parameter. False alarm 1e-10: every cell expects 90 groups or more."""
     job = job_of(1, 2, conditions=("t.sex = 'F'",))
     plan = plan_of(job, Fraction(4), Fraction(1, 100))
     rows: list[Row] = [(number, f"g{number // 12}", "F") for number in range(12 * 20_000)]
@@ -178,7 +178,7 @@ def test_answers_have_the_noise_that_is_claimed() -> None:
 
 
 def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Selection, answers and what was suppressed: as many draws as there are numbers, each of the plan's parameter.
+    """Selection, answers and the suppressed rest draw as often as they have numbers, with the plan's parameters.
 
     Each draw is added to its number.
     """
@@ -204,9 +204,9 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the same groups are published, a unit's rows move them and the other row together by their number.
+    """Where the same groups are published, a unit's rows move these and the other row together by their number.
 
-    This is what one share of the price for both rests on: the L1 norm is 4 here, and not 4 for each.
+    One share of the price for both rests on this: the L1 norm is 4 here, and not 4 for each.
     """
     silence(monkeypatch)
     job = job_of(4, 4)
@@ -231,13 +231,13 @@ def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.Mo
 def test_the_price_is_the_same_twice(
     noise: NoiseKind, unit_sql: str | None, groups: int, amount: Fraction, delta: Fraction
 ) -> None:
-    """What will run costs exactly the planned epsilon or rho, and at most the delta; anything less noisy costs more."""
+    """The release costs exactly the planned epsilon or rho, and at most the delta. Less noise would cost more."""
     job = job_of(groups, 1000, unit_sql=unit_sql)
     plan = plan_of(job, amount, delta, noise=noise, other=True)
     cost = key_ask(job, plan).cost
     assert (cost.epsilon if noise is LAPLACE else cost.rho) == amount
     assert cost.delta <= delta
-    lower = plan.excess - 1 - plan.excess // 10**6  # margins of rounding are wider than one place of very wide noise
+    lower = plan.excess - 1 - plan.excess // 10**6  # rounding moves very wide noise by more than one place
     assert lower < 0 or key_ask(job, replace(plan, excess=lower)).cost.delta > delta
     selection, answers = (Noise(noise, law.parameter * Fraction(2, 3)) for law in (plan.selection, plan.answers))
     for louder in (replace(plan, selection=selection), replace(plan, answers=answers)):
@@ -245,7 +245,7 @@ def test_the_price_is_the_same_twice(
 
 
 def test_the_price_without_a_unit_grows_with_its_rows() -> None:
-    """A row that joins repeat three times moves one count by three, or three by one: squared L2 norm nine."""
+    """A row that joins repeat three times moves one count by three, or three by one: the squared L2 norm is nine."""
     job = job_of(3, 1, unit_sql=None, conditions=("",))
     plan = plan_of(job, Fraction(1), Fraction(1, 100))
     assert plan.selection.parameter == Fraction(9, 2) and plan.threshold == 3 + plan.excess
@@ -258,19 +258,19 @@ def test_the_price_without_a_unit_grows_with_its_rows() -> None:
     "noise", [Noise(LAPLACE, Fraction(3)), Noise(GAUSSIAN, Fraction(9)), Noise(GAUSSIAN, Fraction(10**8))]
 )
 def test_a_threshold_below_nothing_costs_everything(noise: Noise) -> None:
-    """Most keys that were not there would be published: the door refuses it, whatever a planner says."""
+    """A threshold below 0 would publish most absent keys: the door refuses it, whatever a planner says."""
     assert key_delta(noise, -1, 1) == 1 == key_delta(noise, -100, 3)
     assert key_delta(noise, 10**6, 1) < Fraction(1, 100)
 
 
 def test_bounds_that_disagree_are_an_error() -> None:
-    """A plan made for other bounds than the SQL keeps is refused before anything is counted."""
+    """A plan for other bounds than those of the SQL is refused before anything is counted."""
     with pytest.raises(InternalError, match="disagree"):
         published([], job_of(3, 4), plan_of(job_of(2, 4)))
 
 
 def test_a_failure_quotes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of DuckDB's becomes one fixed text without a context."""
+    """An error of DuckDB's becomes one fixed text without its cause."""
     job = job_of(1, 1, texts=("CAST(error(t.reason) AS VARCHAR)",))
     with pytest.raises(InternalError, match=r"^counting failed$") as caught:
         published([(1, "canary", "F")], job, plan_of(job))

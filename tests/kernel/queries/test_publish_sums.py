@@ -1,4 +1,4 @@
-"""Sums of published groups: each table has the noise that was paid for, and norms are those of the job."""
+"""Sums of published groups: each table has the paid noise, and norms are those of the job."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def asked(
     aggregates: tuple[Aggregate, ...], noise: NoiseKind, *, groups: int = 2, max_rows: int = 4, other: bool = False,
     amount: Fraction = Fraction(1, 2),
 ) -> tuple[Ask[PublishedKeys], KeyMeasures, KeyPlan]:  # fmt: skip
-    """The ask for these aggregates, with its measures and its plan."""
+    """Returns the ask for these aggregates, with its measures and its plan."""
     measured = measures_of_keys(aggregates, (), other)
     counted = tuple(as_own(one.contribution) for one in measured.measures)
     rows = replace(job_of(groups, max_rows), aggregates=counted)
@@ -58,7 +58,7 @@ def asked(
 @pytest.mark.parametrize("other", [False, True])
 @pytest.mark.parametrize("aggregates", SETS, ids=["sum", "average", "by group"])
 def test_the_price_is_the_same_twice(aggregates: tuple[Aggregate, ...], noise: NoiseKind, other: bool) -> None:
-    """What will run costs the planned epsilon or rho, and less noise of any table costs more."""
+    """The release costs the planned epsilon or rho, and less noise on any table costs more."""
     ask, _, plan = asked(aggregates, noise, other=other)
     assert isinstance(ask.query, Threshold)
     cost = ask.cost
@@ -76,7 +76,7 @@ def test_the_price_is_the_same_twice(aggregates: tuple[Aggregate, ...], noise: N
 
 @pytest.mark.parametrize("aggregates", SETS, ids=["sum", "average", "by group"])
 def test_norms_are_those_of_the_job(aggregates: tuple[Aggregate, ...]) -> None:
-    """A smaller norm of any table is refused before the charge, and so are norms of one row less."""
+    """A smaller norm than the job's for any table is refused before the charge, also one for a row less."""
     ask, _, plan = asked(aggregates, NoiseKind.GAUSSIAN)
     assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, CountingJob)
     for number, one in enumerate(plan.beside):
@@ -95,7 +95,7 @@ def test_norms_are_those_of_the_job(aggregates: tuple[Aggregate, ...]) -> None:
 
 
 def test_a_unit_by_group_costs_the_root_of_its_groups() -> None:
-    """With a bound by group a unit adds it to each of C groups, and without one all of its rows to one."""
+    """With a bound by group a unit adds the bound to each of C groups. Without one it adds all rows to one group."""
     summed, averaged, _ = SETS
     ask, measured, _ = asked((*averaged, *SETS[2]), NoiseKind.GAUSSIAN, groups=3, max_rows=8)
     assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, CountingJob)
@@ -112,7 +112,7 @@ def test_a_unit_by_group_costs_the_root_of_its_groups() -> None:
 
 
 def test_every_table_has_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The selection draws once for each group, then each table as it was planned, and the row for all others too."""
+    """The selection draws once for each group. Then each table draws as planned, and so does the row for all others."""
     drawn: list[tuple[Fraction, int]] = []
 
     def counted(noise: Noise, count: int, entropy: object) -> NDArray[np.int64]:
@@ -137,7 +137,7 @@ def test_every_table_has_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tables_of_several_integers_are_no_sums_of_groups() -> None:
-    """Moments have several tables, of which the price knows nothing here."""
+    """Moments have several tables, and the price of groups covers one table for each aggregate."""
     moments = adds("", "moments", VALUE.sql, VALUE.low, VALUE.high, 100, 1)
     with pytest.raises(InternalError, match="counts and sums alone"):
         selected(replace(job_of(), aggregates=(moments,)), job_of().texts, 2)
@@ -146,7 +146,7 @@ def test_tables_of_several_integers_are_no_sums_of_groups() -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("exact", "told"), [(0, 5), ((1 << 63) - 1, 4 - (1 << 63)), (-(1 << 63), 5 - (1 << 63))])
 def test_numbers_wrap_as_all_tables_do(exact: int, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row for all others is told modulo 2^64, as published groups are, without a word: here with a noise of 5."""
+    """The row for all others wraps modulo 2^64 without an error, as published groups do. The noise is 5 here."""
     right = module._select_groups
     monkeypatch.setattr(module, "draw", lambda noise, count, entropy: np.full(count, 5, np.int64))
     monkeypatch.setattr(module, "_select_groups", lambda *given: (right(*given)[0], np.full(3, exact)))
@@ -158,7 +158,7 @@ def test_numbers_wrap_as_all_tables_do(exact: int, told: int, monkeypatch: pytes
 
 @pytest.mark.filterwarnings("error")
 def test_sums_of_what_is_suppressed_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exact sums of other groups are modulo 2^64, too: two groups of 2^62 each, and one row of each unit."""
+    """Exact sums of suppressed groups wrap modulo 2^64: two groups of 2^62 each, and one row of each unit."""
     ask, _, _ = asked(SETS[0], NoiseKind.GAUSSIAN)
     assert isinstance(ask.scan.job, CountingJob) and isinstance(ask.query, Threshold)
     monkeypatch.setattr(module, "_tables", lambda groups, aggregates: [np.full(groups.num_rows, 1 << 62)])

@@ -1,4 +1,4 @@
-"""The gate of sessions: exact one-sided noise, a price that covers the worst pair of databases, one look a question."""
+"""The gate of sessions: exact one-sided noise, a price for the worst pair of databases, one look for each question."""
 
 from fractions import Fraction
 from itertools import product
@@ -30,7 +30,7 @@ def law(noise: NoiseKind = NoiseKind.GAUSSIAN, threshold: int = 100 * UNITS, upd
 
 
 def thresholds_of(of: GateLaw) -> bytes:
-    """The secret of a session, as its ask answers."""
+    """The secret thresholds of a session, as its ask answers."""
     ask = of.gate_ask(scan_of(1))
     return ask.query.draw(KeyCounts(KEYS.high, KEYS.low, np.zeros(5, np.int64)), ask, ENTROPY, None)
 
@@ -41,7 +41,7 @@ def gate(values: list[int], of: GateLaw) -> SessionGate:
 
 
 def test_one_sided_noise_is_geometric() -> None:
-    """20,000 draws at scale 3: each of the first probabilities within 6.5 standard errors; none is negative.
+    """Of 20,000 draws at scale 3 each of the first probabilities is within 6.5 standard errors, and none is negative.
 
     False alarm below 1e-9 in all. A scale of 2 or 4.5 would be 20 standard errors off at k = 0.
     """
@@ -57,7 +57,7 @@ def test_one_sided_noise_is_geometric() -> None:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_all_noise_of_a_session_has_the_scale_that_was_paid_for(noise: NoiseKind) -> None:
-    """Thresholds, questions, measurements and the number of rows, each against 2/3 and 3/2 of its scale too.
+    """Thresholds, questions, measurements and the number of rows reject 2/3 and 3/2 of their scales.
 
     False alarm 4e-11 each, see noise_sizes.
     """
@@ -75,7 +75,7 @@ def test_all_noise_of_a_session_has_the_scale_that_was_paid_for(noise: NoiseKind
 
 
 def outcome_probabilities(gaps: tuple[int, ...], threshold: int, scales: tuple[float, float]) -> np.ndarray:
-    """P(the first side of the first question fires), .., P(nothing fires): by summing over both thresholds' noise.
+    """P(the first side of the first question fires), .., P(nothing fires): sums over the noise of both thresholds.
 
     Question i has distances (gaps[i], -gaps[i]) from the hypothesis, in steps in which a unit moves them by 1.
     """
@@ -95,7 +95,7 @@ def outcome_probabilities(gaps: tuple[int, ...], threshold: int, scales: tuple[f
 
 
 def worst_ratio(scales: tuple[float, float]) -> float:
-    """The largest log ratio of an outcome's probability over many pairs of sequences one unit apart."""
+    """The largest log ratio of an outcome's probability, over many pairs of sequences one unit apart."""
     worst = 0.0
     for gaps in product((-9, -3, 0, 4, 9), repeat=3):
         for change in product((0, 1), repeat=3):
@@ -108,7 +108,7 @@ def worst_ratio(scales: tuple[float, float]) -> float:
 
 @pytest.mark.parametrize("scales", [(2.0, 3.0), (4.0, 1.5)])
 def test_a_round_costs_what_is_charged_and_hardly_less(scales: tuple[float, float]) -> None:
-    """The proof's bound D/b1 + D/b2 holds for exact outcome probabilities, and is nearly reached: it is not loose."""
+    """The bound D/b1 + D/b2 holds for exact probabilities of outcomes, and is nearly reached: it is not loose."""
     bound = 1 / scales[0] + 1 / scales[1]
     assert worst_ratio(scales) <= bound + 1e-9
     assert worst_ratio(scales) > 0.8 * bound
@@ -116,13 +116,13 @@ def test_a_round_costs_what_is_charged_and_hardly_less(scales: tuple[float, floa
 
 
 def price_of_gate(of: GateLaw) -> Charge:
-    """The noisy number of rows and all rounds."""
+    """The price of the noisy number of rows and all rounds."""
     scan = scan_of(of.unit_bound)
     return price([of.total_ask(scan), of.gate_ask(scan)])
 
 
 def test_the_price_adds_all_rounds() -> None:
-    """Pure: rounds add; zCDP: a round costs epsilon^2/2 and its measurement D^2/(2 s)."""
+    """Rounds add up: epsilon in a pure session, and else epsilon^2/2 a round and D^2/(2 s) a measurement."""
     pure = price_of_gate(law(NoiseKind.LAPLACE))
     assert pure.epsilon == 3 * (4 + 4 + 1) + 100
     assert price_of_gate(law()).rho == 3 * (Fraction(64, 2) + Fraction(UNITS, 2)) + 50
@@ -132,7 +132,7 @@ def test_the_price_adds_all_rounds() -> None:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
-    """Far beyond the threshold, on either side, a measurement comes; far below it nothing does. False alarm 1e-20."""
+    """Far beyond the threshold, on either side, a measurement comes, and far below it none. False alarm 1e-20."""
     of = law(noise)
     made = gate([1000, 0, 7], of)
     questions = made.prepare(
@@ -151,9 +151,9 @@ def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_each_side_has_noise_and_a_threshold_of_its_own(side: int) -> None:
-    """An answer above the hypothesis is compared with the first of its two draws, one below it with the second.
+    """An answer above the hypothesis uses the first of its two draws, and one below uses the second.
 
-    docs/sparse_queries.md proves the price for two sparse vectors whose noise is independent.
+    docs/sparse_queries.md proves the price for two sparse vectors of independent noise.
     """
     of = law(threshold=100, updates=2)
     for place in range(4):
@@ -173,7 +173,7 @@ def test_each_side_has_noise_and_a_threshold_of_its_own(side: int) -> None:
 
 
 def test_noise_is_used_once() -> None:
-    """A question is looked at once, in order, and never after the last round; weights are 0 to 1."""
+    """A question is asked once, in order, and not after the last round. Weights are between 0 and 1."""
     made = gate([10], law())
     questions = made.prepare(KeyDigests(KEYS.high[[0, 0]], KEYS.low[[0, 0]]), np.array([UNITS, UNITS]), [1, 1], 3)
     made.look(questions, 1, 0, 0)
@@ -191,7 +191,7 @@ def test_noise_is_used_once() -> None:
 
 @pytest.mark.parametrize("places", [[0, 0], [0, 1, 0]])
 def test_a_key_stands_once_in_a_question(places: list[int]) -> None:
-    """A repeated key could move the answer by more than was paid for."""
+    """A question with a repeated key is refused, since the answer could move by more than was paid for."""
     made = gate([5, 6], law())
     weights = np.full(len(places), UNITS)
     with pytest.raises(InternalError, match="twice in one question"):

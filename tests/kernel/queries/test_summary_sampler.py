@@ -1,4 +1,4 @@
-"""Summaries drawn by the shortcut have the distribution of those drawn the laborious way, and wrong ones are found."""
+"""Summaries drawn by the shortcut have the distribution of the laborious ones, and wrong laws are rejected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LAWS = {
 
 
 def shortcut(exact: np.ndarray, plan: SummaryPlan, runs: int) -> Runs:
-    """Runs of a small domain, drawn together as blocks of a domain that holds them one after the other.
+    """Runs of a small domain, drawn together as blocks of one domain.
 
     Cells are independent of each other, so that blocks are independent runs.
     """
@@ -62,7 +62,7 @@ def as_runs(summary: NoisySummary, runs: int, cells: int) -> Runs:
 
 @pytest.mark.parametrize("name", LAWS)
 def test_the_shortcut_is_the_laborious_way(name: str) -> None:
-    """Which cells, how many and which values, jointly, over 100,000 runs; false alarms below 3e-10 each."""
+    """The shortcut draws the joint law of the laborious way, over 100,000 runs. False alarms below 3e-10 each."""
     law = LAWS[name]
     exact = EXACT * int(law.scale) if law.scale > 2 else EXACT
     dense = laborious(RUNS, exact, law, np.random.default_rng(SEED))
@@ -71,10 +71,10 @@ def test_the_shortcut_is_the_laborious_way(name: str) -> None:
 
 
 def scores(law: SummaryLaw) -> tuple[float, float]:
-    """Standard deviations by which number and mean magnitude of upgraded cells are off, of 5 million empty ones.
+    """Standard deviations by which number and mean magnitude of upgraded cells are off, among 5 million empty ones.
 
-    The truth is summed up term by term. Beyond 6.3 with a chance below 3e-10 each; a probability that is 1 % off gives
-    13 or more, and is missed with a chance below 1e-11.
+    The truth is summed term by term. A right law is beyond 6.3 with a chance below 3e-10 each. A probability that is 1
+    % off gives 13 or more, and is missed with a chance below 1e-11.
     """
     cells = 5_000_000
     a, k = exp(-1 / float(law.scale)), np.arange(law.theta, law.theta + 400)
@@ -90,7 +90,7 @@ def scores(law: SummaryLaw) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["filter", "whole tau", "theta below tau"])
 def test_one_percent_is_found(name: str) -> None:
-    """An upgrade probability or an alpha that is off by 1 % either way is rejected, the right ones are not."""
+    """An upgrade probability or an alpha that is off by 1 % either way is rejected. The right ones are not."""
     law, right = LAWS[name], SummaryLaw.given_not_before
     draw = upgraded_counts.draw_counts
     assert max(map(abs, scores(law))) < 6.3
@@ -122,14 +122,14 @@ def test_one_percent_is_found(name: str) -> None:
     ids=["three thresholds", "filter and thresholds", "filters", "one-sided filters"],
 )
 def test_layers_are_one_draw(layers: tuple[SummaryLaw, ...]) -> None:
-    """Layers of a falling threshold together are the summary of the lowest, exactly."""
+    """Layers of a falling threshold together are exactly the summary of the lowest threshold."""
     last = replace(layers[-1], above=None, below=None)
     dense = laborious(RUNS, EXACT, last, np.random.default_rng(SEED))
     assert disagreements(shortcut(EXACT, SummaryPlan(layers), RUNS), dense) == []
 
 
 def test_the_whole_table_is_the_geometric_mechanism() -> None:
-    """The full mechanism keeps every cell."""
+    """A law without filter and threshold keeps every cell, with the noise of the full mechanism."""
     found = shortcut(EXACT, SummaryPlan((SummaryLaw(TWO),), whole=True), RUNS)
     values = noisy_table(RUNS, EXACT, 2.0, np.random.default_rng(SEED))
     assert found.kept.all()
@@ -137,9 +137,8 @@ def test_the_whole_table_is_the_geometric_mechanism() -> None:
 
 
 def test_layers_stop_when_there_are_enough() -> None:
-    """A further layer is drawn if and only if there are no more cells than the size. False alarm below 1e-30:
-    an empty cell's noise has to be as large as half of a full one's count, 250 times its scale.
-    """
+    """A further layer is drawn if and only if there are no more cells than the size. False alarm below 1e-30: the noise
+    of an empty cell would have to be half of a full one's count, 250 times its scale."""
     layers = (SummaryLaw(TWO, 500), SummaryLaw(TWO, 1, below=500))
     counts = SparseCounts(MixedRadix((10,)), np.arange(3)[None, :], np.full(3, 1000))
     for size, drawn in ((2, 1), (3, 2)):
@@ -148,7 +147,7 @@ def test_layers_stop_when_there_are_enough() -> None:
 
 
 def test_rows_are_in_the_order_of_their_positions() -> None:
-    """Whatever layer drew a cell and whether it was occupied: neither is told by its place.
+    """The place of a row does not reveal which layer drew its cell, or whether the cell was occupied.
 
     Of 500 cells a filter of 1 keeps more than 150, and every occupied one: false alarm below 1e-15.
     """
@@ -163,7 +162,7 @@ def test_rows_are_in_the_order_of_their_positions() -> None:
 
 
 def test_the_price_is_that_of_the_layers() -> None:
-    """Layers of different noise, or a filter that counts nothing as something, have no price."""
+    """Layers with different noise, and a filter that would keep cells without any count, have no price."""
     radix = MixedRadix((2,))
     ask = Ask(scan_of(3), Layers((None,), radix), Noise(NoiseKind.LAPLACE, TWO), times=2)
     assert ask.cost.epsilon == 2 * Fraction(3, 2)

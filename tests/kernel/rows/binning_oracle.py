@@ -1,4 +1,4 @@
-"""Domain codes in plain Python, and a check that SQL agrees with them: for the tests of binning."""
+"""Domain codes in plain Python, and a check that SQL agrees with these codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def fill(type_name: str, texts: Sequence[str | None]) -> duckdb.DuckDBPyConnection:
-    """A table of one value a row; row numbers serve as privacy units."""
+    """Fills a table with one value in each row. Row numbers serve as privacy units."""
     connection = database()
     connection.execute(
         f"CREATE OR REPLACE TABLE t AS SELECT unnest(range($n)) AS unit, unnest(CAST($texts AS {type_name}[])) AS v",
@@ -73,7 +73,7 @@ def check(type_name: str, texts: Sequence[str | None], domain: Domain, expected:
 
 
 def listed_code(text: str | None, domain: ValueDomain) -> int | None:
-    """The oracle for listed domains, on texts."""
+    """Returns the code of a text in a listed domain."""
     if text is None:
         return len(domain.values) if domain.with_null else None
     if text in domain.values:
@@ -84,7 +84,7 @@ def listed_code(text: str | None, domain: ValueDomain) -> int | None:
 def binned_code(
     value: Any, edges: Sequence[Any], upper: Any, domain: RangeDomain, finite: Callable[[Any], bool]
 ) -> int | None:
-    """The oracle for ranges: counts the edges that are not above the value."""
+    """Returns the code of a number in a range: the number of edges that are not above it."""
     if value is None:
         return len(edges) if domain.with_null else None
     if not finite(value):
@@ -103,7 +103,7 @@ def check_numbers(
     with_null: bool,
     with_edges: bool,
 ) -> Codes:
-    """Ranges of numbers against the oracle, values and edges as the column's own type holds them."""
+    """Compares ranges of numbers with the oracle. The column's own type holds values and edges."""
     domain = RangeDomain(type_name, edges, upper, step, "", 1, with_null, with_edges)
     single = type_name == "FLOAT"
     floating = single or type_name == "DOUBLE"

@@ -36,7 +36,7 @@ NASTY = [
 
 @pytest.mark.parametrize(("with_null", "other"), list(product([False, True], [None, "other's"])))
 def test_listed_text(with_null: bool, other: str | None) -> None:
-    """Labels with quotes, newlines and unicode are values, never SQL; equality is that of bytes."""
+    """Labels with quotes, newlines and unicode are values, never SQL, and are compared by their bytes."""
     domain = ValueDomain("VARCHAR", tuple(NASTY), with_null, other)
     texts: list[str | None] = [*NASTY, *NASTY[::2], None, None, "A", "E\u0301", "outside", "other's"]
     codes = check("VARCHAR", texts, domain, [listed_code(text, domain) for text in texts])
@@ -49,7 +49,7 @@ def test_listed_text(with_null: bool, other: str | None) -> None:
 @pytest.mark.parametrize("count", [1, MOST_POSITIONS, MOST_POSITIONS + 1, 1000])
 @pytest.mark.parametrize(("with_null", "other"), list(product([False, True], [None, "other"])))
 def test_long_lists(count: int, with_null: bool, other: str | None) -> None:
-    """Lists above MOST_POSITIONS are looked up by a join: the same codes."""
+    """Lists above MOST_POSITIONS are looked up by a join, and give the same codes."""
     domain = ValueDomain("VARCHAR", tuple(f"value {i}" for i in range(count)), with_null, other)
     texts = [*(f"value {i}" for i in range(0, count + 40, 3)), None, "", "value 0"]
     codes = check("VARCHAR", texts, domain, [listed_code(text, domain) for text in texts])
@@ -61,7 +61,7 @@ def test_long_lists(count: int, with_null: bool, other: str | None) -> None:
 @pytest.mark.parametrize("values", [(0, 1, 2), (5, 3, 4), (-4, -2, -1), (0, 100), (-7,)])
 @pytest.mark.parametrize("with_null", [False, True])
 def test_listed_integers(type_name: str, values: tuple[int, ...], with_null: bool) -> None:
-    """Dense and gappy lists, in any order; the extremes of the type neither match nor raise."""
+    """Dense lists and lists with gaps work in any order. The extremes of the type neither match nor raise."""
     bits = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63, "HUGEINT": 127}[type_name]
     domain = ValueDomain(type_name, tuple(str(value) for value in values), with_null)
     extremes = [str(2**bits - 1), str(-(2**bits))]
@@ -75,7 +75,7 @@ def test_listed_integers(type_name: str, values: tuple[int, ...], with_null: boo
 @pytest.mark.parametrize("first", [2**31 - 2, 2**40, 2**63 - 3, 2**64 - 3, -(2**63)])
 @pytest.mark.parametrize("with_null", [False, True])
 def test_far_integers(first: int, with_null: bool) -> None:
-    """Values about the ends of 32 and 64 bits, in types where packing them could overflow."""
+    """Values near the ends of 32 and 64 bits have right codes, in types where packing them could overflow."""
     texts = [*(str(first + i) for i in range(3)), None, "0", "-1" if first < 0 else "1", str(2**63 - 1)]
     types = {"BIGINT": first < 2**63, "HUGEINT": True, "UBIGINT": first > 0}
     for type_name in (name for name, holds in types.items() if holds):
@@ -126,7 +126,7 @@ NULL = -1
     ],
 )
 def test_listed_types(type_name: str, values: tuple[str, ...], found: Codes, with_null: bool) -> None:
-    """Every type that may have a listed domain; a value that comes twice has one code."""
+    """Every type that may have a listed domain is coded, and a value that comes twice has one code."""
     domain = ValueDomain(type_name, values, with_null)
     texts = [*found, next(iter(found))]
     null = len(values) if with_null else None
@@ -153,7 +153,7 @@ def test_changed_type(held: str, domain: Domain) -> None:
 
 
 def test_parameters_hold_the_labels() -> None:
-    """No label is pasted into SQL: injection has nothing to inject into."""
+    """Labels are parameters and never part of the SQL, so that none can inject SQL."""
     domain = ValueDomain("VARCHAR", tuple(NASTY))
     reading = key_reading(key("t.v", domain), 0)
     text = reading.group_sql + reading.guard + "".join(reading.filters)
@@ -162,7 +162,7 @@ def test_parameters_hold_the_labels() -> None:
 
 
 def test_two_keys_do_not_share_a_parameter() -> None:
-    """Each key column has parameters of its own."""
+    """Each key column has separate parameters."""
     connection = fill("VARCHAR", ["a", "b", "c"])
     first, second = ValueDomain("VARCHAR", ("a", "b")), ValueDomain("VARCHAR", ("b", "a"))
     attributes = tuple(Attribute((i,), np.arange(2), 2) for i in range(2))

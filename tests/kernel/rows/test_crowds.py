@@ -1,4 +1,4 @@
-"""Units with too many rows are found first, and ranked alone: each cell has the count that ranking all rows gives."""
+"""Units with too many rows are looked for first, and ranked alone. Each cell has the count of ranking all rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks for crowds in small tables, too, in parts, and however many there are."""
+    """Looks for crowds in small tables, too, in parts, and however many crowds there are."""
     monkeypatch.setattr(crowds, "FEW", 1)
     monkeypatch.setattr(crowds, "SAMPLE", 1)
     monkeypatch.setattr(crowds, "_are_crowded", lambda *_: False)
@@ -55,7 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_table(connection: duckdb.DuckDBPyConnection, unit: str, seed: int, longest: int) -> None:
-    """Makes rows of units with a heavy tail, of nobody, and of texts within and outside of the domain."""
+    """Makes rows of units with a heavy tail, rows without a unit, and texts within and outside of the domain."""
     connection.execute(
         f"CREATE OR REPLACE TABLE visits AS SELECT CAST(nullif(n, 7) AS BIGINT) AS n, "
         f"CAST(CASE WHEN n <> 7 THEN {UNITS[unit]} END AS {unit}) AS unit, "
@@ -88,7 +88,7 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> dict[int, 
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """What put_crowds answers, call by call."""
+    """Lists the answer of each call of put_crowds."""
     answers: list[int | None] = []
     put = crowds.put_crowds
 
@@ -104,7 +104,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 def test_each_cell_is_as_if_all_rows_were_ranked(
     connection: duckdb.DuckDBPyConnection, unit: str, used: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Random tables, heavy tails, NULL units, conditions, few and many rows kept: the plain window is the oracle."""
+    """Counts equal those of the plain window: random tables, heavy tails, NULL units, conditions, any MAX ROWS."""
     for seed, longest in ((1, 300), (2, 40)):
         make_table(connection, unit, seed, longest)
         for where in ((), ('"r0"."score" <> 2',)):
@@ -133,7 +133,7 @@ WEIGHED = (
 def test_light_units_are_counted_as_if_all_were_weighed(
     connection: duckdb.DuckDBPyConnection, unit: str, used: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Units that are told apart by their rows have the weights that all have where none is."""
+    """Units with few rows have the same weights whether they are separated from crowds or all units are weighed."""
     make_table(connection, unit, 4, 300)
     for where in ((), ('"r0"."score" <> 2',)):
         for max_rows in (2, 50, 400):
@@ -147,7 +147,7 @@ def test_light_units_are_counted_as_if_all_were_weighed(
 
 
 def test_units_with_too_many_rows_are_all_found(connection: duckdb.DuckDBPyConnection) -> None:
-    """Those with more rows than are kept and no others, each once, whichever part their hash is in."""
+    """The listed units are exactly those with more rows than are kept, each once, whichever part has their hash."""
     make_table(connection, "BIGINT", 3, 300)
     sql = f"SELECT unit AS dpduck_unit FROM {TABLE}"
     assert crowds.put_crowds(connection, sql, 20_000, 5, {}) is not None
@@ -157,7 +157,7 @@ def test_units_with_too_many_rows_are_all_found(connection: duckdb.DuckDBPyConne
 
 
 def test_no_scan_is_given_a_condition(connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What looks for crowds, and what counts with and without them, hands no condition to a scan."""
+    """No condition is given to a scan by the search for crowds, or by counting with crowds and without."""
     make_table(connection, "BIGINT", 4, 300)
     watch = Watch(monkeypatch)
     cells(connection, job_of("BIGINT", 5, ('"r0"."score" <> 2',), AGGREGATES))
@@ -167,7 +167,7 @@ def test_no_scan_is_given_a_condition(connection: duckdb.DuckDBPyConnection, mon
 def test_where_rows_are_ranked_as_they_are(
     connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Texts, which a collation may make equal; small tables; other databases; most rows crowded; few rows left."""
+    """Rows are ranked as they are: texts, small tables, other databases, most rows crowded, or few rows left."""
     kinds = {"VARCHAR": False, "DOUBLE": False, "INTEGER": True, "ENUM('a')": False, "STRUCT(a INTEGER)": False}
     assert {kind: sql_type(kind).has_one_hash for kind in kinds} == kinds
     make_table(connection, "BIGINT", 5, 300)

@@ -1,4 +1,4 @@
-"""Which rows of a unit are joined with many: those that come first by all that they hold, bit by bit."""
+"""A cut keeps those rows of a unit that come first by all their values, bit by bit, in joins with many rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS, CUT = 300, 128
 
 
 def counted(kind: str, rows: str, *, twins: bool = False) -> list[int]:
-    """How many pairs of one person's rows hold each of two equal values. rows: which have the first one, over i."""
+    """Counts pairs of one person's rows, for each of two equal values. rows: a condition on i for the first one."""
     type_name, first, second, *conditions = EQUAL[kind]
     with dpduck.connect() as connection:
         connection.execute(f"CREATE TABLE visits (patient BIGINT, v {type_name})")
@@ -48,21 +48,21 @@ def total(found: dict[tuple[int, ...], list[int]]) -> int:
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", EQUAL)
 def test_where_rows_lie_does_not_decide(kind: str) -> None:
-    """Equal values that differ, and have one hash: the same rows are joined in whatever order they lie.
+    """Equal values that differ, but have one hash: the same rows are joined in whatever order rows lie.
 
-    If not, what is kept of a person could depend on where others' rows are, and on which thread came first.
+    Otherwise the kept rows of a person could depend on where others' rows are, and on which thread came first.
     """
     half = f"i < {ROWS // 2}"
     found = counted(kind, half)
     assert counted(kind, f"NOT {half}") == counted(kind, "i % 2 = 0") == found
     assert sum(found) == ROWS * CUT
-    if EQUAL[kind][0] != "INTERVAL":  # tables with such a column are not prepared
+    if EQUAL[kind][0] != "INTERVAL":  # tables with this column are not prepared
         assert counted(kind, f"NOT {half}", twins=True) == found
 
 
 @pytest.mark.parametrize("kind", EQUAL)
 def test_rows_that_are_joined_are_as_they_are_stored(kind: str) -> None:
-    """Where DuckDB sorts by two equal values it may put the one for the other: a joined row holds what its table does.
+    """A joined row holds the value of its table, though DuckDB may replace one of two equal values where it sorts.
 
     Zeros and NaN of either sign are one value to expressions (kernel/columns/stored.py).
     """
@@ -71,7 +71,7 @@ def test_rows_that_are_joined_are_as_they_are_stored(kind: str) -> None:
 
 
 def test_all_columns_are_in_the_order() -> None:
-    """Two rows of one hash are told apart by all that may be read of them: of a list, whether it is NULL."""
+    """All columns that may be read, bit by bit, separate two rows of one hash. A list is NULL or not."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE visits (patient BIGINT, v DOUBLE, t VARCHAR, w INTERVAL, f FLOAT, l DOUBLE[])")
         connection.execute(

@@ -1,7 +1,7 @@
-"""One row of extreme values of every kind decides nothing: asked with her and without her, in one table for each type.
+"""A person's row of extreme values decides nothing. Each statement is asked with her and without her, for each type.
 
-Same outcome, columns, types, rows and charges; nobody else's rows count otherwise. At a price that adds no noise to
-speak of, the counts differ by her row alone. Values that only Arrow brings in are among hers.
+Outcomes, columns, types, rows and charges are the same. At a price with hardly any noise the counts differ by her row
+alone. Some of her values are such as only Arrow brings in.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def visits(kind: str, usual: str, hers: str | pa.Array | None, prepared: bool) -
 
 
 def said(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[object, list[tuple[object, ...]]]:
-    """The names and types of the answer's columns, with its rows; or what is said, without."""
+    """Returns the names and types of an answer's columns with its rows, or the message of a refusal and no rows."""
     try:
         found = connection.execute("FROM dp(?)", [statement])
     except duckdb.Error as error:
@@ -133,7 +133,7 @@ def far(one: object, other: object) -> bool:
 
 
 def require_alike(kind: str, usual: str, hers: str | pa.Array, prepared: bool) -> int:
-    """Asks every statement of both; returns how many were answered."""
+    """Asks every statement of both connections, and returns how many were answered."""
     both = [visits(kind, usual, value, prepared) for value in (hers, None)]
     everybody = f"CAST({usual} AS {kind.partition(' COLLATE')[0]})"
     answered = sum(is_alike(both, EXACT.format(options) + select.format(o=everybody)) for options, select in PLACES)
@@ -144,9 +144,9 @@ def require_alike(kind: str, usual: str, hers: str | pa.Array, prepared: bool) -
 def is_alike(
     both: Sequence[duckdb.DuckDBPyConnection], statement: str, by_noise: Sequence[str] = (), rough: Sequence[str] = ()
 ) -> bool:
-    """Asks a statement of both, and tells whether it was answered.
+    """Asks a statement of both connections, and tells whether it was answered.
 
-    by_noise: words of statements whose number of rows is noise's; rough: of those whose figures are no counts.
+    by_noise: words of statements where noise decides the number of rows. rough: where figures are no counts.
     """
     (first, rows), (second, others) = (said(one, statement) for one in both)
     assert first == second, statement
@@ -159,7 +159,7 @@ def is_alike(
 
 
 def require_charges_alike(both: Sequence[duckdb.DuckDBPyConnection]) -> None:
-    """Compares the ledgers of both, and closes them."""
+    """Compares the ledgers of both connections, and closes them."""
     charges = [
         one.execute("SELECT count(*), sum(epsilon), sum(rho), sum(delta) FROM dp_ledger()").fetchall() for one in both
     ]
@@ -175,7 +175,7 @@ def chosen(names: Iterable[str], often: Sequence[str]) -> list[ParameterSet]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", chosen(TYPES, OFTEN))
 def test_a_row_of_extremes_decides_nothing(name: str) -> None:
-    """Whatever type, at every place."""
+    """Whatever the type of her value, it decides nothing at any place of a statement."""
     assert require_alike(*TYPES[name], prepared=False) >= 1
 
 
@@ -184,23 +184,22 @@ def test_a_row_of_extremes_decides_nothing(name: str) -> None:
     "name", chosen(["decimal", "unsigned", "date", "enum", "text", "long text", "double"], ["text"])
 )
 def test_it_decides_nothing_in_a_prepared_table(name: str) -> None:
-    """Preparing is no different with her, nor what is counted there."""
+    """In a prepared table she decides nothing about the preparing or about counts."""
     assert require_alike(*TYPES[name], prepared=True) >= 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", chosen(ARROW, ["raw date", "raw decimal"]))
 def test_bytes_that_arrow_brings_in_decide_nothing(name: str) -> None:
-    """Values beyond what a type may hold, which DuckDB stores as they come."""
+    """Values beyond the range of a type, which DuckDB stores as Arrow brings them, decide nothing."""
     kind, usual, arrow_type, raw = ARROW[name]
     hers = pa.Array.from_buffers(arrow_type, 1, [None, pa.py_buffer(raw)])
     assert require_alike(kind, usual, hers, prepared=False) >= 1
 
 
 def test_without_halving_she_would_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests above see what they should: without TRY and the rehearsal, and where a batch that fails is not halved,
-    the statement fails after its charge with her alone.
-    """
+    """The tests above can fail: without TRY and the rehearsal, and where a failing batch is not halved, a statement
+    fails after its charge with her alone."""
 
     def failed(self: Runner, batch: pa.Table) -> pa.Table:
         raise InternalError("counting failed")

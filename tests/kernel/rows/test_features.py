@@ -1,4 +1,4 @@
-"""What is made of each unit's rows is what DuckDB makes of them, and depends on these rows alone."""
+"""Features of each unit's rows are those that DuckDB computes, and depend on these rows alone."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ WINDOWS = (
 
 
 class World:
-    """A table whose rows are put in anew, and worker processes."""
+    """A table with rows that each test replaces, and worker processes."""
 
     def __init__(self, threads: int = 1) -> None:
         self.connection = dpduck.connect(config={"threads": threads})
@@ -92,7 +92,7 @@ class World:
             self.connection.execute(f"INSERT INTO visits VALUES {listed}")
 
     def made(self, inner: str, columns: int | Sequence[str], key: int = 7) -> list[str]:
-        """The rows that a subquery makes, as they are counted: with a worker's answers, before any noise."""
+        """Returns the rows that a subquery makes, as they are counted: with a worker's answers, before any noise."""
         if inner not in self.asked:
             request = request_of(self.connection, f"SELECT {CLAUSE} count(*) FROM ({inner})")
             scan = scan_of(counting_job(request, [adds("")]))
@@ -138,14 +138,14 @@ SEVERAL = settings(deadline=None, suppress_health_check=[HealthCheck.function_sc
 def test_columns_are_what_duckdb_makes_of_the_rows(
     world: World, columns: Sequence[str], grouped: bool, rows: list[Row]
 ) -> None:
-    """Values of every kind, NULL, ties, NaN and the largest integers: each unit's columns are DuckDB's own."""
+    """Each unit's columns are DuckDB's own, for values of every kind, NULL, ties, NaN and the largest integers."""
     world.put(numbered(rows))
     found = world.made(inner(columns, grouped), len(columns))
     assert found == sorted(map(repr, world.connection.execute(plain(inner(columns, grouped))).fetchall()))
 
 
 def plain(text: str) -> str:
-    """The same for DuckDB by itself: rows without a unit are nobody's, -0 is 0, what raises is NULL."""
+    """Returns the subquery for DuckDB by itself: no rows without a unit, 0 for -0, and NULL for an error."""
     for ours, theirs in {
         "FROM visits": "FROM visits WHERE u IS NOT NULL", "CAST(x": "TRY_CAST(x", "n * 2": "TRY(n * 2)",
         "(x)": "(CASE WHEN x = 0 THEN 0 ELSE x END)", "n + 1": "TRY(n + 1)", "count_if(n > 3)":
@@ -164,7 +164,7 @@ TIED = (
 
 @pytest.mark.parametrize("columns", TIED, ids=["of units", "windows"])
 def test_ties_are_broken_by_the_rows_of_the_unit_alone(world: World, columns: Sequence[str]) -> None:
-    """Rows that are tied: the same columns in whatever order the rows are stored, and with or without another unit."""
+    """Tied rows give the same columns in whatever order they are stored, and with or without another unit."""
     grouped = "OVER" not in columns[0]
     mine = [
         ("p", "ab"[n % 2], n % 3, n, "2024-01-01", ["-0.0", "0.0", "nan"][n % 3], True, None, "z") for n in range(9)
@@ -183,7 +183,7 @@ def test_ties_are_broken_by_the_rows_of_the_unit_alone(world: World, columns: Se
 
 
 def test_the_sign_of_zero_decides_nothing(world: World) -> None:
-    """Storage makes it of the rows around: rows that are tied are in one order, and a column beside has no sign."""
+    """The sign of a zero, which storage may take from other rows, is in no column and orders no tied rows."""
     text = f"SELECT x, t, row_number() {BY} d) AS c FROM visits"
     found = set()
     for zeros in (["0.0"] * 4, ["-0.0"] * 4, ["0.0", "-0.0"] * 2, ["-0.0", "0.0", "0.0", "-0.0"]):
@@ -194,14 +194,14 @@ def test_the_sign_of_zero_decides_nothing(world: World) -> None:
 
 
 def test_units_with_the_same_rows_choose_by_themselves(world: World) -> None:
-    """A key that favours one value for everybody would make a hundred units one."""
+    """A hundred units with the same rows choose independently: a key that favours one value would make them alike."""
     world.put([(n, f"unit {n // 2}", "ab"[n % 2], *[None] * 7) for n in range(200)])
     found = world.made(inner(["any_value(t)"], True), 1)
     assert 20 < found.count("('a',)") < 80  # beyond 6 standard deviations of 100 fair coins
 
 
 def test_sums_do_not_overflow(world: World) -> None:
-    """The largest integers of one unit, added up and beside each row: exact, and nobody's statement fails."""
+    """Sums of the largest integers of one unit, in all and beside each row, are exact, and no statement fails."""
     most = 2**63 - 1
     world.put([(n, "p", "a", 2**31 - 1, most, None, None, None, "9999999.99", None) for n in range(300)])
     assert world.made(inner(["sum(b)", "sum(p)", "sum(n)"], True), 3) == [
@@ -218,7 +218,7 @@ VALUE = {kind: RowValue(RelationColumn("r0", "x", kind), kind) for kind in KINDS
 
 @pytest.mark.parametrize("windowed", [False, True])
 def test_what_could_fail_is_not_written(windowed: bool) -> None:
-    """Trusted code believes no form and no type: a sum that overflows, a condition that is none, unknown words."""
+    """Trusted code refuses a sum that overflows, a condition of another type, and unknown words in any form."""
     units = Units(UNITS.source, UNITS.unit, (), (), "r1", (), windowed)
     for form, kind in (
         ("sum", "DOUBLE"), ("sum", "DECIMAL(38,2)"), ("sum", "HUGEINT"), ("any", "INTEGER"), ("list", "INTEGER"),

@@ -1,7 +1,7 @@
-"""Whatever one person's rows hold, and however it is joined: the statement is answered as without her.
+"""Whatever one person's rows hold, and however it is joined, the statement is answered as without her.
 
-Each case is asked in 300 MB without a disk, over tables of few rows. Before each private table was read in a SELECT of
-its own, DuckDB held her texts beside each joined row, and every case failed after its charge.
+Each case is asked in 300 MB without a disk, over tables of few rows. Every case once failed after its charge: DuckDB
+held her texts beside each joined row. Now a SELECT reads each private table first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COPIED = "FROM visits JOIN pub ON pub.k = visits.g LEFT JOIN keys ON keys.k = vi
 
 @dataclass(frozen=True)
 class World:
-    """made: SQL that makes the tables and everybody's rows. policies: statements of the owner."""
+    """Tables with policies. made: SQL for the tables and everybody's rows. policies: statements of the owner."""
 
     made: tuple[str, ...]
     policies: tuple[str, ...]
@@ -60,14 +60,14 @@ LONG_PARTS = ", ".join(["repeat(chr(97), 4000)"] * 8)
 
 
 def in_parts() -> World:
-    """Visits whose unit eight texts hold together."""
+    """Visits with eight texts that together are the unit."""
     policy = f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ({PARTS}) MAX ROWS 10, DOMAIN g IN (1), {BUDGET})"
     made = f"CREATE TABLE visits ({PARTS.replace(',', ' VARCHAR,')} VARCHAR, g INTEGER)"
     return World((made, f"INSERT INTO visits SELECT {', '.join(['i'] * 8)}, 1 FROM range(100) AS r(i)"), (policy,))
 
 
 def referred(unit: str = "id", key: str = "BIGINT") -> World:
-    """Visits whose unit is found by a reference to people."""
+    """Visits that find their unit by a reference to people."""
     return World(
         (
             *PUBLIC,
@@ -111,9 +111,8 @@ LAGS = ", ".join(f"lag(note, {n + 1}) OVER (PARTITION BY patient ORDER BY {ORDER
 
 
 def features(written: str, count: int, subqueries: int = 1) -> str:
-    """So many features of visits in each of so many joined subqueries, each with a condition of its own; all of them
-    are read.
-    """
+    """Writes `count` features of visits in each of the joined subqueries. Each has a different condition, and each is
+    read."""
     made = ", ".join(f"{written} FILTER (WHERE g <> {n + 5}) AS c{n}" for n in range(count))
     names = [f"u{number}" for number in range(subqueries)]
     one = f"(SELECT patient, {made} FROM visits GROUP BY patient) AS"
@@ -246,20 +245,20 @@ CASES: dict[str, tuple[World, Sequence[str], str]] = {
 
 
 def outcome(world: World, her: Sequence[str], asked: str, then: Sequence[str] = ()) -> tuple[str, int]:
-    """Returns what comes of a statement. then: what the owner says after the policies."""
+    """Returns the outcome of a statement, and the charges. then: statements of the owner after the policies."""
     return memory.outcome((*world.made, *her), (*world.policies, *then), asked)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_what_one_person_stores_decides_nothing(name: str) -> None:
-    """Answered and charged once."""
+    """A statement with one person's long values is answered, and charged once."""
     assert outcome(*CASES[name]) == ("answered", 1)
 
 
 @pytest.mark.parametrize("name", ["a unit by a join", "what tells rows apart, by a self join"])
 def test_without_her_it_is_answered_too(name: str) -> None:
-    """So that the cases above are none that everybody's rows refuse."""
+    """The cases above are answered without her, so that nobody else's rows refuse them."""
     world, _, asked = CASES[name]
     assert outcome(world, (), asked) == ("answered", 1)
 
@@ -269,7 +268,7 @@ def test_without_her_it_is_answered_too(name: str) -> None:
     (["g"] * 64, "have 65 texts of each row in features and windows, more than 64"),
 ])  # fmt: skip
 def test_windows_that_would_hold_much_are_refused(orders: Sequence[str], what: str) -> None:
-    """By the statement alone, and before the charge: 24 windows held each text 48 times, and 48 of numbers much."""
+    """From its text, before the charge, a statement with many texts or orders in its windows is refused."""
     by = "OVER (PARTITION BY patient ORDER BY"
     lags = ", ".join(f"lag(note, {n + 1}) {by} {order}) AS c{n}" for n, order in enumerate(orders))
     asked = COUNT.format("", f"count(*) AS n FROM (SELECT {lags} FROM visits) AS u WHERE c0 > c1")
@@ -287,9 +286,8 @@ def test_windows_that_would_hold_much_are_refused(orders: Sequence[str], what: s
     ("max(note)", 22, 3, "66 texts of each row in features and windows, more than 64"),
 ])  # fmt: skip
 def test_features_that_would_hold_much_are_refused(written: str, count: int, subqueries: int, what: str) -> None:
-    """By the statement alone, and before the charge: 64 counts of what 60,000 rows of one person tell apart failed,
-    in one subquery, and in four that are joined.
-    """
+    """From its text, before the charge, a statement with many features in one subquery or in several is refused. 64
+    counts of the distinct values in 60,000 rows of one person failed."""
     said, charges = outcome(own(), (), features(written, count, subqueries))
     assert what in said and "accepted: " in said and charges == 0
 
@@ -299,7 +297,7 @@ WINDOWED = "(SELECT patient, row_number() OVER (PARTITION BY patient ORDER BY {0
 
 @pytest.mark.parametrize("word", ["UNION ALL", "JOIN"])
 def test_the_limits_are_the_statement_s(word: str) -> None:
-    """Whatever lies between the subqueries: nine orders in all, of which no subquery has two, are refused."""
+    """The limits count all subqueries: nine different orders are refused, though no subquery has two."""
     several = [WINDOWED.format(order, "visits") for order in ORDERS[:9]]
     made = " UNION ALL ".join(f"SELECT patient, k FROM {one} AS s{n}" for n, one in enumerate(several))
     if word == "JOIN":
@@ -310,7 +308,7 @@ def test_the_limits_are_the_statement_s(word: str) -> None:
 
 
 def test_prepared_rows_are_held_alike() -> None:
-    """Raw texts that no code tells stand in prepared tables, too."""
+    """Raw texts without a code are bounded in prepared tables, too."""
     asked = COUNT.format("", f"count(*) AS n {OF.replace('v.ward', 'p.note')}")
     prepared = ["ALTER PRIVACY POLICY ON people, visits, stays PREPARE"]
     assert outcome(referred(), person(note=60000), asked, prepared) == ("answered", 1)
@@ -320,7 +318,7 @@ def test_prepared_rows_are_held_alike() -> None:
     "what", ["note AS s, count(*) AS n FROM visits GROUP BY s", "count(*) AS n FROM visits WHERE length(ward) > 1"]
 )
 def test_a_locked_configuration_fails_nothing(what: str) -> None:
-    """A setting that may not be changed ends no transaction: texts are sent and selected as elsewhere."""
+    """A locked configuration ends no transaction: texts are sent to workers and selected as elsewhere."""
     with dpduck.connect() as con:
         for sql in own().made:
             con.execute(sql)
@@ -334,7 +332,7 @@ def test_a_locked_configuration_fails_nothing(what: str) -> None:
 
 
 def test_a_column_called_rowid_is_not_prepared() -> None:
-    """It is no number of a row: what a worker says of one row stood beside all rows of equal values."""
+    """A column called rowid does not number rows: one row's answer by a worker stood beside all rows of equal value."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE visits AS SELECT range // 4 AS patient, range % 5 AS rowid FROM range(40)")
         con.execute(f"FROM dp($$CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 10, {BUDGET})$$)")
@@ -343,7 +341,7 @@ def test_a_column_called_rowid_is_not_prepared() -> None:
 
 
 def test_a_row_with_a_long_text_is_left_out_of_joins_alone() -> None:
-    """It counts without a join, and in a join that reads another column: what is left out follows from the row."""
+    """A row with a long text counts without a join, and in a join of another column. The row alone decides this."""
     joined = "FROM visits JOIN keys ON keys.k = visits.ward"
     asked = {
         f"count(*) AS n {joined}": 102, f"count(note) AS n {joined}": 1, "count(note) AS n FROM visits": 2,
@@ -362,7 +360,7 @@ def test_a_row_with_a_long_text_is_left_out_of_joins_alone() -> None:
 
 
 def test_values_that_no_expression_reads_are_held_as_null_or_not() -> None:
-    """A list beside a join may be asked whether it is NULL; a number of any length may not be compared there."""
+    """A list beside a join may be asked whether it is NULL. A number of any length may not be compared there."""
     world = own("VARCHAR[]")
     asked = COUNT.format("", f"count(visits.note) AS n {COPIED}")
     assert outcome(world, [visits(2, LONG["VARCHAR[]"])], asked) == ("answered", 1)
@@ -375,12 +373,12 @@ def test_values_that_no_expression_reads_are_held_as_null_or_not() -> None:
     (30, 8, False, 136), (100, 1000, True, SHORTEST_READ),
 ])  # fmt: skip
 def test_all_texts_of_a_row_together_have_a_bound(texts: int, copies: int, repeated: bool, longest: int) -> None:
-    """The more texts and copies, the shorter each; none has to be shorter than the least."""
+    """The more texts and copies a row has, the shorter each must be, down to a least length."""
     assert longest_joined(texts, copies, repeated) == longest
 
 
 def test_every_type_is_short_or_bounded() -> None:
-    """A type that nobody knows is refused where it is read, and never passes."""
+    """A type that nobody knows is refused where it is read, and never counted as short."""
     for kind in ("INTEGER", "DECIMAL(38,0)", "ENUM('a')", "TIMESTAMP WITH TIME ZONE", "UUID", "BOOLEAN"):
         assert sql_type(kind).is_short
     for kind in ("VARCHAR", "BLOB", "BIGNUM", "JSON", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "GEOMETRY", "what"):
@@ -392,7 +390,7 @@ def test_every_type_is_short_or_bounded() -> None:
 
 
 def test_labels_and_fields_may_be_called_variant() -> None:
-    """Values of an ENUM are in the order of rows, whatever its labels are: rows that differ by one are not tied."""
+    """ENUM values are in the order of rows whatever the labels are, so that rows that differ by one are not tied."""
     for kind in ("ENUM('VARIANT', 'it''s a VARIANT')", 'STRUCT("VARIANT" INTEGER)', "VARCHAR"):
         assert hash_input_sql("c", kind) == "c"
     for kind in ("VARIANT", "VARIANT[]", 'STRUCT("a" VARIANT)'):

@@ -1,4 +1,4 @@
-"""No condition is handed to a scan: plans are read for every kind of statement, and rows of NULL are counted."""
+"""No condition is given to a scan: the plans of every kind of statement are read, and rows of NULL are counted."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ STREAM = (
 
 
 def given_to_scans(node: dict[str, Any]) -> Iterator[str]:
-    """Yields what a plan gives to its scans, but comparisons of integers of our own."""
+    """Yields the conditions that a plan gives to its scans, except comparisons of dpduck's own integers."""
     given = node.get("extra_info", {}).get("Filters", [])
     for condition in [given] if isinstance(given, str) else given:
         names = set(re.findall(r"[a-z_]\w*", condition.lower())) - {"optional", "or", "and"}
@@ -138,7 +138,7 @@ def answers(connection: duckdb.DuckDBPyConnection, epsilon: str) -> dict[str, li
 def test_no_scan_is_given_a_condition(
     opened: tuple[str, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of joins, features, unions, keys and streams, live and prepared: no plan has a filter in a scan."""
+    """No plan has a filter in a scan: of joins, features, unions, keys and streams, live and prepared."""
     place, connection = opened
     watch = Watch(monkeypatch)
     found = answers(connection, "50")
@@ -155,7 +155,7 @@ def test_no_scan_is_given_a_condition(
 def test_plain_conditions_would_be_given(
     opened: tuple[str, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watch sees conditions that are written as they are, and DuckDB 1.5 then counts no row of NULL."""
+    """The watch sees conditions that are written as they are. With these DuckDB 1.5 counts no row of NULL."""
     _, connection = opened
     watch = Watch(monkeypatch)
     monkeypatch.setattr(conditions, "beyond_scans", lambda condition: condition)
@@ -165,7 +165,7 @@ def test_plain_conditions_would_be_given(
 
 
 def test_conditions_mean_what_they_say() -> None:
-    """A condition beyond scans is met by the same rows."""
+    """The same rows meet a condition that is kept from scans."""
     with duckdb.connect() as plain:
         plain.execute(
             "CREATE TABLE t AS SELECT x, y FROM (VALUES (1, NULL), (NULL, 2), (3, 3), (NULL, NULL)) AS t(x, y)"
@@ -178,7 +178,7 @@ def test_conditions_mean_what_they_say() -> None:
 
 
 def test_only_one_place_writes_where() -> None:
-    """The kernel writes WHERE by where_sql. Others are about rows of dpduck, or the catalog."""
+    """The kernel writes WHERE through where_sql alone. The other places are about dpduck's own rows, or the catalog."""
     package = Path(dpduck.__file__).parent
     written = {
         (path.name, line.strip())

@@ -1,7 +1,7 @@
 """A unit, a domain, a clamp or a draft over odd types: one row of extreme values decides nothing there either.
 
-As in test_extreme_row: the same outcome, columns, types, rows and charges with her and without her, whose price adds no
-noise to speak of. Groups of a threshold or a summary appear by noise, so that their number is not compared.
+As in test_extreme_row: outcomes, columns, types, rows and charges are the same with her and without her, at a price
+with hardly any noise. Noise decides how many groups a threshold or a summary has, so their number is not compared.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ MADE = (
 
 
 def values(name: str) -> tuple[str, str, str | pa.Array]:
-    """The type, what everybody has, and what she has."""
+    """Returns the type, the value of everybody, and her value."""
     if name in TYPES:
         return TYPES[name]
     kind, usual, arrow_type, raw = ARROW[name]
@@ -103,7 +103,7 @@ def values(name: str) -> tuple[str, str, str | pa.Array]:
 
 
 def table(name: str, many: str, hers: bool) -> duckdb.DuckDBPyConnection:
-    """Visits of 150 people, two rows each, and three rows of hers."""
+    """Makes visits of 150 people with two rows each, and three rows of hers."""
     kind, _, extreme = values(name)
     plain = kind.partition(" COLLATE")[0]
     connection = dpduck.connect(config={"threads": 1})
@@ -122,7 +122,7 @@ def table(name: str, many: str, hers: bool) -> duckdb.DuckDBPyConnection:
 
 
 def require_alike(both: Sequence[duckdb.DuckDBPyConnection], statements: Iterable[str]) -> int:
-    """Asks every statement of both; returns how many were answered."""
+    """Asks every statement of both connections, and returns how many were answered."""
     answered = sum(is_alike(both, one, ("THRESHOLD",), ("avg(", "median(")) for one in statements)
     require_charges_alike(both)
     return answered
@@ -141,7 +141,7 @@ PREPARE = "ALTER PRIVACY POLICY ON visits PREPARE"
 @pytest.mark.parametrize("prepared", [False, True], ids=["live", "prepared"])
 @pytest.mark.parametrize("name", chosen(UNITS, ["raw date"]))
 def test_an_odd_unit_decides_nothing(name: str, prepared: bool) -> None:
-    """What tells people apart is an odd column: hers is beyond what its type may hold, or the longest there is."""
+    """The unit is an odd column, where her value is beyond the range of its type, or the longest possible."""
     both = [table(name, MANY.get(name, "i // 2"), hers) for hers in (True, False)]
     own = [policy("v MAX ROWS 2", ""), *([PREPARE] if prepared else [])]
     asked = (EXACT.format(options) + select for options, select in OF_UNITS)
@@ -151,7 +151,7 @@ def test_an_odd_unit_decides_nothing(name: str, prepared: bool) -> None:
 @pytest.mark.parametrize("unit", ["id MAX ROWS 2", "ROW", "prepared"])
 @pytest.mark.parametrize("name", chosen(DECLARED, ["collated"]))
 def test_an_odd_domain_decides_nothing(name: str, unit: str) -> None:
-    """Labels, bins and bounds of odd types, of people and of rows, and what is made from them."""
+    """Labels, bins and bounds of odd types, for people and for rows, and answers over them, decide nothing."""
     declared, kind = DECLARED[name], values(name)[0]
     for item in (IN, EDGES, CLAMP)[: 3 if len(declared) > 1 else 1]:
         statements = [policy(unit.replace("prepared", "id MAX ROWS 2"), item.format(*declared))]
@@ -168,7 +168,7 @@ def test_an_odd_domain_decides_nothing(name: str, unit: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", chosen([*TYPES, *ARROW], ["raw zone"]))
 def test_a_draft_over_odd_columns_decides_nothing(name: str) -> None:
-    """Drafts, private ones too, and twins: a table with her in it is read as any other."""
+    """Drafts, private drafts and twins read a table with her in it as any other."""
     outcomes = []
     for hers in (True, False):
         connection = table(name, values(name)[1], hers)

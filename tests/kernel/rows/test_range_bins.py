@@ -24,7 +24,7 @@ FLAGS = list(product([False, True], repeat=2))
 @pytest.mark.parametrize(("with_null", "with_edges"), FLAGS)
 @pytest.mark.parametrize("type_name", ["TINYINT", "INTEGER", "BIGINT", "HUGEINT"])
 def test_integer_ranges(type_name: str, with_null: bool, with_edges: bool) -> None:
-    """Edges belong to the bin that they start; the extremes of the type do not overflow."""
+    """An edge belongs to the bin that it starts, and the extremes of the type do not overflow."""
     bits = {"TINYINT": 7, "INTEGER": 31, "BIGINT": 63, "HUGEINT": 127}[type_name]
     texts = [*map(str, range(-13, 13)), None, str(2**bits - 1), str(-(2**bits))]
     codes = check_numbers(type_name, texts, ("-9", "-6", "-3", "0", "3"), "6", "3", with_null, with_edges)
@@ -36,7 +36,7 @@ def test_integer_ranges(type_name: str, with_null: bool, with_edges: bool) -> No
 
 @pytest.mark.parametrize("with_edges", [False, True])
 def test_whole_bigint_range(with_edges: bool) -> None:
-    """Edges as far apart as the type allows are compared with, since their difference overflows."""
+    """Edges as far apart as the type allows are compared one by one, since their difference overflows."""
     low, high = -(2**63), 2**63 - 1
     texts = [str(low), str(low + 1), "-1", "0", "1", str(high - 1), str(high), None]
     codes = check_numbers("BIGINT", texts, (str(low), "0"), str(high), "1", False, with_edges)
@@ -49,7 +49,7 @@ def test_whole_bigint_range(with_edges: bool) -> None:
 def test_fractional_ranges(
     type_name: str, start: str, step: str, count: int, with_null: bool, with_edges: bool
 ) -> None:
-    """DOUBLE with STEP 0.1: every edge and both of its neighbours fall as comparisons with the edges say."""
+    """DOUBLE with STEP 0.1: every edge and both neighbours fall into the bins that comparisons give."""
     edges = [str(Decimal(start) + i * Decimal(step)) for i in range(count + 1)]
     texts: list[str | None] = [None, *edges, str(Decimal(start) - 1), str(Decimal(edges[-1]) + 1)]
     if type_name == "DOUBLE":
@@ -99,7 +99,7 @@ def test_random_double_ranges(start: Decimal, step: Decimal, count: int, values:
     ],
 )
 def test_many_bins(type_name: str, start: str, step: str, with_edges: bool) -> None:
-    """Above MOST_LEAVES bins edges are looked up about a guess, where arithmetic alone is not proven exact."""
+    """Above MOST_LEAVES bins edges near a guess are looked up, unless arithmetic alone is proven exact."""
     number = int if "INT" in type_name else Decimal
     tiny = 1 if "INT" in type_name else Decimal("0.001")
     edges = [str(number(start) + i * number(step)) for i in range(2 * MOST_LEAVES + 1)]
@@ -114,7 +114,7 @@ def test_many_bins(type_name: str, start: str, step: str, with_edges: bool) -> N
 
 @pytest.mark.parametrize("with_edges", [False, True])
 def test_irregular_bins(with_edges: bool) -> None:
-    """Edges without a common step, which no policy declares, are still compared with."""
+    """Edges without a common step, which no policy declares, are compared one by one."""
     edges = [str(i * (i + 1) // 2) for i in range(MOST_LEAVES + 50)]
     texts: list[str | None] = [str(value) for value in range(-3, int(edges[-1]) + 3, 97)]
     for type_name in ("DOUBLE", "BIGINT", "DECIMAL(38,1)"):
@@ -157,7 +157,7 @@ MOMENTS += ["2021-01-31", "2021-02-01", "2021-12-31", "1900-01-01", "5000-01-01"
     ],
 )
 def test_calendar_ranges(type_name: str, edges: tuple[str, ...], with_null: bool, with_edges: bool) -> None:
-    """Months, years, days and irregular months; infinite dates and timestamps go to no bin."""
+    """Months, years, days and irregular months give calendar bins. Infinite dates and timestamps go to no bin."""
     zero = " 00:00:00" if type_name == "TIMESTAMP" else ""
     texts: list[str | None] = [moment + zero for moment in MOMENTS]
     if type_name == "TIMESTAMP":
@@ -175,7 +175,7 @@ def test_calendar_ranges(type_name: str, edges: tuple[str, ...], with_null: bool
 
 @pytest.mark.parametrize("with_edges", [False, True])
 def test_timestamp_hours(with_edges: bool) -> None:
-    """Bins of hours, and timestamps at the far ends of the type."""
+    """Timestamps are binned by hours, also at the far ends of the type."""
     edges = tuple(f"2020-01-01 {hour:02d}:00:00" for hour in range(0, 24, 6))
     domain = RangeDomain("TIMESTAMP", edges, "2020-01-02 00:00:00", "", "hour", 6, False, with_edges)
     texts = ["2020-01-01 05:59:59.999999", "2020-01-01 06:00:00", "2020-01-01 23:59:59.999999", "2020-01-02 00:00:00"]
@@ -189,7 +189,7 @@ def test_timestamp_hours(with_edges: bool) -> None:
 @pytest.mark.parametrize("with_edges", [False, True])
 @pytest.mark.parametrize("type_name", ["DECIMAL(20,2)", "DECIMAL(38,5)"])
 def test_a_decimal_of_more_digits_than_its_type(type_name: str, with_edges: bool) -> None:
-    """Arrow brings such decimals, and DuckDB 2.0 ends an instance that makes a DOUBLE of the least one."""
+    """A decimal from Arrow beyond its type does not end DuckDB 2.0, which fails on the least one as a DOUBLE."""
     digits, scale = map(int, type_name[8:-1].split(","))
     bins = MOST_LEAVES + 10
     domain = RangeDomain(type_name, tuple(map(str, range(bins))), str(bins), "1", "", 1, with_edges=with_edges)

@@ -1,8 +1,8 @@
-"""What a row becomes is what a program makes of it alone, whatever the other rows of its batch do.
+"""The value that a program computes for a row does not depend on the other rows of its batch.
 
-Random expressions of the allowlist over rows of extreme values, many of which raise: in batches of several of DuckDB's
-vectors, in many small batches, and each row by itself. Conditions with a guard before something that raises are written
-often: there DuckDB once let the rows before decide what is evaluated.
+Random expressions of the allowlist run over rows of extreme values, many of which raise: in batches of several of
+DuckDB's vectors, in many small batches, and each row by itself. Many are conditions with a guard before something that
+raises: there DuckDB once let earlier rows decide what is evaluated.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ TUPLES = (
 
 
 class Guarding(Writer):
-    """Writes more of what has a guard before something that raises."""
+    """Writes more conditions that have a guard before something that raises."""
 
     def value(self, depth: int) -> str:
         if depth > 0 and self.source.randrange(3) == 0:
@@ -120,19 +120,19 @@ class Guarding(Writer):
         return self.tuples(depth - 1) if depth > 1 and self.source.randrange(2) else super().condition(depth)
 
     def tuples(self, depth: int) -> str:
-        """A comparison of tuples, any part of which may be NULL, raise, or be of another type."""
+        """A comparison of tuples. Any part may be NULL, raise, or be of another type."""
         names, choose = [self.column() for _ in range(self.source.randrange(2, 4))], self.source.choice
         one, two, three = (f"({', '.join(self.part(name, depth) for name in names)})" for _ in range(3))
         compared = (*(f"{one} {sign} {two}" for sign in COMPARISONS), f"{one} IN ({two}, {three}, {one})")
         return f"({choose((*compared, f'{one} NOT IN ({two})', f'{one} BETWEEN {two} AND {three}'))})"
 
     def part(self, name: str, depth: int) -> str:
-        """A column, most often; also one of another type, a literal, or an expression."""
+        """Mostly a column, else a column of another type, a literal, or an expression."""
         kind = self.source.randrange(9)
         return name if kind < 5 else (self.literal(), "NULL", self.column(), self.value(depth))[kind - 5]
 
     def tested(self, depth: int) -> str:
-        """A condition about something that raises."""
+        """Returns a condition about an expression that may raise."""
         value = self.value(max(1, depth))
         kinds = ("{} IS NOT NULL", "CAST({} AS VARCHAR) <> '1'", "{} = {}", "NOT ({} IS NULL)", "{} IN ({}, {})")
         return "(" + self.source.choice(kinds).replace("{}", value) + ")"
@@ -146,12 +146,12 @@ COLUMNS = columns_of(COLUMN_TYPES)
 
 
 def output(kind: str, text: str, then_sql: str = "") -> Output:
-    """What a worker computes of a text."""
+    """Returns a worker's output for a text."""
     return Output(kind, program_of(text, COLUMNS), then_sql)
 
 
 def division(writer: Writer) -> Division | None:
-    """What a worker is asked for one random condition, value, text and step; None where it is refused."""
+    """Returns a worker's questions about a random condition, value, text and step. None: they are refused."""
     source = writer.source
     try:
         condition, kept, value, text = map(
@@ -173,7 +173,7 @@ def division(writer: Writer) -> Division | None:
 
 
 def swept(raising: str) -> Division:
-    """One expression in every shape."""
+    """Returns one expression in every shape."""
     outputs: dict[str, Output] = {}
     for guard, shape in zip(cycle(("o", "t < 5")), (*SHAPES, *TUPLES), strict=False):
         text = shape.format(g=guard, t=f"(({raising}) IS NOT NULL)", r=f"({raising})")
@@ -193,7 +193,7 @@ def _parsed(text: str) -> exp.Expr:
 
 
 def table_of(connection: duckdb.DuckDBPyConnection, source: random.Random) -> None:
-    """Rows of random extreme values; every seventh value is NULL."""
+    """Makes rows of random extreme values. Every seventh value is NULL."""
     texts = [[None if source.randrange(7) == 0 else source.choice(VALUES[name]) for name in TYPES] for _ in range(ROWS)]
     columns = ", ".join(f"{name} {type_name}" for name, type_name in TYPES.items())
     connection.execute(f"CREATE OR REPLACE TABLE t ({columns})")
@@ -214,7 +214,7 @@ def answers(runner: Runner, rows: pa.Table) -> list[tuple[object, ...]]:
 
 
 def differences(count: int, seed: int, pool: Workers) -> list[str]:
-    """Programs for which a row of a batch becomes something else than it does alone, of so many that were run."""
+    """Lists the programs, among `count`, for which a row of a batch gets another value than alone."""
     source = random.Random(seed)  # noqa: S311
     writer, found, run = Guarding(source), list[str](), 0
     with duckdb.connect() as connection, open_database(1, 1 << 29) as binder:
@@ -228,7 +228,7 @@ def differences(count: int, seed: int, pool: Workers) -> list[str]:
                 program, rows = asked.program(), rows_of(connection, asked)
                 evaluate(binder, program.sql, {}, rows.slice(0, 0))
             except (Refusal, duckdb.Error):
-                continue  # a rehearsal would find it out
+                continue  # a rehearsal would notice it
             run += 1
             found += [program.sql] * (
                 not alike(pool, program, rows, source, FEW if BARE in program.schema.names else MANY)
@@ -243,12 +243,12 @@ FEW: Batches = ((200, 1), (60, 1))
 
 
 def alike(pool: Workers, program: WorkerProgram, rows: pa.Table, source: random.Random, batches: Batches) -> bool:
-    """Whether rows become in batches what they become alone."""
+    """Tells whether rows get the same values in batches as alone."""
     with pool.runner(program) as runner:
         alone, places = [], []
         for place in range(ROWS):
             alone.append(answers(runner, rows.slice(place, 1))[0])
-            if runner._worker is not None:  # else it ended the process: in a batch it would for each halving
+            if runner._worker is not None:  # a row that ends the process would end it at each halving of a batch
                 places.append(place)
         for size, times in batches if places else ():
             for _ in range(times):
@@ -259,7 +259,7 @@ def alike(pool: Workers, program: WorkerProgram, rows: pa.Table, source: random.
 
 
 def swept_differences(pool: Workers, listed: Sequence[str]) -> list[str]:
-    """Which expressions become something else beside other rows, in some shape; every one of them binds."""
+    """Lists expressions that get another value beside other rows, in some shape. Every expression has to bind."""
     source, found = random.Random(5), []  # noqa: S311
     with duckdb.connect() as connection:
         table_of(connection, source)
@@ -285,7 +285,7 @@ SWEPT = [one.format(i=i) for one in RAISING for i in (("t", "1") if "{i}" in one
 
 @pytest.mark.slow
 def test_what_raises_changes_no_other_row(pool: Workers) -> None:
-    """Every expression that is known to raise, in every shape, beside guards that keep it from some rows."""
+    """Every expression that is known to raise, in every shape and beside guards against it, changes no other row."""
     assert swept_differences(pool, SWEPT[::4]) == []
 
 
@@ -294,7 +294,7 @@ def test_what_raises_changes_no_other_row(pool: Workers) -> None:
 def test_the_sweep_sees_rows_that_change_an_order(
     pool: Workers, shapes: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where DuckDB adapts conditions of CASE as it likes, what raises does change other rows; inside of tuples, too."""
+    """The sweep notices that a row that raises changes others where DuckDB may reorder conditions, also in tuples."""
     monkeypatch.setattr(programs, "with_whole_conditions", lambda sql: sql)
     monkeypatch.setattr("tests.kernel.rows.test_row_alone.SHAPES", shapes)
     assert swept_differences(pool, ["gcd(b, t)", "substring(s, b, 1)", "CAST(d AS TIMESTAMP)"]) != []
@@ -302,7 +302,7 @@ def test_the_sweep_sees_rows_that_change_an_order(
 
 @pytest.mark.slow
 def test_random_rows_are_what_they_are_alone(pool: Workers) -> None:
-    """Random expressions of the allowlist over rows of every type."""
+    """Random expressions of the allowlist give rows of every type the same values in batches as alone."""
     assert differences(12, 21, pool) == []
 
 
@@ -315,7 +315,7 @@ PARTS = (
 
 
 def test_no_part_of_a_character_is_computed(pool: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be no text; DuckDB 1.5 makes it NULL beside a row that raises, and hands it on elsewhere."""
+    """A part of a character is refused, since it is no text. DuckDB 1.5 makes it NULL only beside a row that raises."""
     for text in PARTS:
         with pytest.raises(Refusal, match="takes characters apart"):
             _parsed(text.format(s="s"))
@@ -341,7 +341,7 @@ def computed(pool: Workers, text: str, rows: pa.Table) -> list[object]:
 
 
 def test_no_row_is_a_vector_by_itself(pool: Workers) -> None:
-    """There DuckDB 2.0 leaves out what raises beside a COALESCE that is NULL: it would matter how many others are."""
+    """No row is computed in a vector by itself, where DuckDB 2.0 leaves out an error beside a COALESCE that is NULL."""
     text = "CAST(coalesce(strpos(coalesce({s}, {s}), CAST(CAST({b} AS TINYINT) AS VARCHAR)), 5) AS VARCHAR)"
     for before in (0, 1, VECTOR, 30_720, 30_720 + VECTOR):
         texts = pa.array([*["a"] * before, None], pa.large_string())
@@ -350,7 +350,7 @@ def test_no_row_is_a_vector_by_itself(pool: Workers) -> None:
 
 
 def test_what_will_run_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rewriting that made another expression of it is refused."""
+    """A rewriting that makes another expression is refused."""
     monkeypatch.setattr(programs, "with_whole_conditions", lambda sql: sql.replace("upper", "max"))
     with pytest.raises(Refusal, match="DuckDB reads max"):
         asked_for("upper({s})").program()
@@ -358,12 +358,12 @@ def test_what_will_run_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.audit
 def test_everything_that_raises_changes_no_other_row(pool: Workers) -> None:
-    """The same sweep over all of the list."""
+    """The sweep over the whole list of functions changes no other row."""
     assert swept_differences(pool, SWEPT) == []
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("seed", range(8))
 def test_very_many_random_rows_are_what_they_are_alone(pool: Workers, seed: int) -> None:
-    """The same search, longer."""
+    """Many more random expressions give the same values in batches as alone."""
     assert differences(200, 300 + seed, pool) == []

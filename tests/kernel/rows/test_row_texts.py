@@ -1,4 +1,4 @@
-"""What is made of one row: so little that no row comes near the memory that a row alone may use."""
+"""Texts that a program makes of one row are so few that no row comes near the memory that a row alone may use."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ LONG = f"concat({', '.join([NOTE] * GROWTH)})"
 
 
 def heavy(times: int) -> Division:
-    """A condition that makes the longest text so many times."""
+    """Returns a condition that makes the longest text so many times."""
     return Division({}, (program_of(f"greatest({', '.join([f'length({LONG})'] * times)}) > 0", COLUMNS),))
 
 
 def kept(division: Division, length: int, beside: int) -> bool | None:
-    """Whether a worker keeps a row with a text of so many bytes, beside other rows; None where it fails."""
+    """Tells whether a worker keeps a row with a text of so many bytes, beside other rows. None: it is left out."""
     rows = ["a" * length] + ["b"] * beside
     workers = Workers()
     try:
@@ -48,12 +48,12 @@ def kept(division: Division, length: int, beside: int) -> bool | None:
 
 
 def test_the_rule_is_what_conditions_are_refused_by() -> None:
-    """The frontend refuses what makes a text grow by more."""
+    """The kernel counts with the limits of growth and literals by which the frontend refuses conditions."""
     assert (GROWTH, LITERALS) == (MAX_GROWTH, MAX_BUILT)
 
 
 def test_texts_that_are_made_are_counted() -> None:
-    """Calls that make a text, and casts, which may; not comparisons, numbers or literals."""
+    """Calls and casts that make a text are counted. Comparisons, numbers and literals are not."""
     assert texts_made("upper(a) || lower(b) = 'x' AND c + 1 < 2 AND a LIKE 'y%'") == 3
     assert texts_made("CASE WHEN a = 'x' THEN CAST(c AS VARCHAR) ELSE strftime(d, '%Y') END") == 2
     assert texts_made("concat('concat(', a)") == 1
@@ -64,7 +64,7 @@ def test_texts_that_are_made_are_counted() -> None:
 def test_a_row_at_its_bound_has_memory_to_spare(
     monkeypatch: pytest.MonkeyPatch, times: int, others: tuple[int, ...]
 ) -> None:
-    """The longest text that a program reads is kept with nine sixteenths of the memory, alone and beside others.
+    """A row with the longest text that a program reads fits 9/16 of the memory, alone and beside others.
 
     Without a rule for the whole program 200 texts would have 840 MB, and a row of the longest text is left out.
     """
@@ -95,7 +95,7 @@ print(json.dumps(found))
 
 
 def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs LIMITED in a process of its own, since its limit stays."""
+    """Runs LIMITED in a separate process, since its limit stays."""
     command = [sys.executable, "-c", LIMITED, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
@@ -103,7 +103,7 @@ def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
 def test_a_limit_of_the_parent_shortens_what_is_read_of_a_row() -> None:
-    """A row at its bound is kept alone and beside others where memory is little; the longest text is not."""
+    """With little memory a row at its bound is still kept, alone and beside others. The longest text is not."""
     least, longest, *outcomes = json.loads(limited("200", "kept").stdout)
     assert (least, outcomes) == (200, [True, True, None, None])
     assert longest < LONGEST_TEXT // 10
@@ -111,19 +111,19 @@ def test_a_limit_of_the_parent_shortens_what_is_read_of_a_row() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
 def test_a_worker_with_too_little_memory_is_refused() -> None:
-    """Before any row is read, and what to change is said."""
+    """A worker with too little memory is refused before any row is read, and the message says what to change."""
     assert "more than a worker has memory for" in limited("20").stderr
 
 
 def test_ordinary_programs_read_whole_texts() -> None:
-    """Up to thirty texts made of a row change nothing; more shorten what is read."""
+    """Up to thirty texts made of a row change nothing. More texts shorten what is read."""
     assert heavy(30).longest_text == LONGEST_TEXT
     assert 10_000 > heavy(200).longest_text > 9_000
 
 
 @pytest.mark.slow
 def test_a_statement_that_makes_too_many_texts_is_refused() -> None:
-    """It says so before the charge, whatever the rows are."""
+    """The refusal comes before the charge, whatever the rows are."""
     with pytest.raises(Refusal, match="makes 1100 texts of each row"):
         heavy(1100).program()
     with dpduck.connect(":memory:") as connection:
@@ -139,7 +139,7 @@ def test_a_statement_that_makes_too_many_texts_is_refused() -> None:
 
 
 def test_longer_rows_are_left_out_beside_others_and_alone() -> None:
-    """A row beyond the program's bound contributes nothing, whoever is beside it; one at the bound does."""
+    """A row beyond the program's bound contributes nothing, whoever is beside it. A row at the bound does."""
     bound = heavy(200).longest_text
     condition = f"greatest({', '.join(['length(upper(note))'] * 200)}) > 0"
     for others in (0, 1000):
@@ -154,7 +154,7 @@ def test_longer_rows_are_left_out_beside_others_and_alone() -> None:
 
 
 def test_what_is_looked_up_is_short() -> None:
-    """A text that is compared with public keys has at most 4,096 bytes: a longer one would be kept, and equals none."""
+    """A text that is looked up in public keys is read to 4,096 bytes, since a longer one equals no key."""
     division = Division({"c": Output("VARCHAR", program_of(f"replace({NOTE}, 'a', 'bc')", COLUMNS))}, ())
     workers = Workers()
     try:
@@ -167,7 +167,7 @@ def test_what_is_looked_up_is_short() -> None:
 
 
 def test_growth_is_counted_in_bytes() -> None:
-    """64 characters of four bytes each make a text 256 times as long."""
+    """17 characters of four bytes in place of one make a text 68 times as long, which is refused."""
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)
         clinic.rows("CREATE TABLE visits (note VARCHAR)")
@@ -197,13 +197,13 @@ TUPLES = (
 
 @pytest.mark.parametrize("condition", TUPLES)
 def test_no_text_is_made_of_a_tuple(condition: str) -> None:
-    """Nor a tuple of a text: their lengths are not counted. Tuples are compared with tuples, part by part."""
+    """A tuple is never made a text, or a text a tuple, since these lengths are not counted. Parts are compared."""
     with pytest.raises(Refusal, match="a tuple is refused where"):
         check_row_local(parse_one(condition, dialect=PrivateDuckDB))
 
 
 def test_a_quote_becomes_many_characters_in_tuples() -> None:
-    """What it is refused for: with each cast of a tuple to a text, twice as many. Comparisons make no text."""
+    """Each cast of a tuple to a text doubles quotes, so it is refused. Comparisons of tuples make no text."""
     with duckdb.connect() as connection:
         lengths = connection.execute(f"SELECT strlen({QUOTES[0]}), strlen({QUOTES[1]}) FROM (SELECT chr(39) AS note)")
         assert lengths.fetchall() == [(9, 20)]

@@ -1,4 +1,4 @@
-"""Rows of a statement as trusted SQL: what an analyst wrote is set apart, and copies by public joins are bounded."""
+"""Rows of a statement as trusted SQL: analysts' expressions are separated, and copies by public joins are bounded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ODD = program_of('try(CAST("r1"."text" AS INTEGER) > 1)', COLUMNS)
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Two tables of three units, and a public one that has two rows for 'x'."""
+    """Two private tables of three units, and a public table with two rows for 'x'."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE a AS FROM (VALUES (1, 'x'), (2, 'y'), (3, 'x')) AS v(unit, note)")
         connection.execute("CREATE TABLE b AS FROM (VALUES (1, '5'), (1, 'no'), (2, '0'), (2, NULL)) AS v(unit, text)")
@@ -55,14 +55,14 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 def counted(
     connection: duckdb.DuckDBPyConnection, source: Source, unit: str | None = '"r0"."unit"', copies: int = 1
 ) -> int:
-    """All rows of a source."""
+    """Counts all rows of a source."""
     content = ('"r0"."unit"',)
     job = counts(source, (), unit, 100, content, (), (), (adds(""),), TYPES, copies=copies)
     return int(count_exactly(connection.cursor(), job, b"key")._exact_counts[0].sum())
 
 
 def test_a_condition_of_an_inner_join_moves_behind_it() -> None:
-    """The database joins by stored columns alone; the worker decides the rest of the joined row."""
+    """The database joins by stored columns alone. The worker then decides the rest of the condition on joined rows."""
     source = Source(LEFT, (Join("JOIN", RIGHT, (ON, ODD)),))
     found = render_source(source, (LONG,))
     fits = "({1} IS NULL OR strlen({1}) <= 1024)) IS NOT DISTINCT FROM (current_transaction_id() >= 0"
@@ -76,14 +76,14 @@ def test_a_condition_of_an_inner_join_moves_behind_it() -> None:
 def test_a_condition_that_an_outer_join_depends_on_is_asked_beforehand(
     connection: duckdb.DuckDBPyConnection, kind: str, rows: int
 ) -> None:
-    """The worker is asked about one table; its answers come back by row number. A text that converts to no number is
-    no partner."""
+    """A worker answers for the rows of one table before the join, by row number. A text that converts to no number
+    meets no row."""
     source = Source(LEFT, (Join(kind, RIGHT, (ON, ODD)),))
     assert counted(connection, source) == rows
 
 
 def test_a_condition_of_two_tables_that_an_outer_join_depends_on_is_refused() -> None:
-    """It could be asked neither before nor after the join."""
+    """A condition of two tables is refused if an outer join depends on it: no worker could be asked before or after."""
     of_both = program_of('length("r0"."note") < length("r1"."text")', COLUMNS)
     source = Source(LEFT, (Join("LEFT JOIN", RIGHT, (ON, of_both)),))
     with pytest.raises(Refusal, match="more than one table"):
@@ -91,7 +91,7 @@ def test_a_condition_of_two_tables_that_an_outer_join_depends_on_is_refused() ->
 
 
 def test_a_condition_before_a_right_join_is_not_moved() -> None:
-    """Behind it, it would take away rows that have no partner."""
+    """After a right join the condition would drop rows that have no partner."""
     joins = (
         Join("JOIN", RIGHT, (ON, ODD)),
         Join("RIGHT JOIN", Source(Stored("c", "r2")), (condition_of('"r0"."unit" = "r0"."unit"', COLUMNS),)),
@@ -101,14 +101,14 @@ def test_a_condition_before_a_right_join_is_not_moved() -> None:
 
 
 def test_an_expression_meets_a_public_column(connection: duckdb.DuckDBPyConnection) -> None:
-    """What the worker computes of a table is joined as a stored column."""
+    """A worker's answer about a table is joined as if it were a stored column."""
     lookup = Lookup(program_of('lower("r0"."note")', COLUMNS), KEYS[0])
     source = Source(LEFT, (Join("JOIN", Source(Stored("p", "p1")), (lookup,), 2, KEYS),))
     assert counted(connection, source) == 5
 
 
 def test_branches_and_units_are_asked_by_themselves(connection: duckdb.DuckDBPyConnection) -> None:
-    """Conditions inside a UNION ALL, and what is counted for each unit."""
+    """A worker is asked about conditions in a branch of UNION ALL, and about values counted for each unit."""
     unit = COLUMNS['"r1"."unit"']
     branch = Branch(Source(Stored("b", "r1"), (), (ODD,)), unit, ((unit, "unit"),))
     whole = Branch(Source(Stored("b", "r1")), unit, ((unit, "unit"),))
@@ -125,7 +125,7 @@ def test_branches_and_units_are_asked_by_themselves(connection: duckdb.DuckDBPyC
 def test_a_row_is_repeated_no_more_often_than_its_price_says(
     connection: duckdb.DuckDBPyConnection, copies: int
 ) -> None:
-    """PRIVACY UNIT ROW: the public side is cut, whatever the catalog said of it."""
+    """With PRIVACY UNIT ROW the public side is cut to the priced number of copies, whatever the catalog said."""
     join = Join("JOIN", Source(Stored("p", "p1")), (BY_NAME,), copies, KEYS)
     source = Source(LEFT, (join,))
     assert counted(connection, source, None, copies) == 3 + (2 if copies > 1 else 0)
@@ -135,7 +135,7 @@ def test_a_row_is_repeated_no_more_often_than_its_price_says(
 
 
 def test_units_that_are_rows_are_rows_of_one_table(connection: duckdb.DuckDBPyConnection) -> None:
-    """PRIVACY UNIT ROW: no union, and no private rows beside, whose copies nobody bounds."""
+    """PRIVACY UNIT ROW takes no union, and no private rows beside, since nobody bounds the copies of these."""
     union = Source(Union((Branch(Source(LEFT), COLUMNS['"r0"."unit"'], ()),), "r1"))
     by_name = Join("JOIN", Source(Stored("p", "p1")), (BY_NAME,), 2, KEYS)
     unbounded = [
@@ -169,7 +169,7 @@ def test_units_that_are_rows_are_rows_of_one_table(connection: duckdb.DuckDBPyCo
     ],
 )
 def test_keys_are_of_types_that_are_grouped_as_they_are_compared(ours: str, theirs: str, accepted: bool) -> None:
-    """Where 1 is equal to 1 and to 01, a row would be joined more often than a key is cut to."""
+    """Keys have types where equal values are one group. If 1 equals 01, a row is joined more often than cut to."""
     columns = columns_of({'"r0"."unit"': ours, '"p1"."name"': theirs})
     key = columns['"p1"."name"']
     source = joined_by(condition_of('"r0"."unit" = "p1"."name"', columns), key)
@@ -181,7 +181,7 @@ def test_keys_are_of_types_that_are_grouped_as_they_are_compared(ours: str, thei
 
 
 def joined_by(on: Expression, key: RelationColumn) -> Source:
-    """Rows beside at most two public ones for each value of a key."""
+    """Returns rows joined with at most two public rows for each value of a key."""
     return Source(LEFT, (Join("JOIN", Source(Stored("p", "p1")), (on,), 2, (key,)),))
 
 
@@ -189,7 +189,7 @@ def joined_by(on: Expression, key: RelationColumn) -> Source:
     ("theirs", "accepted"), [("BIGINT", True), ("VARCHAR", True), ("UNION(a INTEGER)", False), ("", False)]
 )
 def test_what_is_looked_up_is_of_the_type_of_its_key(theirs: str, accepted: bool) -> None:
-    """A worker's answer is cast to it, whatever the expression's own type is: 1 meets '1', and never 01."""
+    """A worker's answer is cast to the key's type, whatever its own type is: 1 meets '1', and never 01."""
     columns = columns_of({'"r0"."unit"': "INTEGER", '"p1"."name"': theirs, '"p1"."id"': theirs})
     key, other = columns['"p1"."name"'], columns['"p1"."id"']
     source = joined_by(Lookup(program_of('"r0"."unit" + 0', columns), key), key)
@@ -219,7 +219,7 @@ def test_what_is_looked_up_is_of_the_type_of_its_key(theirs: str, accepted: bool
     ],
 )
 def test_values_that_are_equal_are_one_group(kind: str, values: tuple[str, ...]) -> None:
-    """Of one type DuckDB keeps as many rows of a partition as there are values that differ."""
+    """DuckDB keeps one row of each partition, and these rows meet only themselves: equal values are one group."""
     with duckdb.connect() as connection:
         connection.execute(
             f"CREATE TABLE t AS SELECT CAST(text AS {kind}) AS k FROM (SELECT unnest($1) AS text)", [list(values)]
@@ -230,7 +230,7 @@ def test_values_that_are_equal_are_one_group(kind: str, values: tuple[str, ...])
 
 
 def test_values_of_odd_types_reach_the_worker_unchanged(connection: duckdb.DuckDBPyConnection) -> None:
-    """They go as texts and come out as what they were."""
+    """Values go to the worker as texts, and are converted back to the same values."""
     columns = {
         "h": ("HUGEINT", "170141183460469231731687303715884105727"),
         "u": ("UUID", "00000000-0000-0000-0000-00000000000f"),
@@ -255,7 +255,7 @@ def test_values_of_odd_types_reach_the_worker_unchanged(connection: duckdb.DuckD
 
 
 def test_units_of_any_type_are_told_apart(connection: duckdb.DuckDBPyConnection) -> None:
-    """Through a worker or not, as many units are bounded as there are."""
+    """As many units are bounded as there are, of any type, through a worker or not."""
     connection.execute("CREATE TABLE many AS SELECT i % 5 AS i, i AS n FROM range(50) AS r(i)")
     for kind, sql in (
         ("BIGINT", "i"),
@@ -285,7 +285,7 @@ MOVING_OF_2 = {"scalar_fn_pushdown", "type_pushdown", "remote_pushdown", "projec
 
 
 def test_counts_join_by_equalities_whatever_is_set() -> None:
-    """DuckDB takes joins of ranges where it is told to: a count sets that back for itself, and for nobody else."""
+    """DuckDB may be set to join by ranges. A count resets that for itself, and for nobody else."""
     with duckdb.connect() as connection:
         connection.execute("SET GLOBAL prefer_range_joins = true")
         with connection.cursor() as cursor:
@@ -296,7 +296,7 @@ def test_counts_join_by_equalities_whatever_is_set() -> None:
 
 
 def test_passes_that_nobody_looked_at_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that move expressions or read statistics, and any that a later DuckDB brings: top_n stands for one here."""
+    """Optimizer passes are off if they move expressions or read statistics, or if they are new, as top_n is here."""
     known = MOVING if duckdb.__version__.startswith("1.") else MOVING | MOVING_OF_2
     monkeypatch.setattr(plans, "STAY", plans.STAY.replace(" top_n ", " ").replace(" top_n\n", " "))
     with duckdb.connect() as connection:

@@ -1,4 +1,4 @@
-"""A job that says that a unit has one row a cell: its form, and the catalog's answer when rows are counted."""
+"""A job that relies on one row of a unit in each cell: its form, and the catalog's answer when rows are counted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCE = Source(Stored(TABLE, "r0"))
 def job_of(
     columns: tuple[str, ...] = KEY, domain: Domain = DAYS, source: Source = SOURCE, sql: str = DAY, **types: str
 ) -> CountingJob:
-    """Rows by day, of units with at most six rows."""
+    """A job that counts rows by day, of units with at most six rows."""
     attribute = Attribute((0,), np.arange(domain.size), domain.size)
     known = TYPES | {f'"r0"."{name}"': kind for name, kind in types.items()}
     made = counts(source, (), '"r0"."u"', 6, (DAY,), (key(sql, domain),), (attribute,), (adds(""),), known)
@@ -36,7 +36,7 @@ def job_of(
 
 
 def test_one_row_a_cell_is_the_root() -> None:
-    """Six rows are 6 in squares, at one in each cell."""
+    """At one row in each cell, six rows have a squared norm of 6."""
     job = job_of()
     assert (job.unit_bounds, job.cell_bounds, job.squares_bounds) == ((6,), (1,), (6,))
     assert (job_of(()).cell_bounds, job_of(()).squares_bounds) == ((6,), (36,))
@@ -62,13 +62,13 @@ KEYS = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_other_jobs_are_refused(name: str) -> None:
-    """A planner's word does not make a key of what may hold two rows of a unit."""
+    """A planner cannot declare as a key the columns of what may hold two rows of a unit."""
     with pytest.raises(InternalError, match="by a key that does not say so"):
         replace(WRONG[name], cell_key=KEYS.get(name, KEY))
 
 
 def test_no_engine_has_such_keys() -> None:
-    """Engines promise nothing about their tables."""
+    """A job over an engine's table cannot rely on keys, since engines promise none."""
     with pytest.raises(InternalError, match="by a key that does not say so"):
         replace(job_of(), place=EngineRows((), lambda order: ()))
 
@@ -91,7 +91,7 @@ def cursor() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_the_catalog_is_asked_when_rows_are_counted(
     cursor: duckdb.DuckDBPyConnection, columns: str, kept: bool
 ) -> None:
-    """The table's own key is looked up by its exact columns, whatever other tables have. A gone table has none."""
+    """The table's own key is looked up by its exact columns, whatever other tables have. A dropped table has no key."""
     cursor.execute("CREATE SCHEMA other")
     cursor.execute('CREATE TABLE other."t ""1" (u VARCHAR, d INTEGER, UNIQUE (u, d))')
     with pytest.raises(Refusal, match="a key changed meanwhile"):
@@ -105,7 +105,7 @@ def test_the_catalog_is_asked_when_rows_are_counted(
 
 
 def test_of_a_prepared_table_its_own_record_is_asked(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Its rows are of an earlier moment, of which the table's keys of today say nothing. Engines have no record."""
+    """Of a prepared table the record in the store is asked, not the table's keys of today. Engines have no record."""
     cursor.execute('CREATE TABLE "t ""1" (u VARCHAR, d INTEGER, UNIQUE (u, d))')
 
     def twins(*keys: tuple[str, ...]) -> PreparedPlace:

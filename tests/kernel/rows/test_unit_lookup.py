@@ -1,4 +1,4 @@
-"""Rows whose unit is looked up after they have been filtered are the rows of the plain join, unit by unit."""
+"""Rows that are filtered first and then look up their unit are the rows of the plain join, unit by unit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNIT = {ONE: "o.person", TWO: "p.household"}
 
 @pytest.fixture(scope="module")
 def database() -> duckdb.DuckDBPyConnection:
-    """Lines of orders of people of households; some lead nowhere, or to somebody who has no household."""
+    """Lines of orders of people of households. Some lead nowhere, or to a person without a household."""
     connection = duckdb.connect()
     for table in (
         "people AS SELECT i AS id, nullif(i // 3, 2) AS household FROM range(30) AS r(i)",
@@ -54,7 +54,7 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def found(database: duckdb.DuckDBPyConnection, job: CountingJob) -> dict[int, list[int]]:
-    """Exact totals of every aggregate by the code of the cell."""
+    """Returns exact totals of every aggregate by the code of the cell."""
     counts = count_exactly(database.cursor(), job, b"key")
     totals: dict[int, list[int]] = {}
     for code, values in zip(counts._exact_coordinates[0].tolist(), counts._exact_counts.T.tolist(), strict=True):
@@ -70,7 +70,7 @@ def found(database: duckdb.DuckDBPyConnection, job: CountingJob) -> dict[int, li
 def test_a_lookup_finds_what_the_join_finds(
     database: duckdb.DuckDBPyConnection, lookup: Referenced, max_rows: int, aggregates: tuple[Contribution, ...]
 ) -> None:
-    """Rows that lead to no unit are dropped, those of a unit are bounded after the lookup: as after a plain join."""
+    """As after a plain join, rows that lead to no unit are dropped, and rows of a unit are bounded after the lookup."""
     attribute = Attribute((0,), np.arange(KIND.size, dtype=np.int64), KIND.size)
     floor = ("k.floor",) if lookup is TWO else ()
     job = counts(

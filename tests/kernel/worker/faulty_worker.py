@@ -1,7 +1,7 @@
-"""A worker whose DuckDB has functions that no allowlist would let through: run by its path in the place of worker.py.
+"""A worker with DuckDB functions that no allowlist would accept. Its path replaces the path of worker.py.
 
-faulty(mode, text) is text = 'bad', but on a bad text it raises, ends the process, allocates without end, computes or
-sleeps without end, or makes DuckDB invalid.
+faulty(mode, text) is text = 'bad'. On a bad text it raises, ends the process, allocates without end, computes or sleeps
+without end, or makes DuckDB invalid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODES = ("raise", "kill", "allocate", "hang", "sleep", "internal")
 
 
 def faulty(mode: str, text: str | None) -> bool:
-    """What the mode says, where the text is bad."""
+    """Fails in the given mode where the text is bad."""
     if text != "bad":
         return False
     if mode == "kill":

@@ -1,6 +1,6 @@
-"""Batches of rows stay below the 2 GiB that one column of Arrow may have, however long a unit, a key or a text is.
+"""Batches of rows stay below the 2 GiB of one column in Arrow, however long a unit, a key or a text is.
 
-A batch beyond that ends the statement after its charge, which tells of the one person whose rows made it so long.
+A longer batch ends the statement after its charge, which reveals the person with the long rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FR
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Of everything that is read in batches: rows asked for at a time, and the longest text or bytes of a value."""
+    """Records, of everything that is read in batches, the rows asked for at a time, and the longest text or bytes."""
     seen: list[tuple[int, int]] = []
     plain = reader.batches
 
@@ -41,7 +41,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def asked(unit: str, statement: str, looked_up: bool = False, kind: str = "VARCHAR") -> None:
-    """Asks a statement of rows of which one has a long unit, or a long kind."""
+    """Asks a statement over rows, one of which has a long unit, or a long kind."""
     with duckdb.connect() as connection:
         person = "INTEGER" if looked_up else unit
         connection.execute(f"CREATE TABLE people (id INTEGER PRIMARY KEY, name {unit})")
@@ -88,7 +88,7 @@ def test_long_texts_of_expressions_stay_below_the_limit(read: list[tuple[int, in
 
 
 def test_long_texts_are_read_few_at_a_time() -> None:
-    """Rows are put together until they have 64 MiB, and no row is lost; of short texts there are as many as before."""
+    """Batches grow up to 64 MiB, and no row is lost. With short texts they have as many rows as before."""
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         long = "SELECT i, CAST(i AS VARCHAR) || repeat('x', 30000) AS t FROM range(12000) AS r(i)"
@@ -124,7 +124,7 @@ SELECTED = "epsilon = 1, delta = 1e-7, group_selection_strategy = GAUSSIAN_THRES
 def test_texts_of_a_row_are_bounded_together(
     asked_of: str, options: str, most: int, read: list[tuple[int, int]]
 ) -> None:
-    """One person's text, in 12 columns or as a key of 625 copies, filled the memory: the failure told of the text.
+    """One text in 12 columns, or as a key of 625 copies, filled the memory: the failure revealed the text.
 
     All texts of a row together have 65,535 bytes at most, and those of all its copies sixteen times that.
     """

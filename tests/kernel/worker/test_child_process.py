@@ -1,4 +1,4 @@
-"""Child processes: frames of any length arrive whole, and a process that is late, silent or gone ends every wait."""
+"""Child processes: frames of any length arrive whole, and waiting ends if a process is late, silent or gone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def process(script: str, environment: dict[str, str] | None = None, patience: fl
 
 
 def test_frames_arrive_whole() -> None:
-    """Empty ones, and ones that no buffer of a socket holds."""
+    """Frames arrive whole, also empty ones, and ones that no buffer of a socket holds."""
     with process(ECHO, {}) as child:
         for content in (b"", b"x", bytes(range(256)) * 20_000):
             child.send(content)
@@ -59,7 +59,7 @@ def test_frames_arrive_whole() -> None:
 
 @pytest.mark.parametrize("script", [READS_NOTHING, STOPS_WITHIN, NEGATIVE, TOO_LONG, "", "raise SystemExit(3)"])
 def test_a_process_that_gives_no_frame_is_given_up(script: str) -> None:
-    """It says nothing, stops within a frame, says more than is wanted, or has ended."""
+    """A process is given up that says nothing, stops within a frame, says more than was asked, or has ended."""
     start = time.monotonic()
     with process(script, {}, patience=0.5) as child, pytest.raises(ChildFailed):
         child.receive(0.5, most=8) if script == TOO_LONG else child.receive(2.0)
@@ -67,7 +67,7 @@ def test_a_process_that_gives_no_frame_is_given_up(script: str) -> None:
 
 
 def test_a_process_that_reads_nothing_is_given_up() -> None:
-    """More than the socket holds is not sent for ever; nor anything to one that has ended."""
+    """Sending to a process that reads nothing is given up, and so is sending to one that has ended."""
     with process(READS_NOTHING, {}, patience=0.5) as child:
         with pytest.raises(ChildFailed):
             child.send(bytes(10_000_000))
@@ -77,7 +77,7 @@ def test_a_process_that_reads_nothing_is_given_up() -> None:
 
 
 def test_who_waits_is_woken_by_a_kill() -> None:
-    """A thread that waits without a deadline ends with the process. The exit status says what ended it."""
+    """A thread that waits without a deadline ends with the process. The exit status tells the reason."""
     with process(ECHO, {}) as child:
         failed = threading.Event()
 
@@ -93,7 +93,7 @@ def test_who_waits_is_woken_by_a_kill() -> None:
 
 
 def test_an_environment_is_all_that_a_process_gets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one it inherits what it needs, and Ctrl-C does not reach it."""
+    """A process gets exactly the given environment. Without one it inherits all, and Ctrl-C does not reach it."""
     monkeypatch.setenv("DPDUCK_SECRET", "x")
     with process(TELLS, {"PATH": os.defpath}) as child:
         told = json.loads(bytes(child.receive(30.0)))
@@ -105,7 +105,7 @@ def test_an_environment_is_all_that_a_process_gets(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_process_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
-    """Its error is the system's own, which is no failure of a process."""
+    """The system's own error is raised, which is not taken for a failure of the process."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(FileNotFoundError):
         ChildProcess([str(tmp_path / "nothing")], {}, 1.0)

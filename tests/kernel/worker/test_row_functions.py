@@ -1,4 +1,4 @@
-"""What a worker runs is one expression of one row, whatever read the statement before."""
+"""A worker runs one expression of one row, whatever code read the statement before."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TUPLES = (
 
 
 def refusal(sql: str) -> str:
-    """What is said of an expression that may not run; '' of one that may."""
+    """Returns the refusal of an expression, or '' if it may run."""
     try:
         require_row_local(sql, COLUMNS)
     except Refusal as refused:
@@ -70,7 +70,7 @@ def test_other_rows_are_out_of_reach(sql: str) -> None:
 
 @pytest.mark.parametrize("sql", TUPLES)
 def test_tuples_stand_beside_tuples_alone(sql: str) -> None:
-    """No text is made of a tuple, and none is read as one."""
+    """No text is made from a tuple, and no tuple from a text."""
     with pytest.raises(Refusal, match="a tuple that is not compared with tuples"):
         require_row_local(sql, COLUMNS)
 
@@ -90,14 +90,14 @@ def test_tuples_stand_beside_tuples_alone(sql: str) -> None:
     ],
 )
 def test_plain_expressions_pass(sql: str) -> None:
-    """What the list is for: the same with another column is refused."""
+    """Listed functions of one row pass. The same call with another column is refused."""
     assert refusal(sql) == ""
     assert "DuckDB reads" in refusal(sql.replace("dpduck_x_0", "secret"))
 
 
 @pytest.mark.parametrize("sql", ['sum("r0"."a")', '(SELECT max("r0"."a"))', 'upper("r0"."a") OVER ()', "secret"])
 def test_no_program_is_made_of_anything_else(sql: str) -> None:
-    """Neither a condition nor an output of a worker's program goes round the look."""
+    """Conditions and outputs of a worker's program are all checked."""
     program = program_of(sql, columns_of({'"r0"."a"': "INTEGER"}))
     for division in (Division({}, (program,)), Division({"o": Output("integer", program)}, ())):
         with pytest.raises(Refusal, match="DuckDB reads"):

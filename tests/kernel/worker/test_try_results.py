@@ -1,4 +1,4 @@
-"""No COALESCE stands under TRY without a result of its own between them."""
+"""Between TRY and a COALESCE under it there is always a node with a result vector of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPRESSIONS = (
 
 
 def unsafe(value: Any, under_try: bool = False) -> bool:
-    """Whether in DuckDB's own tree a COALESCE gets the result that TRY hands on."""
+    """Tells whether in DuckDB's own tree a COALESCE writes into the result of TRY."""
     if isinstance(value, list):
         return any(unsafe(part, under_try) for part in value)
     if not isinstance(value, dict):
@@ -50,25 +50,25 @@ def tree(sql: str) -> Any:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_coalesce_has_a_result_of_its_own(expression: str) -> None:
-    """DuckDB's own tree of the SQL has no COALESCE that writes where TRY has room for one value."""
+    """In DuckDB's own tree of the SQL no COALESCE writes into TRY's result, which has room for one value."""
     found = with_results_of_their_own(f"SELECT {expression} FROM t")
     assert not unsafe(tree(found))
     assert found.replace("greatest(", "").count("(") == f"SELECT {expression} FROM t".count("(")
 
 
 def test_the_check_sees_what_it_is_for() -> None:
-    """As written, most of them are unsafe."""
+    """Most of the expressions as written are unsafe, so that the check above can fail."""
     assert [unsafe(tree(f"SELECT {expression} FROM t")) for expression in EXPRESSIONS].count(True) == 7
 
 
 def test_sql_without_coalesce_stays() -> None:
-    """Only what needs it is changed."""
+    """Only SQL with a COALESCE under TRY is changed."""
     sql = "SELECT try(a), 'try(coalesce(', coalesce(a, b), try(nullif(a, 1)) FROM t WHERE (a) IN (1, 2)"
     assert with_results_of_their_own(sql) == sql
 
 
 @pytest.mark.parametrize("broken", ["SELECT try(coalesce(a)", "SELECT a)", "SELECT 'a", 'SELECT "a'])
 def test_what_cannot_be_read_is_not_run(broken: str) -> None:
-    """SQL whose brackets or quotes do not match fails before it reads a row."""
+    """SQL with brackets or quotes that do not match fails before it reads a row."""
     with pytest.raises(InternalError):
         with_results_of_their_own(broken)

@@ -1,4 +1,4 @@
-"""Workers: whatever a row does to a program, the other rows are computed, and that row is NULL."""
+"""Workers: whatever a row does to a program, that row becomes NULL and the other rows are computed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT = pa.schema([pa.field("y", pa.bool_())])
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[Workers]:
-    """Processes that know the function that fails."""
+    """Worker processes that know the function that fails."""
     pool = Workers(FAULTY)
     yield pool
     pool.close()
@@ -53,7 +53,7 @@ def texts(*bad: int, count: int = 100) -> pa.Table:
 def test_a_row_that_fails_is_null_and_all_others_are_computed(
     faulty: Workers, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    """An exception, a dead process, memory without end, no end: one NULL, and the answers of all other rows."""
+    """A row that raises, ends the process, or takes memory or time without end is NULL. All other rows are answered."""
     monkeypatch.setattr(module, "ROW_SECONDS", 0.2)
     with faulty.runner(program(mode)) as runner:
         found = runner.compute(texts(5, count=16))["y"].to_pylist()
@@ -62,7 +62,7 @@ def test_a_row_that_fails_is_null_and_all_others_are_computed(
 
 @pytest.mark.slow
 def test_a_row_that_sleeps_is_null_in_the_end(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What neither works nor answers is given up by the clock: nothing that is allowed sleeps, and a defect may."""
+    """A row that sleeps is given up by the clock. No allowed function sleeps, but a defect may."""
     monkeypatch.setattr(module, "PATIENCE", 2.0)
     with faulty.runner(program("sleep")) as runner:
         assert runner.compute(texts(1, count=2))["y"].to_pylist() == [False, None]
@@ -70,9 +70,9 @@ def test_a_row_that_sleeps_is_null_in_the_end(faulty: Workers, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_no_row_is_lost_where_the_machine_gives_no_time(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that stands still for ten times what a row may use of the processor answers every row of its batch.
+    """A worker stopped for ten times the processor limit of a row answers every row of its batch.
 
-    Its limit is of the processor's time: with one of wall-clock time both rows were NULL, and nobody was told.
+    With a limit in wall-clock time both rows were NULL, and nobody was told.
     """
     monkeypatch.setattr(module, "ROW_SECONDS", 0.2)
     with faulty.runner(program("raise")) as runner:
@@ -92,7 +92,7 @@ def test_no_row_is_lost_where_the_machine_gives_no_time(faulty: Workers, monkeyp
 def test_what_a_row_may_use_does_not_depend_on_those_beside_it(
     faulty: Workers, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Rows that use two thirds of the limit are computed, however many there are; four times the limit never is."""
+    """Any number of rows at two thirds of the limit are computed. A row at four times the limit never is."""
     monkeypatch.setattr(module, "ROW_SECONDS", 0.15)
     with faulty.runner(WorkerProgram("SELECT busy(x) AS y FROM dpduck_batch", TEXT)) as runner:
         assert runner.compute(pa.table({"x": ["0.1"] * count}))["y"].to_pylist() == [True] * count
@@ -100,9 +100,9 @@ def test_what_a_row_may_use_does_not_depend_on_those_beside_it(
 
 
 def test_what_passes_in_a_batch_passes_alone() -> None:
-    """With room to spare for what one run differs from another, and for the row's being computed twice when alone.
+    """A row that passes in a batch passes alone, with room for differences between runs, and for a second attempt.
 
-    Whatever planning takes: a batch may use for its rows what is left of its time, and a row alone twice that and more.
+    Whatever planning takes: a batch may use for its rows the rest of its time, and a row alone more than twice that.
     """
     for planning, rows in product((0.0, 0.1, 1.0, 5.0), (2, 3, 122_880)):
         in_company = worker.processor_seconds(1.0, rows, planning) - planning
@@ -112,12 +112,12 @@ def test_what_passes_in_a_batch_passes_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [100, *(pytest.param(times, marks=pytest.mark.audit) for times in (8, 70, 130, 400))])
 def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int) -> None:
-    """A long row is what it is, beside short ones and alone: each time it needs 4 MB `times` over.
+    """A long row has the same answer beside short ones and alone. Its texts take 4 MB, `times` over.
 
     That is a little more than a block of DuckDB's for texts, which it doubles.
 
-    100 times were too much for a row alone, which is computed twice, and none too much beside others: one person's long
-    rows would have decided which of the others' are alone, and so are counted.
+    100 times were too much for a row alone, which is computed twice, and not too much beside others. One person's long
+    rows would have decided which rows of others are computed alone, and so are counted.
     """
     long = f"length(concat({', '.join(['x'] * 64)}, '{'y' * 80}'))"
     sql = f"SELECT greatest({', '.join([long] * times)}) > 1000000 AS y FROM dpduck_batch"
@@ -149,8 +149,8 @@ print(found)
 def test_a_limit_of_the_parent_is_shared_alike() -> None:
     """Where a vault's limit of memory leaves a row less, a batch has a sixth of that, too.
 
-    A batch had a sixth of the address space, and a row alone only what the vault's limit left: 40 texts of 4 MB passed
-    beside a short one, and were left out as soon as another person's long row stood beside them.
+    Before, a batch had a sixth of the address space, and a row alone only the rest of the vault's limit. 40 texts of 4
+    MB passed beside a short one, and were left out as soon as another person's long row stood beside them.
     """
     long = f"length(concat({', '.join(['x'] * 64)}))"
     sql = f"SELECT greatest({', '.join([long] * 40)}) > 1000000 AS y FROM dpduck_batch"
@@ -162,7 +162,7 @@ def test_a_limit_of_the_parent_is_shared_alike() -> None:
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_planning_is_not_taken_for_work_on_a_row(plain: Workers, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """A program that takes ten times a row's limit to plan answers every row; before, it would have lost them all."""
+    """A program that takes ten times a row's limit to plan answers every row. Before, it would have lost them all."""
     monkeypatch.setattr(module, "ROW_SECONDS", 0.02)
     listed = ", ".join(map(str, range(25_000)))
     with plain.runner(WorkerProgram(f"SELECT x <> '' AND len([{listed}]) > 0 AS y FROM dpduck_batch", TEXT)) as runner:
@@ -172,7 +172,7 @@ def test_planning_is_not_taken_for_work_on_a_row(plain: Workers, monkeypatch: py
 
 @pytest.mark.slow
 def test_after_a_slow_batch_smaller_ones_are_sent(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One slow row in each of many batches costs its own halving, not that of full batches each time."""
+    """A slow row in each of many batches costs the halving of small batches, and not of full ones each time."""
     monkeypatch.setattr(module, "ROW_SECONDS", 0.1)
     monkeypatch.setattr(module, "LEAST_ROWS", 16)
     with faulty.runner(program("hang")) as runner:
@@ -184,7 +184,7 @@ def test_after_a_slow_batch_smaller_ones_are_sent(faulty: Workers, monkeypatch: 
 
 
 def test_rows_that_fail_are_found_wherever_they_are(faulty: Workers) -> None:
-    """First, last and neighbouring rows; a batch of one; and a batch of failures alone."""
+    """Failing rows are identified at the first, last and neighbouring places, and in batches of failures alone."""
     with faulty.runner(program("raise")) as runner:
         for bad in ((0,), (99,), (3, 4, 50), tuple(range(100))):
             found = runner.compute(texts(*bad))["y"].to_pylist()
@@ -193,7 +193,7 @@ def test_rows_that_fail_are_found_wherever_they_are(faulty: Workers) -> None:
 
 
 def test_without_halving_a_row_would_decide(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above sees what it should: a runner that gives a failed batch up loses the other rows."""
+    """The test above can fail: a runner that gives up a failed batch loses the other rows."""
 
     def given_up(self: Runner, batch: pa.Table) -> pa.Table:
         return pa.table({"y": pa.nulls(batch.num_rows, pa.bool_())})
@@ -204,7 +204,7 @@ def test_without_halving_a_row_would_decide(faulty: Workers, monkeypatch: pytest
 
 
 def test_a_process_that_has_failed_is_not_kept(faulty: Workers) -> None:
-    """The next statement gets a sound one."""
+    """After a process has failed, the next statement gets a fresh one."""
     with faulty.runner(program("kill")) as runner:
         runner.compute(texts(1, count=2))
     with faulty.runner(program("raise")) as runner:
@@ -212,7 +212,7 @@ def test_a_process_that_has_failed_is_not_kept(faulty: Workers) -> None:
 
 
 def test_a_row_is_computed_even_if_the_one_before_ended_the_process(plain: Workers) -> None:
-    """Late, after its own answer: a batch of one row cannot be halved, so a fresh process is asked."""
+    """A row is computed by a fresh process if the row before ended the process after its own answer."""
     program = WorkerProgram("SELECT x + 1 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
     with plain.runner(program) as runner:
         assert runner.compute(pa.table({"x": [1]})).to_pydict() == {"y": [2]}
@@ -223,7 +223,7 @@ def test_a_row_is_computed_even_if_the_one_before_ended_the_process(plain: Worke
 
 
 def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> None:
-    """What a statement that ended early left in a pipe is never read as the answer to another one."""
+    """An answer left in a pipe by a statement that ended early is never read as the answer to another one."""
     doubled = WorkerProgram("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
     with plain.runner(doubled) as runner:
         runner.begin(pa.table({"x": pa.array([1, 2], pa.int64())}))
@@ -232,7 +232,7 @@ def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> Non
 
 
 def test_a_rehearsal_has_a_process_that_never_saw_a_private_row(plain: Workers) -> None:
-    """Its own, which is kept warm, before and after private rows are computed: what it says tells nothing of them."""
+    """A rehearsal has a warm process that is never given private rows, so that its outcome depends on none."""
     doubled = WorkerProgram("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
     found = []
     for pool in (StrictWorkers(plain), plain, StrictWorkers(plain), plain, StrictWorkers(plain)):
@@ -245,7 +245,7 @@ def test_a_rehearsal_has_a_process_that_never_saw_a_private_row(plain: Workers) 
 
 
 def test_a_program_that_does_not_run_is_a_defect(plain: Workers) -> None:
-    """It shows on a batch without rows, before any row could be the reason."""
+    """A program that does not run fails on a batch without rows, before any row could be the reason."""
     with (
         pytest.raises(InternalError, match="does not run"),
         plain.runner(WorkerProgram("SELECT nothing", TEXT)) as runner,
@@ -254,7 +254,7 @@ def test_a_program_that_does_not_run_is_a_defect(plain: Workers) -> None:
 
 
 def test_a_worker_runs_no_pass_that_was_not_looked_at() -> None:
-    """DuckDB's own list of passes is off but for one, whichever this version has; and nobody can take that back."""
+    """All optimizer passes of DuckDB are off but one, in each version, and nobody can switch them on again."""
     with worker.open_database(1, 1 << 28) as connection:
         passes = {name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()}
         (off,) = connection.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0]
@@ -276,14 +276,14 @@ def test_a_worker_runs_no_pass_that_was_not_looked_at() -> None:
     ],
 )
 def test_a_worker_reaches_nothing(plain: Workers, sql: str) -> None:
-    """No file, no environment, no extension, no setting: a program that asks for one does not run."""
+    """A program that asks for a file, the environment, an extension or a setting does not run."""
     with pytest.raises(InternalError), plain.runner(WorkerProgram(sql, TEXT)) as runner:
         runner.check(pa.table({"x": pa.array([], pa.string())}))
     assert not list(Path("/tmp").glob("dpduck_worker_was_here*"))
 
 
 def test_a_worker_cannot_open_a_file_even_by_its_process(tmp_path: Path) -> None:
-    """The operating system refuses further files and sockets, whoever asks in the process."""
+    """The operating system refuses more files and sockets to the process, whatever code asks."""
     script = tmp_path / "probe.py"
     script.write_text(
         "import importlib.util, os, socket, sys\n"

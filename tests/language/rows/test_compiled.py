@@ -1,4 +1,4 @@
-"""Which conditions are plain. Plain ones fail on no rows, and in no plan."""
+"""Plain conditions are those that the database evaluates itself: they fail on no row, and in no plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ON = '"r0"."unit" = "r1"."unit"'
     ],
 )
 def test_comparisons_of_stored_columns_are_plain(condition: str) -> None:
-    """The database may evaluate them itself: nothing is cast, called or computed."""
+    """Comparisons of stored columns are plain, since nothing is cast, called or computed."""
     assert condition_of(condition, COLUMNS).plain
 
 
@@ -94,7 +94,7 @@ def test_comparisons_of_stored_columns_are_plain(condition: str) -> None:
     ],
 )
 def test_all_else_is_not_plain(condition: str) -> None:
-    """What the reader does not know goes to a worker."""
+    """A condition that the reader does not know goes to a worker."""
     assert not condition_of(condition, COLUMNS).plain
 
 
@@ -103,7 +103,7 @@ PIECES = ("", "a", "ab", "aab", "é", "\\", "'", "\n", "\x00", "*", "%", "_", "\
 
 @pytest.mark.parametrize("seed", range(2))
 def test_plain_patterns_match_any_text_and_never_raise(seed: int) -> None:
-    """With every optimizer pass on and statistics present, LIKE says of odd texts what a regular expression says."""
+    """With every optimizer pass and with statistics, LIKE agrees with a regular expression on odd texts."""
     rng = np.random.default_rng(seed)
     texts = ["".join(rng.choice(PIECES, size=4)) for _ in range(100)]
     with duckdb.connect() as connection:
@@ -119,7 +119,7 @@ def test_plain_patterns_match_any_text_and_never_raise(seed: int) -> None:
 
 
 def test_long_numbers_beside_floats_are_not_plain() -> None:
-    """DuckDB 2.0 casts the column to BIGNUM there, and raises for a NaN after the charge; a worker gets them."""
+    """A worker compares long numbers with floats: DuckDB 2.0 casts the column to BIGNUM, and raises for a NaN."""
     columns = columns_of({'"r0"."f"': "FLOAT", '"r0"."d"': "DOUBLE"})
     for column in columns:
         assert condition_of(f"{column} < 1234567.12345678", columns).plain
@@ -131,7 +131,7 @@ def test_long_numbers_beside_floats_are_not_plain() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_condition_is_what_was_written(seed: int) -> None:
-    """Random conditions over rows of every type: as a node each is TRUE, FALSE or NULL of the rows that its text is."""
+    """A random condition as a node is TRUE, FALSE or NULL for the same rows as its text, over rows of every type."""
     source = random.Random(seed)  # noqa: S311
     columns = columns_of({f'"r0"."{name}"': kind for name, kind in ALL.items()})
     names = re.compile(rf"\b({'|'.join(ALL)})\b")
@@ -165,20 +165,20 @@ NODES = {
 
 @pytest.mark.parametrize("text", NODES)
 def test_which_node_a_text_is(text: str) -> None:
-    """Signs are turned, brackets and TRY are left out, AND binds before OR. All else is a program of the text."""
+    """Signs are turned, brackets and TRY are dropped, and AND binds before OR. Any other text is a program."""
     columns = columns_of({**TYPES, '"r0"."died"': "BOOLEAN"})
     found = condition_of(text, columns)
     assert found.plain is (NODES[text] is not None) and found.sql == (NODES[text] or text)
 
 
 def test_deep_brackets_are_a_program() -> None:
-    """What is nested deeper than Python reads goes to a worker, which DuckDB's own limit refuses there."""
+    """Brackets deeper than Python's reader goes to are a program. In the worker DuckDB's own limit refuses them."""
     text = f"{'NOT (' * 5000}{ON}{')' * 5000}"
     assert not condition_of(text, COLUMNS).plain and not number_of(f"CAST({text} AS DOUBLE)", COLUMNS).plain
 
 
 def test_programs_know_their_columns() -> None:
-    """Each once, in the order in which they come; not those inside of texts, nor others that are called alike."""
+    """A program lists each column once, in order. Columns inside of texts and columns of like names are not listed."""
     unit, note = COLUMNS['"r0"."unit"'], COLUMNS['"r0"."note"']
     text = """f("r0"."note", '"r0"."day"', "r0"."unit", "r0"."note", "r0"."day"."a", "R0"."day", 'it''s "r0"."day"')"""
     found = program_of(text, COLUMNS)
@@ -187,7 +187,7 @@ def test_programs_know_their_columns() -> None:
 
 
 def test_values_and_texts() -> None:
-    """Stored ones are nodes that the database reads as they are; made ones are programs."""
+    """Stored values and texts are nodes that the database reads as they are. Computed ones are programs."""
     unit, note, price = (COLUMNS[f'"r0"."{name}"'] for name in ("unit", "note", "price"))
     for column in (unit, note):
         assert value_of(column.sql, COLUMNS) == column
@@ -209,7 +209,7 @@ COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM pe
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_like_with_any_prefix_is_answered(prepared: bool) -> None:
-    """DuckDB raised while it planned, whatever the rows, as soon as a scan was given such a condition."""
+    """DuckDB raised while it planned, whatever the rows, when a scan was given a LIKE with such a prefix."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE people (person INTEGER, name VARCHAR)")
         rows = [(number, f"{PREFIXES[number % len(PREFIXES)]}x") for number in range(200)]

@@ -1,4 +1,4 @@
-"""How deep a statement's relations and conditions go: within what the kernel accepts, and Python's own limit."""
+"""How deep the relations and conditions of a statement go: within the kernel's limit, and within Python's own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def chain(around: Callable[[str], str], number: int, last: str = "") -> str:
-    """A statement over CTEs, each around the one before."""
+    """Returns a statement over CTEs, each around the one before."""
     tables = [f"t{place} AS ({around(f't{place - 1}')})" for place in range(1, number + 1)]
     listed = ", ".join(["t0 AS (SELECT id, age, ill FROM people)", *tables])
     return f"WITH {listed} SELECT {OPTIONS} count(*) AS n FROM t{number}{last}"
@@ -57,7 +57,7 @@ def test_the_kernel_accepts_the_deepest_statement(
 
 
 def test_subqueries_by_unit_are_nested_as_deep_as_duckdb_plans_them(clinic: duckdb.DuckDBPyConnection) -> None:
-    """MOST_NESTED levels are answered, and one more is refused before DuckDB plans it, which would take for ever."""
+    """MOST_NESTED levels are answered. One more is refused before DuckDB plans it, which would take for ever."""
     before = charges(clinic)
     assert len(ask(clinic, chain(group, MOST_NESTED)).fetchall()) == 1
     assert charges(clinic) == before + 1
@@ -67,7 +67,7 @@ def test_subqueries_by_unit_are_nested_as_deep_as_duckdb_plans_them(clinic: duck
 
 
 def test_high_conditions_are_answered_or_refused(clinic: duckdb.DuckDBPyConnection) -> None:
-    """A condition of more nodes than the kernel takes goes to a worker. Python's limit was met before the charge."""
+    """A condition of more nodes than the kernel takes goes to a worker. A deeper statement is refused uncharged."""
     before = charges(clinic)
 
     def above(inside: str) -> str:

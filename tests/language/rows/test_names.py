@@ -1,4 +1,4 @@
-"""Names that dpduck adds beside a statement's own: a column of such a name would hide what the kernel wrote."""
+"""A column with a name that dpduck adds beside a statement's own would hide the kernel's column."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
     ],
 )
 def test_names_of_the_kernel_are_refused(clinic: duckdb.DuckDBPyConnection, source: str, name: str) -> None:
-    """Which rows a cut kept was decided by other people's, where a column of a UNION ALL had the name of its order."""
+    """A UNION ALL with a column named like the kernel's order is refused: others' rows decided what a cut kept."""
     before = charges(clinic)
     assert f"'{name}' is a name of dpduck's own; accepted: another name" in told(
         clinic, f"SELECT {OPTIONS} count(*) AS n FROM {source}"
@@ -47,5 +47,5 @@ def test_names_of_the_kernel_are_refused(clinic: duckdb.DuckDBPyConnection, sour
 
 
 def test_such_a_table_is_counted_alone(clinic: duckdb.DuckDBPyConnection) -> None:
-    """Nothing is added beside rows that are read one after the other."""
+    """No name is added beside rows of one table, so that its columns may have any name."""
     assert len(ask(clinic, f"SELECT {OPTIONS} count(*) AS n FROM visits WHERE Dpduck_Cut_0").fetchall()) == 1

@@ -1,4 +1,4 @@
-"""A mechanism made for a test: one count of all rows, rounded to a multiple. CONTRIBUTING.md shows it."""
+"""A mechanism for a test: one count of all rows, rounded to a multiple. CONTRIBUTING.md shows it."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +24,7 @@ ROUND_TO = Option("round_to", "whole", "counts are rounded to a multiple of it",
 
 @dataclass(frozen=True)
 class Rounded:
-    """The plan: what is asked, and to what it is rounded."""
+    """The plan: the request and its ask, and the multiple to which the answer is rounded."""
 
     request: SelectRequest
     ask: Ask[int]
@@ -32,13 +32,13 @@ class Rounded:
 
     @property
     def variance(self) -> float:
-        """Returns that of the noise and of the rounding."""
+        """Returns the variance of noise and rounding together."""
         noise = self.ask.noise
         return (0.0 if noise is None else noise.variance) + self.to**2 / 12
 
 
 def plan(request: SelectRequest) -> Rounded:
-    """Plans Laplace noise for the whole price; refuses what is not one count of all rows."""
+    """Plans Laplace noise for the whole price. Refuses requests other than one count of all rows."""
     epsilon = request.price.charge.epsilon
     if request.question.keys or [one.text for one in request.question.aggregates] != ["count(*)"] or not epsilon:
         raise Refusal(
