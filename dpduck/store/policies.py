@@ -43,7 +43,7 @@ class PolicyStore:
     """Reader and writer of the policy tables of an attached store.
 
     budgets: returns the budgets in force, by privacy unit. They differ from a policy's own if another table's policy
-    has changed them since. home: database and schema of names of tables, None for those of the cursor.
+    has changed them since. home: database and schema where tables are looked up, None for the cursor's.
     shadows: names of hidden built-in functions there.
     """
 
