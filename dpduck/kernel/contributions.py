@@ -93,7 +93,7 @@ class Contribution:
 
     @property
     def unit(self) -> Fraction:
-        """Returns the value of integer 1: 1 in tables of counts, u in sums, u^2 in squares, 1/K^d in moments."""
+        """Returns the amount of an integer 1: 1 in tables of counts, u in sums, u^2 in squares, 1/K^d in moments."""
         if self.form in ("sum", "squares"):
             return common_divisor(self.low - self.centre, self.step) ** self._power
         return Fraction(1, self.steps**self.degree)
@@ -270,8 +270,8 @@ def bound_rows_sql(
 
     Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that are still equal may be
     exchanged. facts: facts of prepared rows. Only units with too many rows are ranked. If most units have too many, all
-    rows are sorted, and a row is left out if the row `max_rows` places before it has the same unit. That takes a tenth
-    less time than a rank for each unit. No unit is NULL then. crowds: units with too many rows, if rows are read twice.
+    rows are sorted. A row is left out if the row `max_rows` places before it has the same unit. That takes a tenth less
+    time than a rank for each unit. No unit is NULL then. crowds: units with too many rows, if rows are read twice.
     """
     columns = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))

@@ -133,7 +133,7 @@ class ReleaseStore:
         return note
 
     def asked(self, digest: str) -> RequestOutcome:
-        """Returns what has become of a request so far."""
+        """Returns the outcome of a request so far: its release, or the ledger entry of a charge without one."""
         literal = quote_text(digest)
         with self._open_cursor() as cursor:
             rows = cursor.execute(
@@ -248,8 +248,8 @@ class ReleaseStore:
         characters: int | None = None,
     ) -> None:
         """Stores private views in one transaction. Each is a table with the rows of a SELECT over a release.
+
         most, characters: limits of each view's rows and texts. Refuses larger views. Checks texts before writing.
-        most, characters: limits of each view's rows and texts. Refuses larger views, and checks texts before writing.
         """
         with transaction(self._open_cursor) as cursor:
             for release, select_sql in views:

@@ -156,7 +156,7 @@ def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> Non
         )
 
 
-# A witness of the end of a store's ledger on this machine, apart from the store and its secrets.
+# A machine-wide witness of the end of a store's ledger, kept away from the store and from its secrets.
 #
 # There is one small file per store identity in a state directory ($DPDUCK_STATE_DIR, $XDG_STATE_HOME/dpduck or
 # ~/.local/state/dpduck). It is replaced by a compare-and-swap under a file lock at every charge.

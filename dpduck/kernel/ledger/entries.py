@@ -106,7 +106,7 @@ def datetime_of(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-# Entries of the ledger as frozen values, and sums of charges.
+# Entries of the ledger as frozen values, and arithmetic of charges.
 
 NOTHING = Charge(epsilon=ZERO, rho=ZERO)
 

@@ -100,7 +100,7 @@ class Worker(ChildProcess):
         self.send(b"B", self._room.stream(batch))
 
     def finish(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
-        """Returns the answer to the last batch, None if the batch failed. Sets `spent` if it must be replaced."""
+        """Returns the last batch's answer, None if the batch failed. Sets `spent` if the process must be replaced."""
         kind, body = self._receive()
         self.spent, kind = kind.islower(), kind.upper()
         if kind == b"F":

@@ -89,8 +89,8 @@ class Priced:
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of all statements of a text, in order. totals: rows of dp_plan, the total of each budget. policies: the
-    policies under which the prices hold, each with its revision and epoch.
+    """Prices of all statements of a text, in order. totals: rows of dp_plan, the total of each budget.
+
     policies: the policies under which the prices hold, each with its revision and epoch.
     """
 
