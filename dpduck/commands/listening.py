@@ -100,7 +100,7 @@ def _open_others(
     closing: list[Callable[[], None]],
     ended: threading.Event,
 ) -> None:
-    """Starts the listeners for Flight SQL and for browsers. closing: gets a function that closes each of them."""
+    """Starts the listeners for Flight SQL and for browsers. closing: gets each one's closing function."""
     if listening.flight is not None and not ended.is_set():
         flight = FlightListener(listening.flight, service, limits, listening.tls)
         click.echo(flight.address)

@@ -136,7 +136,7 @@ class AboutTables:
         """Returns SQL with a policy's draft, line by line: from the schema alone, or with noisy facts for a price.
 
         argument: JSON of the table's name and the price, which may be NULL.
-        ask: a function that answers several statements for their price, or none of them.
+        ask: a function that answers several statements for their price, or none.
         """
         require_owner(caller)
         name, price = json.loads(argument)

@@ -208,7 +208,7 @@ which half of the units exceed, it was 1.1 times slower.
 UNIT, ORDER, KEY, UNIT_HASH = "dpduck_unit", "dpduck_order", "dpduck_bounding_key", "dpduck_unit_hash"
 """Columns: a row's unit, the keyed order of the unit's rows, and the unit's hash. KEY: parameter of the order."""
 OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
-"""Columns of prepared rows: the unit's number of rows, and how many of them are outside some domain."""
+"""Columns of prepared rows: the unit's number of rows, and its number of rows outside some domain."""
 
 
 @dataclass(frozen=True)

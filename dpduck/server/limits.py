@@ -134,7 +134,7 @@ class Places:
         self._settled = now
 
     def _call(self) -> None:
-        """Gives free places to waiting statements. Once closed, wakes all of them, so that they are refused."""
+        """Gives free places to waiting statements. Once closed, wakes all, so that they are refused."""
         if self._closed:
             for waiting in self._waiting.values():
                 for called in waiting:

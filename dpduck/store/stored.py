@@ -5,8 +5,8 @@ one row. Other kinds of databases are refused. In SQLite, a column may have a va
 such row makes every reading of the column fail.
 
 DuckDB cannot read some values. Such a value ends a statement after its charge, if the statement reads its row. The
-error then gives an exact answer for free. So the check asks the database that has the rows, and not DuckDB's memory of
-it. The check runs in the transaction that counts.
+error then gives an exact answer for free. So the check asks the database that has the rows, and not DuckDB's own
+memory. The check runs in the transaction that counts.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def status(text: str) -> str:
 def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
     """Renders dp_budget: a line per table and measure. Dropped policies have lines if their unit has spent something.
 
-    A principal with a share sees the share, its own spending, and its rest. The rest is at most what is left to all
+    A principal with a share sees the share, its own spending, and its rest. The rest is at most the rest of all
     together. declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest
     epsilon that a statement may still ask for at the budget's own delta. A table has its full name if another one has
     the same last name. period: NULL, except for units by periods. Such a unit has a line for each period with spending,
