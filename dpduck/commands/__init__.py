@@ -1,4 +1,4 @@
-"""The command line: a file for each group of commands, and here the arguments and options that several share.
+"""The command line: a file for each group of commands. Arguments and options that several commands share are here.
 
 A file that declares commands imports click alone. Each command makes its other imports when it runs.
 """

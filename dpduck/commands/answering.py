@@ -1,4 +1,4 @@
-"""Questions to dp functions as the owner, and their printed answers: through the server, if one serves the store."""
+"""Asks dp functions as the owner, through the server if one serves the store, and prints the answers."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ BUDGET = (
 )
 LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
-"""Columns of boxes, which have no room for more. --format csv has all columns."""
+"""Columns of boxes, which have no room for more. With --format csv all columns are printed."""
 
 BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
-"""Columns of a box about the bounds of a statement. The last column marks the least error of a cell."""
+"""Columns of a box about the bounds of a statement. The last column marks the bound with a cell's least error."""
 
 LISTS = ("dp_budget", "dp_ledger")
-"""Functions that answer from the ledger and the policies alone."""
+"""Functions with answers from the ledger and the policies alone."""
 
 MOST_NAMED = 20
 """Largest number of views that a refusal names."""
 
 ANSWER = "dpduck_answer"
-"""Name of the function's answer in a SELECT over it."""
+"""Name of a function's answer in a SELECT over the answer."""
 
 
 @dataclass(frozen=True)
 class FunctionReading:
-    """SELECT over one dp function and over nothing else. call: the function with its arguments, as SQL.
+    """SELECT over one dp function and nothing else. call: the function with its arguments, as SQL.
 
-    arguments: the arguments of the call. over: the SELECT over the function's answer, which has the name ANSWER there.
+    arguments: the arguments alone. over: the SELECT, which reads the function's answer under the name ANSWER.
     """
 
     function: str
@@ -68,7 +68,7 @@ class FunctionReading:
 
     @property
     def argument(self) -> str | None:
-        """Returns the one text that an engine takes for the arguments."""
+        """Returns the arguments as the one text that an engine takes. None stands for no argument."""
         parameters, _ = MACROS[self.function]
         taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
         with duckdb.connect() as con:
@@ -77,7 +77,7 @@ class FunctionReading:
         return None if row is None or row[0] is None else str(row[0])
 
     def shown(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-        """Returns the result of the SELECT over the function's answer."""
+        """Returns the result of the SELECT over a function's answer."""
         return answer.query(ANSWER, self.over)
 
 
@@ -86,7 +86,7 @@ Ask = Callable[[str, str | FunctionReading | None], duckdb.DuckDBPyRelation]
 
 @contextmanager
 def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
-    """Yields the door of the server that serves this store. It is None if no server does, and the files are free."""
+    """Yields a connection to the server that serves this store, None if no server does, so that its files are free."""
     owner = owner_of_server(files)
     try:
         yield owner
@@ -99,7 +99,7 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
 def answers(database: Path, store: Path | None, *, lists: bool = False) -> Iterator[Ask]:
     """Yields a function that asks dp functions as the owner, through the server if one serves the store.
 
-    Each answer replaces the last. lists: True for lists of budgets and charges alone, which need no dp functions here.
+    Each answer replaces the last one. lists: True if only functions of LISTS are asked, which need no full engine.
     """
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         started, place = None, "answer" if owner is not None else "temp.answer"
@@ -118,7 +118,7 @@ def answers(database: Path, store: Path | None, *, lists: bool = False) -> Itera
                 owner.put(con, place, MACROS[function][1], text)
             elif started is not None:
                 con.execute(f"CREATE TEMP TABLE answer AS {answer_sql(started, OWNER, MACROS[function][1], None)}")
-            else:  # a relation of the query itself would ask it again
+            else:  # a relation of the query itself would run it again
                 given = [argument] if isinstance(argument, str) else []
                 call = written or f"{function}({'$1' if given else ''})"
                 con.execute(f"CREATE TEMP TABLE answer AS FROM {call}", given)
@@ -130,13 +130,13 @@ def answers(database: Path, store: Path | None, *, lists: bool = False) -> Itera
 def answer(
     database: Path, store: Path | None, function: str, argument: str | None, shape: str, narrow: Sequence[str] = ()
 ) -> None:
-    """Prints the owner's answer of a dp function. narrow: the columns of a box."""
+    """Prints the answer of a dp function to the owner. narrow: the columns of a box."""
     with answers(database, store, lists=function in LISTS) as ask:
         print_relation(ask(function, argument), shape, narrow)
 
 
 def run_statement(database: Path, store: Path | None, text: str, shape: str) -> None:
-    """Runs a statement of dp(), and prints its answer."""
+    """Runs a statement of dp(..), and prints its answer."""
     with answers(database, store) as ask:
         answered = ask("dp", text)
         print_relation(answered, shape)
@@ -145,7 +145,7 @@ def run_statement(database: Path, store: Path | None, text: str, shape: str) -> 
 
 
 def _say_threshold(ask: Ask, text: str) -> None:
-    """Prints the threshold that the groups of an answer without rows did not pass, from public facts alone."""
+    """Prints the threshold that no group of an empty answer passed. It is a public fact."""
     with suppress(duckdb.Error, Refusal):  # the statement is no question, or has no threshold
         ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
         click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
@@ -155,7 +155,7 @@ def explain_in_words(database: Path, store: Path | None, statement: str) -> None
     """Prints the errors of a statement's answers, its chosen strategy, its price and its time."""
     with answers(database, store) as ask:
         rows = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
-        with suppress(duckdb.Error, Refusal):  # a statement without aggregates has no such table
+        with suppress(duckdb.Error, Refusal):  # a statement without aggregates has no such errors
             print_box(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
         for strategy, price, seconds, note in rows:
             said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
@@ -164,14 +164,14 @@ def explain_in_words(database: Path, store: Path | None, statement: str) -> None
 
 
 def _in_words(seconds: float | None) -> str:
-    """Returns the time of an answer in words."""
+    """Returns the expected time of an answer in words."""
     if seconds is None:
         return "not known beforehand"
     return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, plus the time to read the rows"
 
 
 def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:
-    """Prints the findings of dp_check: for a box one below the other, with the effects of bounds in a table."""
+    """Prints the findings of dp_check. In a box, each is on lines of its own, and effects of bounds are in a table."""
     arguments = quote_text(table) if statement is None else f"{quote_text(table)}, {quote_text(statement)}"
     with answers(database, store) as ask:
         findings = ask("dp_check", FunctionReading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))
@@ -185,7 +185,7 @@ def check_table(database: Path, store: Path | None, table: str, statement: str |
 
 
 def show_view(database: Path, store: Path | None, view: str, shape: str) -> None:
-    """Prints a private view. Refuses a name that no view has."""
+    """Prints a private view. Refuses a name that is no view's."""
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         con = stack.enter_context(connect(database, store) if owner is None else owner.store())
         place, listed = ("private", "dp_releases()") if owner is None else ("store", "store.dpduck.releases")

@@ -1,4 +1,4 @@
-"""Commands that ask a database and its store: statements of dp(), listings, checks, publishing, preparing, reading.
+"""Commands that ask a database and its store: statements of dp(..), listings, checks, publishing, preparing, reading.
 
 Reading covers dp's own functions, DESCRIBE visits, SHOW TABLES, and private views. Each command makes its imports
 when it runs, so that help and completion load only click.
@@ -18,10 +18,10 @@ QUESTIONS = click.Group()
 """The commands of this file."""
 
 COMMENTED = {"ignore_unknown_options": True}
-"""Click settings for statements that may begin with an SQL comment, as a printed draft does: this is no option."""
+"""Click settings for statements that may begin with an SQL comment. Click would take "--" for an option."""
 
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-"""Mark that some editors put before the first letter of a file."""
+"""Mark at the start of a file that some editors write."""
 
 
 @QUESTIONS.command(context_settings=COMMENTED)

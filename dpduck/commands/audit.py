@@ -1,6 +1,6 @@
-"""dpduck audit: lower bounds on the privacy losses of releases, on made-up neighbouring tables, not on private rows.
+"""dpduck audit: lower bounds for the privacy losses of releases, on made-up neighbouring tables without private rows.
 
-Its report is lines of 80 columns for people, or one line of JSON for each statement.
+Its report has lines of 80 columns for people, or one line of JSON for each statement.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXPLAINED = (
 
 
 def lines(finding: AuditFinding) -> Iterator[str]:
-    """Yields the lines of the finding about one statement."""
+    """Yields the report's lines about one statement."""
     name = f"{finding.mechanism or 'statement':<16}{finding.kind:<8} "
     if finding.mechanism == ADDITIVITY and not finding.told:
         yield f"{name}{finding.statement:<44}  holds"
@@ -53,12 +53,12 @@ def lines(finding: AuditFinding) -> Iterator[str]:
 
 
 def wrap_text(text: str) -> list[str]:
-    """Breaks a text into indented lines."""
+    """Breaks a text into indented lines of WIDTH columns."""
     return textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def as_json(finding: AuditFinding) -> str:
-    """Returns one line with the whole finding about a statement."""
+    """Returns a finding about a statement as one line of JSON."""
     fields = {**asdict(finding), "broken": finding.broken}
     for bound in fields["bounds"]:
         bound["found"] = bound["found"] if isfinite(bound["found"]) else None
@@ -66,7 +66,7 @@ def as_json(finding: AuditFinding) -> str:
 
 
 def summary(findings: Sequence[AuditFinding], seed: str, passed: float) -> str:
-    """Returns the last lines: the number of statements, and the number of statements that tell too much."""
+    """Returns the last lines: the number of statements, and how many of these tell more than they are charged for."""
     broken = [finding for finding in findings if finding.broken]
     refused = sum(bool(finding.refused) for finding in findings)
     measured = sum(bool(finding.bounds) for finding in findings)
@@ -79,7 +79,7 @@ def summary(findings: Sequence[AuditFinding], seed: str, passed: float) -> str:
 
 
 def print_audit(database: Path, store: Path | None, statements: Sequence[str], settings: Settings, shape: str) -> bool:
-    """Audits statements and prints the findings. Returns whether an answer tells more than it was charged for."""
+    """Audits statements and prints the findings. Returns whether some statement tells more than it is charged for."""
     began, findings = time.monotonic(), list[AuditFinding]()
     with one_line_errors(), connect(database, store) as source:
         if shape == "text":
@@ -98,6 +98,6 @@ def print_audit(database: Path, store: Path | None, statements: Sequence[str], s
 
 
 def _progress(step: str) -> None:
-    """Shows the current step on a terminal, in place of the last step."""
+    """Shows the present step on a terminal, in place of the step before."""
     if sys.stderr.isatty():
         click.secho(f"\r\x1b[K{step[:78]}", fg="cyan", nl=False, err=True)

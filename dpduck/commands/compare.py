@@ -1,7 +1,7 @@
-"""dpduck compare: distances of a synthetic table from the data, for the owner's eyes alone: printed, or as a page.
+"""dpduck compare: prints the distances of a synthetic table from the data, or writes a page, for the owner alone.
 
-The distances are exact figures about private rows. They are on no page of dpduck report, which goes to everybody who
-receives the numbers. This page has its own command, only its owner's account can read it, and it says that it is exact.
+The distances are exact figures about private rows. So they are not on the page of dpduck report, which goes to all who
+receive the numbers. Only the owner's account can read this page, and the page says that its figures are exact.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from dpduck.store.store_files import store_files
 
 MADE = "dpduck compare"
 LISTED = 50
-"""Largest number of marginals that the page and the terminal list, the farthest first."""
+"""Largest number of marginals that the page and the terminal list, the most distant first."""
 
 WARNING = (
     "For the owner of the data alone. Every figure here is exact: no noise was added and no budget was charged. "
     "Whoever reads it learns about private rows. It must never be published, mailed, or shown to those who receive "
     "the numbers, and whoever chooses what to publish by it gives away what no budget paid for."
 )
-"""First words of the page. They are printed beside the figures, too."""
+"""First words of the page. They are also printed before the figures."""
 
 
 def print_comparison(database: Path, table: str, store: Path | None, target: Path | None) -> None:
-    """Prints the distances of a synthetic table from the data, or writes a page with the distances."""
+    """Prints the distances of a synthetic table from the data, or writes them to a page."""
     with one_line_errors():
         if target is not None:
             require_pictures()
@@ -53,7 +53,7 @@ def print_comparison(database: Path, table: str, store: Path | None, target: Pat
 
 
 def page_of(table: str, margins: Sequence[Distance]) -> str:
-    """Returns the page: the warning, the heat map of columns and pairs, and the farthest marginals."""
+    """Returns the page: the warning, a heat map of columns and pairs, and the most distant marginals."""
     title = f"{table} beside the data: for its owner alone"
     columns = ("columns", "at a time", "distance", "value that differs most", "share in the data", "in the rows")
     listed = [(gap.columns, gap.ways, gap.distance, gap.value, gap.in_data, gap.in_rows) for gap in margins[:LISTED]]
@@ -69,9 +69,9 @@ def page_of(table: str, margins: Sequence[Distance]) -> str:
 
 
 def heat_map(margins: Sequence[Distance]) -> dict[str, Any]:
-    """Returns the distances of columns and of pairs as tiles, in Vega-Lite."""
-    names = [one.columns for one in margins if one.ways == 1]
-    pairs = {one.columns: one.distance for one in margins if one.ways <= 2}
+    """Returns a heat map of the distances of columns and pairs, in Vega-Lite."""
+    names = [margin.columns for margin in margins if margin.ways == 1]
+    pairs = {margin.columns: margin.distance for margin in margins if margin.ways <= 2}
     points = []
     for one in names:
         for two in names:

@@ -1,4 +1,4 @@
-"""Errors of a command: one line on standard error, exit status 1."""
+"""Reports the errors of a command: one line on standard error, and exit status 1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _of_duckdb(error: Exception) -> str | None:
-    """Returns the line for a DuckDB error, None for any other error. Only an error needs these imports."""
+    """Returns the line for an error of DuckDB, None for other errors. Its imports are only needed for an error."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.store.attaching import not_opened  # noqa: PLC0415
@@ -37,12 +37,12 @@ def _of_duckdb(error: Exception) -> str | None:
 
 
 def _database_here() -> str:
-    """Returns the name of the database that the command is about."""
+    """Returns the name of the database in the command's arguments, "that" without one."""
     context = click.get_current_context(silent=True)
     named = None if context is None else context.params.get("database")
     return named.stem if isinstance(named, Path) else "that"
 
 
 def one_line(error: Exception) -> str:
-    """Returns an error's message, without DuckDB's words around it."""
+    """Returns the first line of an error's message, without DuckDB's words before it."""
     return str(error).strip().split("\n", 1)[0].removeprefix("Invalid Input Error: ")

@@ -1,4 +1,4 @@
-"""Listeners for clients until the process is told to end. dpduck serve imports this file while its vault starts."""
+"""Listens for clients until the process is told to end. dpduck serve imports this file while its vault starts."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from dpduck.values.child_process import ChildProcess
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 BESIDE = 6 * 2**30
-"""Bytes that the server's process may have beside its database: messages, rows on their way, and a stack for the thread
-of each connection. A stack counts whole (8 MiB) however little of its memory is used."""
+"""Bytes that the server's process may have beyond its database: for messages, rows, and the stack of each connection's
+thread. A stack counts with its full 8 MiB, even if it uses little memory."""
 
 LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
-"""Seconds for running releases, then for connections, when the server is told to end."""
+"""Seconds for running releases, and then for connections, after the server is told to end."""
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Addresses of the listeners, None for no listener. in_the_clear: whether Quack may leave this machine without TLS.
+    """Addresses of the listeners, None for no listener. in_the_clear: whether Quack may serve others without TLS.
 
-    origin: the page's origin in browsers, if a proxy is before it. title: the page's title.
+    origin: the page's origin in browsers, if a proxy stands before it. title: the page's title.
     """
 
     quack: str | None
@@ -59,9 +59,9 @@ def listen(
     ended: threading.Event,
     again: threading.Event,
 ) -> None:
-    """Serves until `ended`. audit: path of the log, None for beside the store. idle: a process that opens the vault.
+    """Serves until `ended` is set. audit: path of the log, None for the one beside the store.
 
-    again: set each time that the log shall go on in a new file.
+    idle: a process that opens the vault. again: set whenever the log has to go on in a new file.
     """
     path = audit or audit_path(database, store)
     log = AuditFile(path)
@@ -72,7 +72,7 @@ def listen(
         service = open_service(database, store, log, limits, prepare=prepare, keeping=keeping, idle=idle)
     except DpduckError:
         log.close()
-        if ended.is_set():  # whoever ended this process may have ended the vault's, too, which was starting
+        if ended.is_set():  # both processes were told to end while the vault started
             return
         raise
     limit_memory(limits.memory + BESIDE)
@@ -87,7 +87,7 @@ def listen(
             if again.is_set():
                 again.clear()
                 log.reopen()
-            with suppress(DpduckError):  # the owner makes or drops tables meanwhile: the next statement says it
+            with suppress(DpduckError):  # the owner may drop tables meanwhile, as the next statement says
                 service.gate.sync()
     finally:
         _end(service, closing)
@@ -100,7 +100,7 @@ def _open_others(
     closing: list[Callable[[], None]],
     ended: threading.Event,
 ) -> None:
-    """Listens over Flight SQL and for browsers, too. closing: gets the function that closes each open listener."""
+    """Starts the listeners for Flight SQL and for browsers. closing: gets each one's closing function."""
     if listening.flight is not None and not ended.is_set():
         flight = FlightListener(listening.flight, service, limits, listening.tls)
         click.echo(flight.address)
@@ -114,7 +114,7 @@ def _open_others(
 
 
 def _require_addresses(listening: Listening) -> None:
-    """Refuses unusable addresses before a vault is started for nothing."""
+    """Refuses unusable addresses before the vault is opened."""
     if listening.quack is None and listening.flight is None and listening.web is None:
         raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
     if listening.web is not None:
@@ -132,7 +132,7 @@ def _say_what_is_served(service: Service, path: Path) -> None:
 
 
 def _end(service: Service, closing: list[Callable[[], None]]) -> None:
-    """Ends running work in a bounded time. The process ends with status 0 whatever clients do meanwhile."""
+    """Ends running work in a limited time. The process ends with status 0, whatever clients do meanwhile."""
     idle = service.gate.end(LAST_STATEMENTS)
     threads = [threading.Thread(target=close, daemon=True) for close in closing]
     for thread in threads:
@@ -142,7 +142,7 @@ def _end(service: Service, closing: list[Callable[[], None]]) -> None:
     if idle and not any(thread.is_alive() for thread in threads):
         service.close()
         return
-    # threads of connections are still inside DuckDB, which cannot be closed around them
+    # threads of connections still run in DuckDB, which cannot be closed meanwhile
     service.vault.close()
     service.audit.close()
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Preparation of tables for the owner, with progress: for dpduck prepare, and for dpduck serve --prepare."""
+"""Prepares tables for the owner, and shows the progress: for dpduck prepare, and for dpduck serve --prepare."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dpduck.values.errors import DpduckError, Refusal
 BEFORE = {
     "reading rows": 0.0, "numbering units": 0.35, "sorting rows": 0.4, "counting again": 0.75, "closing the file": 0.95,
 }  # fmt: skip
-"""Share of the whole time that passes before each step: measured once, to estimate the remaining time."""
+"""Part of the whole time that has passed before each step. It was measured once, to estimate the remaining time."""
 
 
 def prepare_tables(
     database: Path, store: Path | None, tables: Sequence[str], *, read_only: bool = False
 ) -> Iterator[str]:
-    """Prepares the named tables, or else all with a policy, as of one moment. Yields the outcomes."""
+    """Prepares the named tables, or all with a policy if none is named, at one moment. Yields the outcomes."""
     number, began = 0, time.monotonic()
 
     def tell(step: str) -> None:
@@ -44,9 +44,9 @@ def prepare_tables(
 
 
 def preparing(ask: Callable[[str], str], named: Sequence[str], candidates: Sequence[str]) -> Iterator[str]:
-    """Asks to prepare tables, as of one moment: the named tables, or else all candidates that can be prepared.
+    """Asks to prepare tables at one moment: the named ones, or without names all candidates that can be prepared.
 
-    ask: carries out a statement of the owner.
+    ask: runs a statement of the owner, and returns its outcome.
     """
     tables = named or candidates
     if not tables:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpduck.server.principals import PrincipalBook
 
 COLUMNS = ("name", "share", "tables", "until")
-"""Printed columns of each principal."""
+"""Printed facts about each principal."""
 
 
 @click.group()
@@ -70,7 +70,7 @@ def list_principals(database: Path, store: Path | None, shape: str) -> None:
 
 
 def _print_box(rows: Sequence[tuple[object, ...]]) -> None:
-    """Prints principals as DuckDB prints a table. Only this output needs DuckDB."""
+    """Prints principals as DuckDB prints a table. No other output needs DuckDB."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.commands.printing import print_box  # noqa: PLC0415

@@ -21,7 +21,7 @@ from dpduck.values.errors import Refusal
 DEFAULT, QUOTA = Limits(), Quota()
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 BESIDE_VAULT = 8 << 30
-"""Bytes for everything but the vault. On small machines it is half of the memory."""
+"""Bytes of this machine's memory that are not for the vault. On small machines it is half of the memory."""
 
 
 @click.command()
@@ -99,7 +99,7 @@ def serve(
         own = parse_size(vault_memory) if vault_memory else _most_memory()
         keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS), engine)
         idle = begin_idle_vault()
-        try:  # the vault's process imports meanwhile
+        try:  # the vault's process makes its imports meanwhile
             from dpduck.commands.listening import Listening, listen  # noqa: PLC0415
 
             if prepare:
@@ -112,7 +112,7 @@ def serve(
 
 
 def _on_signals(ended: threading.Event, again: threading.Event) -> None:
-    """Lets SIGTERM and Ctrl-C end the server. SIGHUP makes it go on in a new audit log."""
+    """Makes SIGTERM and Ctrl-C end the server, and SIGHUP continue the audit log in a new file."""
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         ended.set()
@@ -126,13 +126,13 @@ def _on_signals(ended: threading.Event, again: threading.Event) -> None:
 
 
 def _most_memory() -> int:
-    """Returns the bytes of this machine's memory for the vault. The rest is for readers, runners and workers."""
+    """Returns the bytes of memory for the vault. The rest of the machine's memory is for other processes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(total // 2, total - BESIDE_VAULT)
 
 
 def _prepare(database: Path, store: Path | None) -> None:
-    """Prepares the tables that are not prepared. Only this needs the engine in this process."""
+    """Prepares the tables that are not prepared. Only this needs an engine in the server's process."""
     from dpduck.commands.preparing import prepare_tables  # noqa: PLC0415
 
     for line in prepare_tables(database, store, (), read_only=True):

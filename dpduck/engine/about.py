@@ -1,4 +1,4 @@
-"""Descriptions of tables: from public facts for everybody, and from the rows as well for the owner."""
+"""Describes tables: for everybody from public facts, and for the owner also from the rows."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ COLUMNS = (
 
 
 MOST_PARTS, _QUOTES = 3, frozenset("'\"")
-"""Most parts of a name (database.schema.table), and the characters that a name can have only in quotes."""
+"""Most parts of a name (database.schema.table), and characters that are in no name without quotes."""
 
 
 def read_table_name(text: str) -> TableName:
-    """Reads a table name. It is written as in SQL, or without quotes even if it has blanks.
+    """Returns the table name in a text. It is written as in SQL, or without quotes even if it has blanks.
 
     >>> read_table_name('"a b".c').parts, read_table_name("a b.c").parts
     (('a b', 'c'), ('a b', 'c'))
@@ -78,7 +78,7 @@ class AboutTables:
     engines: EngineTables
 
     def check(self, text: str, caller: Caller) -> str:
-        """Returns SQL with exact facts about a table, for its owner alone. A table needs a policy only in an engine."""
+        """Returns SQL with exact facts about a table, for its owner alone. A table of an engine must have a policy."""
         require_owner(caller)
         written = read_table_name(text)
         with self.open_cursor() as cursor:
@@ -105,9 +105,9 @@ class AboutTables:
             return check(check_table(reads, policy, from_sql, unit_sql, rows, period, averages=not there))
 
     def compare(self, text: str, caller: Caller) -> str:
-        """Returns SQL with the exact distances between a synthetic table and the data. Only an owner may see them.
+        """Returns SQL with the exact distances between a synthetic table and the data, for the owner alone.
 
-        The WHERE of a table runs in this process. So a table with the WHERE of somebody else is refused.
+        The WHERE of a synthetic table runs in this process. So a table with somebody else's WHERE is refused.
         """
         require_owner(caller)
         name = read_table_name(text).table
@@ -133,10 +133,10 @@ class AboutTables:
         return comparison(distances(request.base.question, data, rows))
 
     def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
-        """Returns SQL with the draft of a policy, line by line, from the schema alone, or with noisy facts for a price.
+        """Returns SQL with a policy's draft, line by line: from the schema alone, or with noisy facts for a price.
 
         argument: JSON of the table's name and the price, which may be NULL.
-        ask: a function that answers all statements for their price, or none.
+        ask: a function that answers several statements for their price, or none.
         """
         require_owner(caller)
         name, price = json.loads(argument)
@@ -161,15 +161,15 @@ class AboutTables:
                         accepted=f"dp_draft('{table.table}'), from the schema alone, which is free",
                     )
                 columns = open_columns(cursor, table, catalog, public, home)
-                left = [(one, null) for one, null in columns if not _unit(policy, one.name)]
-                asked = questions(policy, [one for one, _ in left], epsilon, home)
+                left = [(column, null) for column, null in columns if not _unit(policy, column.name)]
+                asked = questions(policy, [column for column, _ in left], epsilon, home)
                 answers = [Answered(one, *got) for one, got in zip(asked, ask([one.sql for one in asked]), strict=True)]
                 given = suggest(policy, answers, left, f"epsilon = {float(epsilon):g}", home)
             lines = draft_lines(cursor, table, catalog, public, home, given)
         return rows_sql([("draft", "VARCHAR")], [[line] for line in lines])
 
     def twin(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with made-up rows by a table's policy and columns. argument: JSON of its name and a row count."""
+        """Returns SQL with made-up rows that fit a table's policy. argument: JSON of its name and a row count."""
         name, rows = json.loads(argument)
         if not isinstance(name, str) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
             raise Refusal("these are no arguments of dp_twin", accepted=f"dp_twin('a_table', 1 to {MOST_ROWS} rows)")
@@ -184,13 +184,13 @@ class AboutTables:
             return twin_sql(policy, catalog.columns(table), catalog.unique_keys(table), rows)
 
     def certificate(self, name: str, caller: Caller) -> str:
-        """Returns SQL with the certificate of a release, as far as dp_releases shows the release to the caller."""
+        """Returns SQL with a release's certificate. The caller sees no more than in dp_releases."""
         releases, reader = [release for release, _ in self.releases.all()], None if caller.owner else caller.name
         with self.open_cursor() as cursor:
             return certificate_sql(cursor, STORE_NAME, releases, name, reader)
 
     def columns(self, text: str | None, caller: Caller) -> str:
-        """Returns SQL with the columns of one table or private view. None stands for all that the caller sees."""
+        """Returns SQL with the columns of a table or private view, or for None of all that the caller may see."""
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies, None, caller)
             views = {fold(release.name): release.name for release, _ in self.releases.all() if release.kind == "view"}
@@ -213,7 +213,7 @@ class AboutTables:
         return list(_columns(table, catalog))
 
     def _askable(self, catalog: Catalog, caller: Caller) -> Iterator[TableName]:
-        """Yields the existing tables, not views, that the caller may query. They have a policy or are public."""
+        """Yields the existing tables that the caller may query: those with a policy, and public ones. Skips views."""
         with_policy = [policy.table for policy in self.policies.policies() if caller.may_ask(str(policy.table))]
         for table in dict.fromkeys([*with_policy, *self.policies.public_tables()]):
             if catalog.resolve(table) is not None and not catalog.is_view(table):

@@ -1,4 +1,4 @@
-"""Engine of a database: it turns a statement from any client into SQL that reads released tables."""
+"""Runs the statements and dp functions of one database. The result is always SQL that reads released tables."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ if TYPE_CHECKING:
     from dpduck.mechanisms.synthetic.request import SyntheticRequest
 
 MOST_BOUND = 10_000
-"""Most statements around releases that the engine remembers after they have bound."""
+"""Most SELECTs around releases that are remembered, so that they need not be bound again."""
 
 MOST_ANALYSED = 128
-"""Most statements that are remembered with their analysis."""
+"""Most statements that are remembered together with their analysis."""
 
 
 @dataclass(frozen=True)
 class Analysed:
-    """A statement, its analysis, and the public facts from which the analysis follows.
+    """Statement with its analysis, and the public facts from which the analysis follows.
 
-    terms: the earlier terms of policies that the statement was answered under. None for the terms in force.
+    terms: the earlier terms of policies under which the statement was answered, None for the terms in force.
     """
 
     statement: AskStatement
@@ -93,7 +93,7 @@ class Analysed:
 
 
 class Engine:
-    """Engine behind the functions of one database, with its policies, ledger and releases."""
+    """Engine behind the dp functions of one database, with its policies, ledger and releases."""
 
     def __init__(self, started: Started) -> None:
         connections, store, ledger, steps = started.connections, started.store, started.ledger, started.steps
@@ -139,22 +139,22 @@ class Engine:
 
     @property
     def about(self) -> AboutTables:
-        """Returns the descriptions of tables."""
+        """Returns the part that describes tables."""
         return self._about()
 
     @property
     def checks(self) -> StatementChecks:
-        """Returns the checks of a statement's bounds for an owner."""
+        """Returns the part that checks a statement's bounds for an owner."""
         return self._checks()
 
     @property
     def sparse(self) -> SparseQueries:
-        """Returns the queries of sparse data."""
+        """Returns the part for queries of sparse data."""
         return self._sparse()
 
     @property
     def streams(self) -> Streams:
-        """Returns the streams."""
+        """Returns the part for streams."""
         return self._streams()
 
     def _new_about(self) -> AboutTables:
@@ -186,7 +186,7 @@ class Engine:
         return Streams(self._parts, StreamStore(self._open_cursor, self._store, self._releases), files)
 
     def whole(self) -> Engine:
-        """Returns this engine, which is built already. Started.whole builds it first."""
+        """Returns this engine. Started, which stands in before an engine is needed, has this method to build it."""
         return self
 
     @property
@@ -199,15 +199,15 @@ class Engine:
         return self.engines.place(rows) or self._prepared.place(rows) or LIVE_PLACE
 
     def limit_selects(self, seconds: float) -> None:
-        """Limits the time of each SELECT around a release that makes a view."""
+        """Limits the time of each SELECT that makes a view from a release."""
         self._releases.seconds = seconds
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """Counts the releases and views of a principal in the store, and their rows."""
+        """Returns the number of releases and views of a principal in the store, and the number of their rows."""
         return self._releases.kept_by(principal)
 
     def has_copies(self, sql: str) -> bool:
-        """Tells whether every copy of a release that this SQL reads is still there."""
+        """Tells whether all copies of releases that this SQL reads still exist."""
         return self._copies.has_all(sql)
 
     def run(self, text: str, caller: Caller) -> str:
@@ -238,7 +238,7 @@ class Engine:
         return self.streams.names if kind == STREAM else self.sparse.names
 
     def explain(self, text: str, caller: Caller) -> str:
-        """Returns SQL with the comparison of strategies. It spends nothing and opens no private row."""
+        """Returns SQL with the comparison of strategies. It spends nothing and reads no private row."""
         statement, chosen = parse_statement(text), None
         if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
             return self.streams.explain(statement, caller)
@@ -257,7 +257,7 @@ class Engine:
         return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
 
     def errors(self, text: str, caller: Caller) -> str:
-        """Writes SQL with the predicted errors of each aggregate. It spends nothing and opens no private row."""
+        """Returns SQL with the predicted errors of each aggregate. It spends nothing and reads no private row."""
         return self.foresight.errors(self.question_of(text, caller)[0])
 
     def question_of(
@@ -271,7 +271,7 @@ class Engine:
     def _question(
         self, statement: Statement, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | SelectRequest, SelectRequest]:
-        """Reads the question of a statement with a price, and the request for its rows."""
+        """Returns the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._tables().analyse(statement, caller)
             return synthetic, synthetic.base
@@ -288,7 +288,7 @@ class Engine:
         )
 
     def describe(self, text: str, caller: Caller) -> str:
-        """Writes SQL with the columns that dp()'s answer to a statement would have, and no rows. It spends nothing."""
+        """Returns SQL with the columns of dp()'s answer to a statement, and without rows. It spends nothing."""
         statement = parse_statement(text)
         if not isinstance(statement, AskStatement) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
@@ -306,7 +306,7 @@ class Engine:
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
     def check(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with exact facts about a table, or about a statement over it, for the owner's eyes only.
+        """Returns SQL with exact facts about a table, or about a statement over it, for the owner alone.
 
         argument: JSON of the table's name and the statement, which may be NULL.
         """
@@ -351,16 +351,16 @@ class Engine:
         return self.sparse.ask(argument, caller)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
-        """Writes SQL with the columns of such answers, and no rows. It reads nothing private and uses up no round."""
+        """Returns SQL with the columns of ask's answers and no rows. It reads nothing private and uses up no round."""
         return self.sparse.describe_ask(argument, caller)
 
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, earlier: Analysed | None = None
     ) -> Analysed:
-        """Analyses a statement.
+        """Returns the analysis of a statement.
 
-        If a statement was paid for when options had other defaults, it is still the same statement.
-        earlier: the statement's last analysis, which holds while the public facts stay the same.
+        If the statement was paid for under other defaults of options, its request has the form of then.
+        earlier: the statement's last analysis, which is reused if its public facts are still the same.
         """
         read = self._analyse_under_terms(statement, text, box, caller, earlier)
         rows = read.analysis.request.rows
@@ -373,7 +373,7 @@ class Engine:
         return replace(read, analysis=replace(read.analysis, request=before))
 
     def _is_paid(self, request: SelectRequest) -> bool:
-        """Tells whether a request was ever charged for, even if it failed or was not answered."""
+        """Tells whether a request was ever charged, even if it failed or was not answered."""
         asked = self._releases.asked(request.digest())
         return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
 
@@ -454,7 +454,7 @@ class Engine:
     ) -> StoredRelease:
         """Returns the release of a question about a request's rows: the stored one, or a new one by its mechanism.
 
-        analysis: given if the analyst's SQL stands around the release. That SQL must bind before the charge.
+        analysis: given if an analyst's SQL reads the release. That SQL must bind before the charge.
         """
         mechanism, bound = mechanism_of(question), list[Analysis]()
 
@@ -474,9 +474,9 @@ class Engine:
         return release
 
     def _require_outer(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> None:
-        """Requires that SQL around a release binds in the empty sandbox, before it runs beside private tables.
+        """Refuses SQL around a release that does not bind in the empty sandbox, before it runs beside private tables.
 
-        This holds for stored answers too, since the price was paid for the release, not for the SQL around it.
+        Stored answers are checked, too: the price was paid for the release, and not for the SQL around it.
         """
         if (release.name, analysis.outer.sql, analysis.confidence) in self._bound:
             return
@@ -487,7 +487,7 @@ class Engine:
         self._note_bound(release, analysis)
 
     def _note_bound(self, release: StoredRelease, analysis: Analysis) -> None:
-        """Remembers that the SQL of an analysis binds around a release."""
+        """Remembers that the SQL of an analysis has bound around a release."""
         if len(self._bound) >= MOST_BOUND:
             self._bound.clear()
         self._bound.add((release.name, analysis.outer.sql, analysis.confidence))
@@ -497,7 +497,7 @@ class Engine:
         return analysis.outer.over(self._release_sql(release, analysis))
 
     def _release_sql(self, release: StoredRelease, analysis: Analysis) -> str:
-        """Writes SQL of the released table, with half-widths of intervals at the requested confidence."""
+        """Returns SQL of the released table, with half-widths of intervals at the requested confidence."""
         table = self._copies.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request
         aside = (

@@ -19,7 +19,7 @@ from dpduck.values.errors import Refusal
 
 @dataclass(frozen=True)
 class Foresight:
-    """Answers to dp_explain and dp_errors. progress: the line that a person at a terminal or notebook sees."""
+    """Answers to dp_explain and dp_errors. progress: the progress line in a person's terminal or notebook, if any."""
 
     policies: PolicyStore
     ledger: Ledger
@@ -27,7 +27,7 @@ class Foresight:
     progress: Progress | None
 
     def forecasts(self, question: Any, share: Fraction | None) -> list[Forecast]:
-        """Returns the ways to answer a question, with advice and the price of the chosen way.
+        """Returns the ways to answer a question. The chosen way has advice and its price.
 
         share: the caller's part of the budget, None for all.
         """
@@ -45,7 +45,7 @@ class Foresight:
         return charge_price(ways, request, explanation.asks, budget, share)
 
     def errors(self, question: Any) -> str:
-        """Returns SQL with a row of errors for each aggregate."""
+        """Returns SQL with one row of predicted errors for each aggregate."""
         explanation = explain_question(question)
         lines = [] if explanation.request is None else explanation.errors(self._expect_rows(explanation.request))
         if not lines:
@@ -53,17 +53,17 @@ class Foresight:
         return errors_sql(lines)
 
     def rank_error(self, question: Any) -> float | None:
-        """Returns the standard error of the rank of a statement's first quantile. None if it has no quantile."""
+        """Returns the standard error of the rank of a statement's first quantile, None without a quantile."""
         ranks = [line.rank for line in explain_question(question).errors(None) if line.rank is not None]
         return ranks[0] if ranks else None
 
     def expect(self, seconds: float | None, *, counted: bool = True) -> None:
-        """Sets the expected time of the present work on the progress line. counted: see Progress.expect."""
+        """Sets the expected time of the present work on the progress line. counted: as in Progress.expect."""
         if self.progress is not None:
             self.progress.expect(seconds, counted=counted)
 
     def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
-        """Announces the expected time before a charge, and warns, for example of answers that the noise will drown."""
+        """Announces the expected time before a charge, and warns, for example if the noise would hide the answers."""
         self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
         expected = self._expect_rows(plan.request)
         words = ["" if mechanism.warn is None else mechanism.warn(plan, expected)]
@@ -75,6 +75,6 @@ class Foresight:
             self.steps(word)
 
     def _expect_rows(self, request: SelectRequest) -> int | None:
-        """Returns EXPECT ROWS of the policy, if there is one."""
+        """Returns the policy's EXPECT ROWS, None without it."""
         policy = self.policies.now().policies.get(request.rows.table.sql)
         return None if policy is None else policy.expect_rows

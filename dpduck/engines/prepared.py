@@ -1,4 +1,4 @@
-"""Prepared tables of an engine: they lie packed in a table of the engine's own, as pieces of whole privacy units.
+"""Prepared tables of an engine: they are packed into a table of the engine's own, as pieces of whole privacy units.
 
 Tables that share their units are packed into one table, at one moment. A statement reads only the columns that it needs
 from each piece. No rows are grouped, or sent from task to task.
@@ -26,7 +26,7 @@ from dpduck.values.records import as_array, read_record
 
 @dataclass(frozen=True)
 class TablesInEngine:
-    """Tables of one engine in their present state. there: the first table's name. buckets: the number of buckets."""
+    """Tables of one engine as they are now. there: the first table's name there. buckets: the number of buckets."""
 
     name: str
     engine: SparkEngine
@@ -50,14 +50,14 @@ class TablePack:
         return [name for name, _ in self.packed.tables]
 
     def is_of(self, policy: Policy) -> bool:
-        """Tells whether the packed rows have a policy's epoch, and are packed by its units."""
+        """Tells whether the packed rows are of a policy's epoch and are packed by its units."""
         place = self.tables.index(policy.table.sql)
         return self.facts[place] == (unit_column(policy, self.packed.tables[place][1]), policy.epoch)
 
     def require_same(
         self, engine: SparkEngine, policies: Sequence[Policy], shapes: Mapping[TableName, Columns]
     ) -> None:
-        """Refuses packed rows that are not where they were written, or do not fit the present policies and columns."""
+        """Refuses packed rows that were moved or replaced, or do not fit the present policies and columns."""
         columns = dict(self.packed.tables)
         same = all(self.is_of(policy) and columns[policy.table.sql] == shapes[policy.table] for policy in policies)
         if not same or not engine.is_packed(self.packed):
@@ -69,7 +69,7 @@ class TablePack:
 
 
 class PreparedThere:
-    """Prepared tables of engines, by the store's records. placed: looks at tables. engine: finds an attached engine."""
+    """Prepared tables of engines, as the store has them. placed: returns policies' tables. engine: one by its name."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class PreparedThere:
         self._known = list[TablePack]()
 
     def read_records(self) -> None:
-        """Reads the list of prepared tables."""
+        """Reads the store's records of prepared tables."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
             self._known = [read_record(TablePack, facts) for (facts,) in rows]
 
     def at(self) -> dict[str, str]:
-        """Returns the time when each table was prepared, by its name in SQL."""
+        """Returns the time at which each table was prepared, by the table's name in SQL."""
         return {table: record.at for record in self._known for table in record.tables}
 
     def rows(self, table: TableName) -> float | None:
-        """Returns the number of prepared rows, for the owner alone. None if there are none, or they cannot be read."""
+        """Returns the number of prepared rows, for the owner alone. None if there are none that can be read."""
         record = self.of([table])
         engine = None if record is None else self._engine(record.engine)
         if record is None or engine is None or not engine.is_packed(record.packed):
@@ -103,7 +103,7 @@ class PreparedThere:
         return float(engine.count_rows(record.packed, table.sql))
 
     def of(self, private: Sequence[TableName]) -> TablePack | None:
-        """Returns the packed tables with these tables' rows, if there are any. Refuses tables of several moments."""
+        """Returns the pack with the rows of these tables, None if they have none. Refuses tables of several moments."""
         records = [next((record for record in self._known if table.sql in record.tables), None) for table in private]
         if any(record != records[0] for record in records):
             names = ", ".join(map(str, private))
@@ -111,14 +111,14 @@ class PreparedThere:
         return records[0]
 
     def prepare(self, policies: Sequence[Policy], bounding_key: bytes, anew: bool = False) -> str:
-        """Prepares tables at one moment. Without `anew`, it does so only if one is not prepared as its policy says."""
+        """Prepares tables at one moment. Without `anew`, only if some table is not prepared under its policy."""
         if anew or not all(map(self._is_prepared, policies)):
             self._take(self._pack_groups(policies, bounding_key))
         return self._done(policies)
 
     @contextmanager
     def changing(self, policies: Sequence[Policy], bounding_key: bytes) -> Iterator[list[str]]:
-        """Prepares tables anew for policies with new units or epochs, in force after the block. Yields the messages."""
+        """Prepares tables again for policies with new units or epochs, in force after the block. Yields messages."""
         packs = {table: entry for entry in self._known for table in entry.tables}
         changed = [entry for entry in policies if entry.table.sql in packs and not packs[entry.table.sql].is_of(entry)]
         written, said = self._pack_groups(changed, bounding_key) if changed else [], list[str]()
@@ -131,12 +131,12 @@ class PreparedThere:
         said.extend(["; " + self._done(changed)] if changed else [])
 
     def unprepare(self, table: TableName) -> None:
-        """Goes back to the live rows of a table, and of all tables packed with it, since they are of one moment."""
+        """Goes back to the live rows of a table, and of all tables in its pack, since they are of one moment."""
         if table.sql in self.at():
             self._keep([record for record in self._known if table.sql not in record.tables])
 
     def clear(self, name: str) -> None:
-        """Deletes packed tables of an engine that are not in use, since they were replaced or never finished."""
+        """Deletes packed tables of an engine that are not in use: they were replaced, or not written completely."""
         engine = self._engine(name)
         if engine is None:
             return
@@ -158,7 +158,7 @@ class PreparedThere:
         return "; ".join(text) + ", until NEW EPOCH or UNPREPARE"
 
     def _pack_groups(self, policies: Sequence[Policy], bounding_key: bytes) -> list[TablePack]:
-        """Packs tables, and repacks the packed tables that share their units. No new table is in use yet."""
+        """Packs tables, and again the packed tables that share their units. No new pack is in use yet."""
         units, named = {policy.unit.key for policy in policies}, {entry.table.sql for entry in policies}
         beside = (self._policies.policy(table_from_sql(name)) for name in self.at() if name not in named)
         every = [*policies, *(entry for entry in beside if entry is not None and entry.unit.key in units)]
@@ -166,7 +166,7 @@ class PreparedThere:
         return [self._pack(entry, key_integer(bounding_key)) for entry in shared]
 
     def _pack(self, policies: Sequence[Policy], key: int) -> TablePack:
-        """Packs tables that share their units into one table, beside the first table."""
+        """Packs tables that share their units into one table, in the schema of the first table."""
         placed, nonce, packed = self._placed(policies), secrets.token_hex(16), None
         there, at = f"{placed.there.rpartition('.')[0]}.dpduck_packed_{nonce}", datetime.now(UTC)
         with self._open_cursor() as cursor:
@@ -183,7 +183,7 @@ class PreparedThere:
         return TablePack(placed.name, packed, facts, f"{at:%Y-%m-%d %H:%M:%S}")
 
     def _take(self, written: Sequence[TablePack]) -> None:
-        """Puts packed tables into use, all at once, and deletes the tables that they replace."""
+        """Puts packs into use, all in one transaction, and deletes the packs that they replace."""
         replaced = {table for record in written for table in record.tables}
         self._keep([*(record for record in self._known if not replaced & set(record.tables)), *written])
 
@@ -202,6 +202,6 @@ class PreparedThere:
 
 
 def unit_column(policy: Policy, columns: Columns) -> str | None:
-    """Returns the column that holds the unit, as the table writes it. None if each row is a unit."""
+    """Returns the unit's column in the table's own spelling. None if each row is a unit."""
     names = {fold(name): name for name, _ in columns}
     return None if policy.unit.column is None else names.get(fold(policy.unit.column))

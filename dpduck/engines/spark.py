@@ -1,4 +1,4 @@
-"""Spark Connect: an engine's descriptions of its tables, and orders over rows that it groups by whole units.
+"""Spark Connect: describes an engine's tables, and runs orders over rows that the engine groups by whole units.
 
 Spark 4, Databricks and Sail speak this protocol. Only this module imports pyspark, when an engine is attached.
 """
@@ -26,7 +26,7 @@ TYPES = {
     "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT",
     "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
 }  # fmt: skip
-"""DuckDB's types of the values that travel through Arrow unchanged. Timestamps of a session's time zone, char(n), texts
+"""DuckDB's types for values that pass unchanged through Arrow. Timestamps of a session's time zone, char(n), texts
 under a collation and nested values do not."""
 
 Columns = tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ ACCEPTED = "a table with rows of its own (MANAGED or EXTERNAL), named as schema.
 
 @dataclass(frozen=True)
 class TableDescription:
-    """An engine's description of a table. columns: names and DuckDB types. identity: a text that no other table has."""
+    """Description of an engine's table. columns: names and DuckDB types. identity: a text that no other table has."""
 
     columns: Columns
     identity: str
@@ -47,9 +47,9 @@ class TableDescription:
 
 @dataclass(frozen=True)
 class TablePlace:
-    """A table in an engine. unit: the column with the unit of a row. None if each row is a unit.
+    """Table in an engine. unit: the column with the unit of a row, None if each row is a unit.
 
-    every: whether rows without a unit are read as well, for the owner's eyes.
+    every: whether rows without a unit are read as well, which only the owner may see.
     """
 
     there: str
@@ -60,9 +60,9 @@ class TablePlace:
 
 @dataclass(frozen=True)
 class Packed:
-    """Tables that lie in one table of an engine, as pieces of whole units. there: its name. pieces: their number.
+    """Tables that are packed into one table of an engine, as pieces of whole units. there: the pack's name.
 
-    identity: its identity. mark: the start of all names of pieces. tables: names in SQL, with all columns.
+    identity: the pack's identity. mark: start of all names of pieces. pieces: their number. tables: columns by name.
     """
 
     there: str
@@ -75,7 +75,7 @@ class Packed:
 def open_session(address: str) -> Any:
     """Opens a session of a Spark Connect server."""
     main = sys.modules["__main__"]
-    if not hasattr(main, "__file__"):  # as in python -c: pyspark would take this for its doctests, and end the process
+    if not hasattr(main, "__file__"):  # as in python -c: pyspark would take this for its doctests and exit
         main.__file__ = ""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra, which the core does without
@@ -94,7 +94,7 @@ class SparkEngine:
         self._session = session
 
     def described(self, there: str) -> TableDescription:
-        """Describes a table. Refuses anything but a table with rows of its own, and types that do not travel."""
+        """Returns the description of a table. Refuses views, filtered tables and types that Arrow would change."""
         if not _NAME.fullmatch(there):
             raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)
         try:
@@ -111,7 +111,7 @@ class SparkEngine:
         return TableDescription(tuple(_column(there, column) for column in fields), self._identity(there, facts))
 
     def _identity(self, there: str, facts: dict[str, str]) -> str:
-        """Returns a table's identity: Delta's id, Iceberg's uuid, or else the location of its files."""
+        """Returns a table's identity: Delta's id, Iceberg's uuid, or otherwise the location of its files."""
         uuid = re.search(r"\buuid=([0-9a-f-]{36})", facts.get("table properties", ""))
         if uuid is not None:
             return f"iceberg {uuid[1]}"
@@ -132,15 +132,15 @@ class SparkEngine:
         return list(self._session.sql(sql).collect())
 
     def carry(self, places: dict[str, TablePlace], buckets: int, order: Order) -> Iterator[pa.Table]:
-        """Runs an order over tables in one task for each bucket, and yields the tasks' results.
+        """Runs an order over tables, in one task for each bucket, and yields the results of the tasks.
 
-        groupBy promises that a bucket's rows are in one call, whatever the engine does. A partitioning is a mere hint.
+        By groupBy, the engine must give all rows of a bucket to one call. A partitioning would not oblige it to do so.
         """
         frames = {name: self._session.table(place.there) for name, place in places.items()}
         return self.carry_frames(frames, places, buckets, order)
 
     def pack(self, places: Mapping[str, TablePlace], buckets: int, there: str, mark: str, key: int) -> Packed:
-        """Writes tables as pieces of whole units, into a new table that the engine keeps."""
+        """Writes tables into a new table of the engine, as pieces of whole units."""
         sent = [Sent((name,), place.columns, unit=place.unit) for name, place in places.items()]
         bundles = [self._bundle_rows(sent, number, place, buckets, key) for number, place in enumerate(places.values())]
         columns = [f"{column_name(t, c)} binary" for t, table in enumerate(sent) for c in range(len(table.columns))]
@@ -154,7 +154,7 @@ class SparkEngine:
         return Packed(there, self._identity(there, self._facts(there)), mark, count, tables)
 
     def _bundle_rows(self, sent: Sequence[Sent], number: int, place: TablePlace, buckets: int, key: int) -> Any:
-        """Returns the rows of one of several tables as bundles, which go from task to task."""
+        """Returns the rows of a table, one of several, as bundles that tasks can exchange."""
         columns = [f"{_quote_name(name)} AS {column_name(0, n)}" for n, (name, _) in enumerate(place.columns)]
         bucket = f"{_bucket(replace(place, every=True), buckets)} AS {BUCKET}"
         rows = self._session.table(place.there).selectExpr(*columns, bucket)
@@ -163,7 +163,7 @@ class SparkEngine:
         return rows.mapInArrow(task_of(packing(sent, key, number), "bundle_task", PIECES), ", ".join(schema))
 
     def is_packed(self, packed: Packed) -> bool:
-        """Tells whether a packed table is where it was written, with every piece exactly once."""
+        """Tells whether a pack is where it was written, and has each piece exactly once."""
         marked = f"count(DISTINCT CASE WHEN {PIECE} LIKE '{packed.mark}.%' THEN {PIECE} END)"
         try:
             (row,) = self._rows(f"SELECT count(*), {marked} FROM {packed.there}")
@@ -173,16 +173,16 @@ class SparkEngine:
             return False
 
     def count_rows(self, packed: Packed, table: str) -> int:
-        """Counts the rows of a table when it was packed, for its owner's eyes."""
+        """Returns the number of rows that a table had when it was packed, for its owner alone."""
         number = [name for name, _ in packed.tables].index(table)
         return int(self._rows(f"SELECT sum({rows_name(number)}) FROM {packed.there}")[0][0] or 0)
 
     def unpack(self, there: str) -> None:
-        """Deletes a packed table, if it is there."""
+        """Deletes a pack, if it exists."""
         self._session.sql(f"DROP TABLE IF EXISTS {there}").collect()
 
     def carry_packed(self, packed: Packed, order: Order) -> Iterator[pa.Table]:
-        """Runs an order over pieces, wherever the engine reads them. Fails unless each piece is read exactly once."""
+        """Runs an order over the pieces of a pack. Fails unless each piece is read exactly once."""
         listed, tables = [PIECE], dict(packed.tables)
         for number, table in enumerate(table for table in order.tables if table.rows is None):
             place, names = list(tables).index(table.sql), [name for name, _ in tables[table.sql]]
@@ -205,7 +205,7 @@ class SparkEngine:
             raise InternalError(reader.FAILED)
 
     def made_up(self, rows: pa.Table, partitions: int) -> Any:
-        """Returns public rows as a frame that is scattered over partitions."""
+        """Returns public rows as a frame with several partitions."""
         return self._session.createDataFrame(rows).repartition(partitions)
 
     def carry_frames(
@@ -218,7 +218,7 @@ class SparkEngine:
             yield pa.ipc.open_stream(body).read_all()
 
     def _fetch_results(self, results: Any) -> Iterator[Sequence[Any]]:
-        """Yields results as tasks end. An engine in this process gives all at once: it would run tasks in turn."""
+        """Yields results as tasks end. An engine in this process would then run one task at a time, so it gives all."""
         if ".connect." in type(self._session).__module__:
             yield from results.toLocalIterator()
         else:
@@ -227,7 +227,7 @@ class SparkEngine:
 
 
 def _frame_to_group(frames: dict[str, Any], places: dict[str, TablePlace], buckets: int, order: Order) -> Any:
-    """Returns the rows that a job groups: the rows of its tables, or integers computed from parts of the rows."""
+    """Returns the rows that an order groups: those of its tables, or integers computed from parts of the rows."""
     first = order.before or order
     named = [(places[item.sql], item, frames[item.sql]) for item in first.tables if item.rows is None]
     if order.before is None:
@@ -247,7 +247,7 @@ def _frame_to_group(frames: dict[str, Any], places: dict[str, TablePlace], bucke
 
 
 def _select_columns(number: int, place: TablePlace, table: Sent, frame: Any, order: Order) -> tuple[TablePlace, Any]:
-    """Cuts a table to the columns of an order, renamed by number. Crowded units keep their first rows."""
+    """Returns the columns that an order needs, renamed by number. Units with too many rows keep only the first."""
     own = table.columns
     own_rows = frame if place.unit is None or place.every else frame.where(f"{_quote_name(place.unit)} IS NOT NULL")
     rows = own_rows.selectExpr(*(f"{_quote_name(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
@@ -274,7 +274,7 @@ def _whole(named: Sequence[tuple[TablePlace, Any]], buckets: int) -> Any:
 
 
 def _bucket(place: TablePlace, buckets: int) -> str:
-    """Writes the bucket of a row: its unit's bucket, or any bucket if the row is a unit or has no unit."""
+    """Writes the bucket of a row: that of its unit, or any bucket for a row that is a unit or has none."""
     anywhere = f"pmod(xxhash64({', '.join(_quote_name(name) for name, _ in place.columns)}), {buckets})"
     if place.unit is None:
         return anywhere

@@ -1,4 +1,4 @@
-"""Tables of engines in a database: empty twins in its catalog, records in its store, and the places that count them."""
+"""Tables of engines in a database: empty copies in the catalog, records in the store, and places that count them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from dpduck.values.sqltypes import sql_type
 
 ROWS_OF_BUCKET = 1_000_000
 FEWEST, USUAL, MOST = 8, 64, 4096
-"""Numbers of buckets: the least, the number without EXPECT ROWS, and the most. EXPECT ROWS is public."""
+"""Numbers of buckets: the least, the number without EXPECT ROWS, and the most."""
 
 LARGEST_PUBLIC = 64 << 20
-"""Most bytes of a public table, since every task gets the whole table."""
+"""Most bytes of a public table. Every task gets all its rows."""
 
 ATTACHED = "dpduck.attach_spark(con, 'sc://host:15002', name={name!r}, tables=[..])"
 
 
 @dataclass(frozen=True)
 class EngineTableRecord:
-    """Record of an engine's table in the store. there: its name in the engine."""
+    """Record of an engine's table in the store. there: the table's name in the engine."""
 
     table: str
     engine: str
@@ -48,7 +48,7 @@ class EngineTableRecord:
 
 
 class EngineTables:
-    """Engines that are attached to one database, and the store's records of all tables that ever were attached."""
+    """Engines that are attached to one database, and the store's records of all tables that were ever attached."""
 
     def __init__(self, open_cursor: OpenCursor, store: str, policies: PolicyStore, workers: Workers) -> None:
         self._open_cursor, self._policies, self._workers = open_cursor, policies, workers
@@ -59,7 +59,7 @@ class EngineTables:
         self.prepared.read_records()
 
     def attach(self, name: str, engine: SparkEngine, tables: Sequence[str], buckets: int | None) -> list[str]:
-        """Puts empty twins of an engine's tables into the catalog, as name.schema.table. Returns their names."""
+        """Creates empty copies of an engine's tables in the catalog, as name.schema.table, and returns their names."""
         require_plain_names(name)
         probe_engine(engine, self._workers)
         descriptions = {there: engine.described(there) for there in tables}
@@ -81,7 +81,7 @@ class EngineTables:
         return [str(table) for table in named.values()]
 
     def _require_same(self, table: TableName, described: TableDescription) -> None:
-        """Refuses a new table under the name of a table with a policy, since the budget is the old table's."""
+        """Refuses another table under the name of a table with a policy, since the budget is for the old table."""
         record = self._read_records().get(table.sql)
         if self._policies.last_revision(table)[0] and (record is None or record.identity != described.identity):
             raise Refusal(f"{table} has a policy, of another table", accepted="another name for this engine")
@@ -106,20 +106,20 @@ class EngineTables:
         return self._held
 
     def known(self, name: str) -> list[str]:
-        """Returns the engine's names of all tables that were ever attached from an engine of this name."""
+        """Returns the tables that were ever attached from engines of this name, by their names in the engine."""
         return sorted(record.there for record in self._read_records().values() if record.engine == name)
 
     def has(self, table: TableName) -> bool:
-        """Tells whether a table is an engine's, by the store's records or by the attached engines."""
+        """Tells whether a table is in an engine, by the store's records or by the attached engines."""
         return table.parts[0] in self._engines or table.sql in self._read_records()
 
     def require_here(self, table: TableName, what: str, accepted: str) -> None:
-        """Refuses an operation that an engine's tables do not allow. what: the operation, for the message."""
+        """Refuses an operation that is not possible for an engine's tables. what: the operation, for the message."""
         if self.has(table):
             raise Refusal(f"{table} is an engine's table, and cannot be {what}", accepted=accepted)
 
     def require_policy(self, table: TableName, unit_type: str | None) -> None:
-        """Refuses a second budget for one table, and units with equal values that an engine may group apart."""
+        """Refuses a second budget for one table, and a type of units in which an engine may tell equal values apart."""
         recorded = self._read_records()
         own = recorded.get(table.sql)
         if own is None:
@@ -135,7 +135,7 @@ class EngineTables:
             )
 
     def place(self, rows: RequestRows) -> EnginePlace | None:
-        """Returns the engine's place that counts a statement's rows. None if all tables of the statement are here."""
+        """Returns the place that counts a statement's rows in an engine. None if none of its tables is in an engine."""
         private = list(dict.fromkeys([rows.table, *(item.table for item in rows.reads)]))
         for table, _ in rows.public_digests:  # declared when a DuckDB of this name was attached
             self.require_here(table, "read as a public table", "a public copy in DuckDB")
@@ -150,7 +150,7 @@ class EngineTables:
     def columns(
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[CatalogColumn]
     ) -> Callable[[str, Mapping[str, object]], list[Any]]:
-        """Returns a function that reads sums (SUMS) over a table's rows by SQL and parameters, for its owner's eyes."""
+        """Returns a function that runs SQL over a table's rows, for its owner. In an engine, it only reads SUMS."""
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((column.name, column.type_name) for column in listed)}
@@ -158,7 +158,7 @@ class EngineTables:
         return partial(columns_in_engine, cursor, rows, self._workers)
 
     def engine_of(self, private: Sequence[TableName]) -> str:
-        """Returns the name of the engine that has all these tables. Refuses if there is no such engine."""
+        """Returns the name of the engine with all these tables. Refuses several engines, or an unattached one."""
         name, recorded = next(table.parts[0] for table in private if self.has(table)), self._read_records()
         if any(table.parts[0] != name for table in private):
             raise Refusal(
@@ -178,7 +178,7 @@ class EngineTables:
         every: bool = False,
         prepared: TablePack | None = None,
     ) -> EngineRows:
-        """Returns an engine's rows for one statement, after a check that its tables are unchanged."""
+        """Returns an engine's rows for one statement. Refuses tables that have changed."""
         (engine, buckets), policies = self._engines[name], list(map(self._policies.required_policy, private))
         if not every and prepared != self.prepared.of(private):
             raise Refusal("a table was prepared again meanwhile", accepted="the same statement again")
@@ -193,7 +193,7 @@ class EngineTables:
     def _places(
         self, name: str, policies: Sequence[Policy], shapes: Mapping[TableName, Columns], every: bool = False
     ) -> dict[str, TablePlace]:
-        """Returns the places of tables in their engine, after a check that the tables are unchanged."""
+        """Returns the places of tables in their engine. Refuses tables that have changed there."""
         recorded, places = self._read_records(), dict[str, TablePlace]()
         for table, policy in ((entry.table, entry) for entry in policies):
             record, unit = recorded[table.sql], unit_column(policy, shapes[table])
@@ -205,7 +205,7 @@ class EngineTables:
         return places
 
     def _locate_tables(self, policies: Sequence[Policy]) -> TablesInEngine:
-        """Returns tables of one engine in their present state, with the columns of their twins."""
+        """Returns tables of one engine as they are now, with the columns of their copies in the catalog."""
         name, shapes = self.engine_of([policy.table for policy in policies]), dict[TableName, Columns]()
         with self._open_cursor() as cursor:
             for policy in policies:
@@ -225,7 +225,7 @@ def _buckets(policies: Sequence[Policy]) -> int:
 
 
 def _require_one_type(places: Iterable[TablePlace]) -> None:
-    """Refuses tables with units of types that an engine hashes apart."""
+    """Refuses tables with units of different types, for which an engine could have different hashes."""
     types = {dict(place.columns)[place.unit] for place in places if place.unit is not None}
     kinds = {"BIGINT" if sql_type(type_name).is_integer else type_name for type_name in types}
     if len(kinds) > 1:
@@ -235,7 +235,7 @@ def _require_one_type(places: Iterable[TablePlace]) -> None:
 def public_table(
     cursor: duckdb.DuckDBPyConnection, name: str, parts: tuple[str, ...], columns: Sequence[tuple[str, str]]
 ) -> Sent:
-    """Returns a public table with its rows, as it is sent to every task."""
+    """Returns a public table with all its rows, in the form that is sent to every task."""
     other = next((column for column, type_name in columns if not sql_type(type_name).is_carried), None)
     if other is not None:
         raise Refusal(

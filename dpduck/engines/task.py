@@ -1,7 +1,7 @@
-"""Function that an engine runs over rows of whole units. It travels by value, with the files of dpduck that it needs.
+"""Function that an engine runs over rows of whole units. It is sent by value, with the files of dpduck that it needs.
 
-A task has duckdb and pyarrow, and no dpduck. It runs the same files that count here. They are sent as texts, under a
-name that no installed dpduck has. Every failure there has one fixed text.
+A task has duckdb and pyarrow, but no dpduck. It runs the same files as this process. They are sent as texts, under a
+module name that no installed dpduck has. Every failure there has one fixed text.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ SENT = (
     *("values.errors", "values.quoting", "values.child_process", "kernel.worker.worker", "kernel.worker.workers"),
     *("kernel.rows.reader", "kernel.worker.answered", "kernel.places.orders", "engines.pieces"),
 )
-"""Files to send, in an order where each imports only from earlier ones."""
+"""Files to send. Each imports only from earlier ones."""
 
 ORDERS, PIECES = "kernel.places.orders", "engines.pieces"
 STREAMS = ("cut_task", "made_task", "bundle_task", "answer_packed")
 FAILED = "counting failed"
 TASKS = 8
-"""Most idle worker processes that one process of an engine keeps. It may run as many tasks side by side."""
+"""Most idle worker processes in one process of an engine, which may run several tasks at the same time."""
 
 
 def _loader() -> Callable[[], Any]:
-    """Returns a function that loads dpduck's files into a process once, and returns their root with its workers."""
+    """Returns a function that loads dpduck's files into a process, once. It returns their root module with workers."""
     texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
     mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
     sent = {
@@ -68,9 +68,9 @@ def _loader() -> Callable[[], Any]:
 
 
 def task_of(order: Order, name: str, module: str = ORDERS) -> Callable[[Any], Any]:
-    """Wraps a function of a sent module, so that a client sends it by value. It names only the standard library.
+    """Wraps a function of a sent module, so that a client sends it by value. The wrapper needs no installed dpduck.
 
-    For a function in STREAMS, the wrapper takes and yields batch after batch.
+    For a function in STREAMS, the wrapper takes and yields one batch after the other.
     """
     loaded, plain, failed = _loader(), order.plain(), FAILED
 

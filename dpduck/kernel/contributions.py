@@ -1,4 +1,4 @@
-"""Contribution of one row to tables of integers, and bounds for one privacy unit: public, exact, checked.
+"""Contribution of one row to tables of integers, and exact, checked bounds for one privacy unit from public facts.
 
 A value is clamped to [low, high] and rounded to one of `steps` equal steps: k = 0 .. K. The exact sums of 1, k and k^2
 in a cell give the measured tables:
@@ -32,24 +32,24 @@ MOST_STEPS = 1 << 40
 LARGEST_BOUND = 1 << 45
 SMALLEST_STEP = Fraction(1, 1 << 900)  # keeps the arithmetic of steps far above doubles that round to 0
 FULL = 1 << 10
-"""The weight of a unit that is counted whole, where units are weighed."""
+"""The weight of a unit that is counted in full, where units have weights."""
 
 MOST_SQUARED_STEPS = 1 << 15  # squares of larger numbers would leave few of the 64 bits for rows
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """Contribution of every row. A plain Contribution(condition) counts the rows for which the condition is true.
+    """Contribution of each row. A plain Contribution(condition) counts the rows for which the condition is true.
 
     condition: predicate of a row, None for every row. form: 'count', 'valued', 'sum', 'squares' or 'moments'.
     value: DOUBLE of a row. NULL, NaN and infinities do not contribute.
     low, high, steps: public bounds of the value, and K. degree, rest: parameters of moments.
-    reach: largest distance of the value from 0, if known. stepped: whether the value is a number of steps already.
+    reach: bound of the value's absolute value, if known. stepped: whether the value is already a number of steps.
     per_group: '' to add up rows. 'sum' or 'average' merge a unit's rows in a cell first, and clamp the merged value.
-    norm: largest squared L2 norm of a unit over all cells, 0 for no limit. A unit above it is weighed down
-        (loss.py), and everything is counted in parts of 1/FULL.
+    norm: largest squared L2 norm of a unit over all cells, 0 for no limit. A unit above it gets a smaller weight
+        (loss.py), and all integers are in units of 1/FULL.
     centre: number that is subtracted from each value of a sum, or of squares.
-    shared: whether a unit has one weight for this and the next aggregate.
+    shared: whether a unit has the same weight for this and the next aggregate.
     """
 
     condition: Expression | None = None
@@ -93,19 +93,19 @@ class Contribution:
 
     @property
     def unit(self) -> Fraction:
-        """Returns the value of one integer: 1 in tables of counts, u of sums, u^2 of squares, 1/K^d of moments."""
+        """Returns the amount of an integer 1: 1 in tables of counts, u in sums, u^2 in squares, 1/K^d in moments."""
         if self.form in ("sum", "squares"):
             return common_divisor(self.low - self.centre, self.step) ** self._power
         return Fraction(1, self.steps**self.degree)
 
     @property
     def tables(self) -> int:
-        """Returns the number of integer tables."""
+        """Returns the number of tables of integers."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
     @property
     def bound(self) -> int:
-        """Bounds the contribution of one row to all tables together. By group, it bounds one unit in one cell."""
+        """Returns a bound of one row's contribution to all tables together. By group: of one unit's in one cell."""
         if self.form in ("sum", "squares"):
             farthest = max(abs(self.low - self.centre), abs(self.high - self.centre))
             return int(farthest**self._power / self.unit)
@@ -113,7 +113,7 @@ class Contribution:
 
     @property
     def has_squares(self) -> bool:
-        """Tells whether squares of steps are summed, too."""
+        """Tells whether squares of numbers of steps are added up, too."""
         return self.form == "squares" or self.degree == 2
 
     @property
@@ -127,10 +127,10 @@ class Contribution:
         return 2 if self.form == "squares" else 1
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Bounds the L1 norm of a unit with `rows` rows over all tables of `cells` cells.
+        """Returns a bound of the L1 norm, over all tables of `cells` cells, of a unit with `rows` rows.
 
-        By group, a unit adds once in every cell where it has rows. A number of rows that is clamped to bounds around 0
-        is no farther from 0 than before. So the rows bound it, too.
+        By group, a unit adds once to each cell in which it has rows. A number of rows, clamped to bounds around 0,
+        is no farther from 0 than before. So its rows bound it, too.
         """
         if not self.norm:
             return self._whole_bound(rows, cells)
@@ -138,15 +138,15 @@ class Contribution:
         return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
 
     def squared_bound(self, rows: int, cells: int, cell_rows: int) -> int:
-        """Bounds the squared L2 norm of a unit over `cells` cells, with at most `cell_rows` rows in each.
+        """Returns a bound of a unit's squared L2 norm over `cells` cells, with at most `cell_rows` rows in each.
 
-        Squares add up to no more than the sum of all numbers times the largest number.
+        A sum of squares is at most the sum of absolute values times the largest absolute value.
         """
         by_cells = self.unit_bound(rows, cells) * self.unit_bound(cell_rows, 1)
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
 
     def together_bound(self, rows: int, cells: int) -> int:
-        """Bounds the contribution of a unit to the sum of all cells, if the norm bounds this sum."""
+        """Returns a bound of a unit's contribution to the sum of all cells. The norm must be one of this sum."""
         whole = self._whole_bound(rows, cells)
         return min(FULL * whole, isqrt(FULL * FULL * self.norm)) if self.norm else whole
 
@@ -179,7 +179,7 @@ class Contribution:
 
 
 def common_divisor(first: Fraction, second: Fraction) -> Fraction:
-    """Returns the largest number that divides both into integers.
+    """Returns the largest number by which both numbers are whole multiples.
 
     >>> common_divisor(Fraction(1, 2), Fraction(3))
     Fraction(1, 2)
@@ -190,34 +190,34 @@ def common_divisor(first: Fraction, second: Fraction) -> Fraction:
 
 # Contribution bounding in SQL keeps a unit's first m rows in the order of a keyed hash of the row's own content.
 #
-# Neighbouring databases differ by one unit's rows, and at most m of its rows are kept. The kept rows of a unit depend
-# on that unit's rows alone: not on other units, physical order, threads or chance. Rows are narrowed to their cell,
-# unit and hash, and a window ranks each unit's rows. Most tables have few units with more rows than m. If rows can be
-# read twice, these units are listed first (rows/crowds.py), and only their rows are ranked. If rows are read once and
-# m is large, each unit's rows are counted first: most units then have fewer rows, and there are few units to count.
-# Top-m aggregates for each unit were slower, and so was GROUP BY to count each unit's rows for small m
+# Neighbouring databases differ by one unit's rows, and at most m of these rows are kept. Which rows of a unit are kept
+# depends on that unit's rows alone: not on other units, physical order, threads or chance. Rows are reduced to their
+# cell, unit and hash, and a window ranks each unit's rows. Most tables have few units with more rows than m. If rows
+# can be read twice, these units are listed first (rows/crowds.py), and only their rows are ranked. If rows are read
+# once and m is large, each unit's rows are counted first: then few units have more than m, and there are few units.
+# Two other ways were slower: top-m aggregates for each unit, and for small m to count each unit's rows
 # (benchmarks/speed/counting.py).
 
 COUNTED_FIRST = 32
-"""Smallest m at which each unit's rows are counted first, if they can be read only once.
+"""Smallest m for which each unit's rows are counted first, if they can be read only once.
 
-For 6 M rows of 100,000 units (TPC-H query 1), this was 1.9 times faster at m = 128, which few units exceed. At m = 32,
+For 6 M rows of 100,000 units (TPC-H query 1), this was 1.9 times as fast at m = 128, which few units exceed. At m = 32,
 which half of the units exceed, it was 1.1 times slower.
 """
 
 UNIT, ORDER, KEY, UNIT_HASH = "dpduck_unit", "dpduck_order", "dpduck_bounding_key", "dpduck_unit_hash"
 """Columns: a row's unit, the keyed order of the unit's rows, and the unit's hash. KEY: parameter of the order."""
 OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
-"""Columns of prepared rows: the unit's number of rows, and its number of rows outside of some domain."""
+"""Columns of prepared rows: the unit's number of rows, and its number of rows outside some domain."""
 
 
 @dataclass(frozen=True)
 class BoundingFacts:
     """Facts that rows hold about their units. A unit of prepared rows (places/twin_writer.py) has at most OF_UNIT rows.
 
-    once: whether the rows can be read only once. placed: whether only rows outside of a domain are left out. Then ORDER
-    numbers a unit's rows that take part, from 1, wherever OPEN is 0. crowded: whether most units are expected to have
-    too many rows. Then no unit is set apart. counted: whether the column OF_UNIT exists.
+    once: whether the rows can be read only once. placed: whether all rows are counted but those outside a domain. Then
+    ORDER numbers a unit's rows that count, from 1, wherever OPEN is 0. crowded: whether most units are expected to have
+    too many rows. Then no list of such units is made. counted: whether the column OF_UNIT exists.
     """
 
     once: bool
@@ -227,18 +227,18 @@ class BoundingFacts:
 
     @property
     def columns(self) -> list[str]:
-        """Lists the columns of the rows besides UNIT and ORDER."""
+        """Lists the columns that the rows have besides UNIT and ORDER."""
         if self.crowded or not self.counted:
             return []
         return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
 
     @property
     def of_anybody(self) -> bool:
-        """Tells whether rows without a unit need a filter. Elsewhere their NULL in OF_UNIT meets no comparison."""
+        """Tells whether rows without a unit need a filter. Otherwise their OF_UNIT is NULL and fits no comparison."""
         return self.crowded or not self.counted
 
     def weaken_for_groups(self) -> BoundingFacts:
-        """Returns the facts that hold after rows of further groups are left out."""
+        """Returns the facts that still hold after a grouping leaves out some more rows."""
         return replace(self, once=True, placed=False)
 
 
@@ -246,16 +246,16 @@ NOTHING_KNOWN = BoundingFacts(once=False, placed=False, counted=False)
 
 
 def unit_hash_sql(unit: str) -> str:
-    """Writes the UNIT_HASH of a unit. Numbers of 32 bits take half as long to read and sort as numbers of 64 bits."""
+    """Writes the hash of a unit. A hash of 32 bits takes half the time of one of 64 bits to read and sort."""
     return f"CAST(hash({unit}) >> 32 AS UINTEGER)"
 
 
 @dataclass(frozen=True)
 class Crowds:
-    """List of the units that may have too many rows. All other units have at most as many rows as are kept.
+    """List of units that may have too many rows. All other units have at most the allowed number of rows.
 
-    table: name of a table with the units' hashes in its column UNIT_HASH, "" for an empty list. Equal units
-    have equal hashes. rows_sql: SQL of the listed units' rows alone, with the columns of all rows.
+    table: name of a table with the units' hashes in its column UNIT_HASH, "" for an empty list. Equal units have
+    equal hashes. rows_sql: SQL of the listed units' rows alone, with the columns of all rows.
     """
 
     table: str = ""
@@ -266,12 +266,12 @@ def bound_rows_sql(
     rows_sql: str, outputs: Sequence[str], max_rows: int, facts: BoundingFacts = NOTHING_KNOWN,
     crowds: Crowds | None = None,
 ) -> str:  # fmt: skip
-    """Keeps at most `max_rows` rows of each unit from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
+    """Writes SQL that keeps at most `max_rows` rows of each unit. rows_sql: rows with UNIT, ORDER and `outputs`.
 
-    Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that still tie are
-    interchangeable. facts: facts of prepared rows. Only units with too many rows are ranked. If that is most units, all
-    rows are sorted, and the row `max_rows` places before a row decides whether it is kept. That takes a tenth less time
-    than a rank for each unit. No unit is NULL then. crowds: such units of other rows, which are read twice.
+    Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that are still equal may be
+    exchanged. facts: facts of prepared rows. Only units with too many rows are ranked. If most units have too many, all
+    rows are sorted. A row is left out if the row `max_rows` places before it has the same unit. That takes a tenth less
+    time than a rank for each unit. No unit is NULL then. crowds: units with too many rows, if rows are read twice.
     """
     columns = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))
@@ -312,16 +312,16 @@ def bound_rows_sql(
 
 
 def rank_sql(alike: Sequence[str], order: Sequence[str]) -> str:
-    """Writes the number of a row, from 1, in an order of the rows that agree in the columns `alike`."""
+    """Writes a row's number, from 1, in an order of the rows that are equal in the columns `alike`."""
     parts = [f"{word} BY {', '.join(listed)}" for word, listed in (("PARTITION", alike), ("ORDER", order)) if listed]
     return f"row_number() OVER ({' '.join(parts)})"
 
 
 def order_sql(content_sql: Sequence[str]) -> str:
-    """Writes the keyed hash of a row. The key is a prepared parameter, so no text, plan or error contains it."""
+    """Writes the keyed hash of a row. The key is a prepared parameter, so that no text, plan or error contains it."""
     return f"hash({', '.join((f'CAST(${KEY} AS UBIGINT)', *content_sql))})"
 
 
 def key_integer(bounding_key: bytes) -> int:
-    """Derives the key for DuckDB's hash from a secret of any length."""
+    """Returns the key for DuckDB's hash, derived from a secret of any length."""
     return int.from_bytes(blake2b(bounding_key, digest_size=8, person=b"dpduck bounding").digest(), "big")

@@ -28,7 +28,7 @@ def is_taken(host: str, port: int) -> bool:
     names = ("127.0.0.1", "::1") if host.lower() == "localhost" else (host.strip("[]"),)
     for name in names:
         # binding is no test: a port stays taken for a minute while its last connections end, and a killed server
-        # restarts sooner. So this looks for a server that answers. The listener itself refuses an invalid address.
+        # restarts sooner. So this asks whether a server answers. The listener itself refuses an invalid address.
         with suppress(OSError, OverflowError, UnicodeError), socket.create_connection((name, port), 1):
             return True
     return False

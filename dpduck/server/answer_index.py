@@ -1,4 +1,4 @@
-"""Answers that wait for their readers: the principal and the size of each, and the order in which they go."""
+"""Index of the answers that wait for their readers: their principals and sizes, and which ones are removed first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpduck.server.limits import Limits
 from dpduck.server.vault import ReleasedRows
 
 YOUNG = 60.0
-"""Seconds for which an answer never makes room for other principals: its reader may not have begun yet."""
+"""Seconds after its last use in which an answer is not removed for other principals. Its reader may not have begun."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class _Entry:
 
 
 class AnswerIndex:
-    """Answers by key, the longest unused first. Many threads may use it.
+    """Index of stored answers by key, the longest unused first. Many threads may use it.
 
-    A principal has a share of the room, and its longest unused answers make room for a new one. Answers of others go
-    only if all answers together are too many, and only if they are not young.
+    A principal has a limit of its own. Its longest unused answers are removed to make room for a new one. Answers of
+    others are removed only if all answers together are too many, and only if they were not used for YOUNG seconds.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -34,7 +34,7 @@ class AnswerIndex:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
     def used(self, key: str) -> bool:
-        """Tells whether an answer is here. If so, it counts as just used."""
+        """Tells whether the index has an answer. If so, the answer counts as just used."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -53,13 +53,13 @@ class AnswerIndex:
             self._entries[key] = _Entry(principal, size, time.monotonic())
 
     def unread(self) -> list[str]:
-        """Removes all answers that are not young, and returns their keys."""
+        """Removes all answers that were not used for YOUNG seconds, and returns their keys."""
         now = time.monotonic()
         with self._lock:
             return self._remove_keys([key for key, entry in self._entries.items() if now - entry.used >= YOUNG])
 
     def room_for(self, principal: str, size: Size) -> list[str]:
-        """Removes the answers that must make room for one of this size, and returns their keys."""
+        """Removes answers until there is room for a new one of this size, and returns the removed keys."""
         limits, now = self._limits, time.monotonic()
         with self._lock:
             own = [key for key, entry in self._entries.items() if entry.principal == principal]
@@ -71,7 +71,7 @@ class AnswerIndex:
             return self._remove_keys(gone)
 
     def _first(self, keys: list[str], size: Size, most: int, most_bytes: int, most_rows: int) -> list[str]:
-        """Returns the first keys that must go so that the rest and a new answer stay within these bounds."""
+        """Returns the first keys that must be removed so that the rest and a new answer stay within these limits."""
         count, rows, used = len(keys) + 1, size.rows, size.bytes
         for key in keys:
             rows, used = rows + self._entries[key].size.rows, used + self._entries[key].size.bytes

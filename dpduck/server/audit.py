@@ -1,4 +1,4 @@
-"""Audit log: who, when, which statement, charge or refusal with its reason, never an answer. One JSON object a line."""
+"""Audit log: who, when, which statement, its charge or refusal, and never an answer. Each line is one JSON object."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from typing import Protocol
 from dpduck.values.errors import StoreError
 
 MOST_TEXT, MOST_REFUSED = 10_000, 500
-"""The largest number of characters of a statement in one line, and the same for a refused statement."""
+"""The largest number of characters of a statement in one line, and of a refused statement."""
 
 MINUTE = 60.0
 MOST_NOTES, MOST_TURNED_AWAY, MOST_BYTES = 6_000, 60, 1_000_000
-"""Limits per minute: lines of one principal, lines of all unknown clients, and bytes of either. Beyond these, lines are
-only counted, and texts become digests."""
+"""Limits per minute: lines of one principal, lines of all unknown clients, and bytes of either. Beyond the limits of
+lines, events are only counted. Beyond the limit of bytes, the log has digests in place of statements."""
 
 MOST_OF_PAGES = 600
-"""Lines of a principal per minute for statements that pages send by themselves. Typed statements keep their room."""
+"""Limit per minute for lines about statements that a page sends by itself. They do not use up a principal's lines."""
 
 ALWAYS = frozenset(("asked", "charged", "connected", "disconnected"))
 UNWRITTEN = "the audit log cannot be written, so nothing is done"
 
 
 def kind_of(error: BaseException) -> str:
-    """Returns the class of an unexpected error and its line of code. Neither can hold data, unlike the error's text."""
+    """Returns the class of an unexpected error and its line of code. The error's text could hold data: these cannot."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -69,7 +69,7 @@ class _Minute:
 
 
 class AuditFile:
-    """Audit log in a file that only its owner can read. An action that cannot be logged is not done."""
+    """Audit log in a file that only its owner can read. If an event cannot be written, its statement is refused."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Earlier answers to principals."""
+"""Cache of answers that principals have had before."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MOST_KNOWN = 200
 
 
 class AnswerCache:
-    """Cache with the SQL of earlier answers, so that the same statement again costs no work.
+    """Cache of the SQL that reads earlier answers, so that a repeated statement costs no work.
 
-    A stored answer depends only on the caller, and on facts that the owner may change. The caller is a part of the key,
-    as looked up for this statement. Tables cannot change, since the database is open for reading alone.
+    A stored answer depends only on the caller, and on facts that the owner may change. A key has the caller with the
+    permissions of this moment. Tables cannot change, since the database is open for reading alone.
     """
 
     def __init__(self, has_copies: Callable[[str], bool]) -> None:
-        """has_copies: whether all copies that SQL reads still exist. Without them, the answer is only in the store."""
+        """has_copies: tells whether all copies that SQL reads still exist. If not, only the store has the answer."""
         self.changes = 0
         self._has_copies = has_copies
         self._lock = threading.Lock()
         self._of: dict[str, OrderedDict[tuple[Caller, str], str]] = {}
 
     def get(self, caller: Caller, action: str, argument: str | None) -> str | None:
-        """Returns the SQL of an answer, None if the statement must run."""
+        """Returns the SQL that reads an earlier answer. None if the statement must run."""
         if action != "run" or argument is None:
             return None
         with self._lock:
@@ -38,7 +38,7 @@ class AnswerCache:
         return sql if sql is not None and self._has_copies(sql) else None
 
     def put(self, caller: Caller, action: str, argument: str | None, sql: str, changes: int) -> None:
-        """Remembers a question's SQL if the owner changed nothing since it began. A principal's oldest entries go."""
+        """Remembers SQL unless the owner has changed something since `changes`. Drops a principal's oldest entries."""
         if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
             return
         with self._lock:

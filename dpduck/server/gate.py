@@ -1,4 +1,4 @@
-"""Gate: every statement of every client, over any protocol, passes here and leaves as SQL to run.
+"""Gate: checks every statement of every client, over any protocol, and returns SQL for the public database.
 
 A service holds the vault, the public database, the gate, the book of principals and the audit log.
 """
@@ -41,14 +41,14 @@ FREE = frozenset(
         "compare", "certificate",
     )
 )  # fmt: skip
-"""Actions that change nothing. They also run if a client only looks for columns."""
+"""Actions that charge nothing and change nothing. They also run when a client asks for columns alone."""
 DESCRIBED = {"run": "describe", "ask": "describe_ask"}
-"""For each action that charges or uses up a round: the action that returns its columns alone."""
+"""Actions that use up budget, or a round of a session, each with the action that returns only the columns."""
 
 ASKING = "SELECT WITH DIFFERENTIAL_PRIVACY .. FROM a table of dp_policies()"
 NO_ROOM = "the server has no room for more private views"
 STREAMED = 5.0
-"""Streaming work of one principal in about ten seconds, in units of Limits.work. Runners take the rest."""
+"""Work of a principal within about ten seconds, in units of Limits.work, beyond which statements run in runners."""
 
 _CREATES = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*CREATE\b", re.IGNORECASE | re.DOTALL)
 _QUESTIONS = ("select", "with", "from", "(")
@@ -61,9 +61,9 @@ class VaultRefusal(DpduckError):
 
 @dataclass(frozen=True)
 class ClientTerms:
-    """Conditions of a statement. ceilings: the largest cost of each argument of dp, and 0 for an argument without an
-    entry. None means no limit. letters: the largest length of a text, or of a nested value as text. None means values
-    as they are. page: whether the page itself sends the statement, and nobody typed it.
+    """Limits of a client for a statement. ceilings: the largest cost of each argument of dp. Arguments without an entry
+    may cost nothing, and None means no limits. letters: the largest length of texts, and of nested values as texts.
+    None means values as they are. page: whether the page itself sends the statement, and nobody typed it.
     """
 
     ceilings: Mapping[str, Ceiling] | None = None
@@ -79,7 +79,7 @@ ANY = ClientTerms()
 
 
 class Gate:
-    """Gate to the public database: checks statements, and asks the vault for their answers. Many threads may use it."""
+    """Checks statements of clients, and asks the vault for the answers that they need. Many threads may use it."""
 
     def __init__(self, vault: Vault, public: PublicDatabase, audit: Audit, limits: Limits) -> None:
         self._vault = vault
@@ -95,13 +95,13 @@ class Gate:
         self._syncing = threading.Lock()
         self._left_out: dict[str, str] = {}
         self._owners: Counter[str] = Counter()
-        self._streamed = Debts()  # a principal that streams without end gets a runner, behind others
+        self._streamed = Debts()  # beyond STREAMED, statements run in runners, where busy principals come last
 
     def admit(self, principal: Principal, text: str, given_up: GivenUp = never, terms: ClientTerms = ANY) -> str:
-        """Returns SQL for the result of a statement. A refusal is a DpduckError with its reason. Both are logged.
+        """Returns SQL that reads the result of a statement. Raises DpduckError for a refusal. Logs either.
 
-        The dp functions in the statement are charged before it returns. given_up: whether the client has gone.
-        Then a release goes on, and a statement over released tables ends.
+        The calls of dp functions in the statement are charged before this returns. given_up: tells whether the client
+        has gone. Then releases go on, but a statement over released tables ends.
         """
         charged: list[int] = []
         with self._noting_refusals(principal, text, charged, terms.page):
@@ -119,7 +119,7 @@ class Gate:
     def _noting_refusals(
         self, principal: Principal, text: str, charged: list[int], page: bool = False
     ) -> Iterator[None]:
-        """Counts a statement as running until the block ends, and logs the reason of a refusal."""
+        """Counts a statement as running until the block ends. Logs the reason if the block raises."""
         try:
             with self._turn(principal.name):
                 yield
@@ -135,7 +135,7 @@ class Gate:
             raise DpduckError(UNEXPECTED) from None
 
     def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str, page: bool) -> None:
-        """Logs a refusal, which stands even if logging fails. Any charge has its event "asked" in the log already."""
+        """Logs a refusal. It stands even if logging fails, since a charge was already logged as "asked"."""
         with suppress(StoreError):
             entry = charged[-1] if charged else None
             self._audit.note(principal.name, "refused", text, charged=entry, why=why, page=page)
@@ -167,7 +167,7 @@ class Gate:
         return statement
 
     def sync(self) -> None:
-        """Makes the private views of the public database equal to the vault's. Views that do not fit are left out."""
+        """Copies the vault's private views to the public database, and drops others. Leaves out views without room."""
         with self._syncing:
             present, wanted = self._public.marks(), self._vault.views()
             for name in present.keys() - {fold(name) for name in wanted}:
@@ -181,7 +181,7 @@ class Gate:
             self._owners = Counter(owner_of(mark) for mark in wanted.values())
 
     def end(self, seconds: float) -> bool:
-        """Admits nothing more, ends statements over released tables, and waits up to `seconds` for releases.
+        """Admits no more statements, ends those over released tables, and waits up to `seconds` for releases.
 
         Returns whether no statement runs any more.
         """
@@ -207,7 +207,7 @@ class Gate:
             self._left_out[fold(name)] = mark
 
     def _require_view_room(self, principal: Principal) -> None:
-        """Refuses a new view, before its charge, if this principal or the public database has no room for it."""
+        """Refuses a new view before its charge, if this principal or the public database has no room."""
         marks, sizes = self._public.marks(), self._public.sizes()
         own = sum(sizes[name].bytes for name in sizes.keys() & marks.keys() if owner_of(marks[name]) == principal.name)
         most, bytes_each = self._limits.views_each, self._limits.view_bytes // 4
@@ -230,9 +230,9 @@ class Gate:
         return self._runnable_sql(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _read_statement(self, text: str) -> Inspected:
-        """Inspects a statement. A plain SELECT over tables that are not here becomes a call of dp_known, which is free.
+        """Inspects a statement. If it is a SELECT over unknown tables, puts it into a call of dp_known, which is free.
 
-        It gets no more than FROM dp_known('..') would get: the vault reads the text, and answers from releases alone.
+        The client gets no more than from its own call of dp_known: the vault answers from earlier releases alone.
         """
         inspected = self.inspected(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
@@ -243,7 +243,7 @@ class Gate:
     def _known_or_view(
         self, principal: Principal, call: Call, charged: list[int], text: str, terms: ClientTerms = ANY
     ) -> str:
-        """Returns the key of an answer. If dp_known found no private table, the refusal names the missing view."""
+        """Returns the key of a call's answer. If dp_known finds no private table, a refusal names the missing view."""
         try:
             return self._ask_vault(principal, call, charged, terms)
         except VaultRefusal as refusal:
@@ -252,7 +252,7 @@ class Gate:
             raise
 
     def _require_views(self, inspected: Inspected) -> None:
-        """Refuses a statement if one of its private views is not here."""
+        """Refuses a statement that reads a private view which the public database does not have."""
         for view in inspected.views:
             if self._public.size(view) is None:
                 if view in self._left_out:
@@ -272,7 +272,7 @@ class Gate:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> str:
-        """Returns SQL over public tables: the statement itself if it streams, else a SELECT of its result's table."""
+        """Returns SQL over public tables: the statement if it streams, otherwise a SELECT of its stored result."""
         sql = inspected.sql
         for call, key in zip(inspected.calls, keys, strict=True):
             sql = sql.replace(call.mark, answer_name(key))
@@ -288,7 +288,7 @@ class Gate:
         return f"FROM {ANSWERS}.main.{answer_name(result_key)}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
-        """Returns rows times parts of a statement over one table, infinity if its rows are too many for one result."""
+        """Returns the work of a statement: rows times parts. Infinity if it reads more rows than a result may have."""
         sizes = [self._public.size(view) or NOTHING for view in inspected.views]
         sizes += [self._public.answer_size(key) for key in keys]
         rows, columns = sum(size.rows for size in sizes), sum(size.columns for size in sizes)
@@ -316,7 +316,7 @@ class Gate:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Counts a statement as running until the block ends. Refuses it if too many run."""
+        """Counts a statement as running until the block ends. Refuses it if too many statements run."""
         with self._lock:
             if self._ending:
                 raise Refusal("the server is ending", accepted="the same statement when it is there again")
@@ -338,7 +338,7 @@ class Gate:
 
 
 def owner_of(mark: str) -> str:
-    """Reads the owner of a view from its mark.
+    """Returns the owner of a view from its mark.
 
     >>> owner_of("alice|17|2026-01-01 00:00:00|ab12")
     'alice'
@@ -360,7 +360,7 @@ class Service:
     audit: Audit
 
     def close(self) -> None:
-        """Ends the vault after its running releases, then the public database and the audit log."""
+        """Closes the vault after its running releases, then the public database and the audit log."""
         self.vault.close()
         self.public.close()
         self.audit.close()
@@ -377,9 +377,9 @@ def open_service(
     keeping: Keeping | None = None,
     idle: ChildProcess | None = None,
 ) -> Service:
-    """Opens a vault, in a process of its own unless `vault` is given, and a public database with its private views.
+    """Opens the vault and a public database with its private views. The vault gets a process unless `vault` is given.
 
-    idle: a process that has already started, and that opens the vault.
+    idle: a process that has already started, and that then opens the vault.
     """
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():

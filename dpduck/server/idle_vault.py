@@ -1,4 +1,4 @@
-"""Process of a vault that has opened nothing yet: its start, and the settings that it gets later.
+"""Idle process that can become a vault: how it starts, and the settings that it gets later.
 
 It imports the code that plans, counts and adds noise, and waits for one message. Until then it holds no file, no lock
 and no row, so it may be ended at any time. dpduck serve starts one before its own imports. Another one waits beside a
@@ -14,18 +14,18 @@ from dpduck.server.limits import FLOOR, SECONDS, Quota, stand_back
 from dpduck.values.child_process import ChildProcess
 
 KINDNESS = 5
-"""Steps of nice by which a vault yields the processor to readers."""
+"""Steps of nice for a vault, so that it leaves the processor to readers first."""
 
 PATIENCE = 60.0
-"""Seconds after which a vault that reads no message, or stops within one, is given up."""
+"""Seconds after which a vault that does not read a message, or stops within one, is given up."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """Settings of the vault's process. floor: seconds before which no new answer is given. seconds: the largest time of
-    a SELECT around released answers. engines: the engines to attach, as name=address.
+    """Settings of the vault's process. floor: seconds before which no new answer is given. seconds: the time limit of a
+    SELECT over released answers. engines: the engines to attach, as name=address.
 
-    memory: bytes beyond the memory of the process at its start, 0 for all. The operating system refuses more.
+    memory: limit in bytes beyond the process's memory at its start, 0 for none. The operating system enforces it.
     """
 
     quota: Quota = field(default_factory=Quota)
@@ -38,7 +38,7 @@ class Keeping:
 def begin_idle_vault(kindness: int | None = None) -> ChildProcess:
     """Starts an idle process without waiting for its imports. It ends when its socket is closed.
 
-    kindness: its steps of nice from the start, if nobody waits for it.
+    kindness: steps of nice from the start, for a process that nobody waits for.
     """
     vault = ChildProcess([sys.executable, "-m", "dpduck.server.vault_process"], None, PATIENCE)
     if kindness is not None:

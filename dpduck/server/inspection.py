@@ -1,8 +1,8 @@
-"""Allowlist over one parsed query: a statement is refused unless the lists name every node of DuckDB's own tree.
+"""Allowlist over one parsed query: a statement is refused unless a list names every node in DuckDB's own parse tree.
 
-References to the catalog and to dp functions are rewritten, so that the text that runs reads tables alone. dp('..')
-becomes a table that will hold its answer. duckdb_tables() becomes a view of the private views. A private view gets its
-database and schema in full. So the checked name still means the same when the text runs, whatever happened to the view
+References to the catalog and to dp functions are rewritten, so that the SQL that runs reads tables alone. dp('..')
+becomes a table that will hold its answer. duckdb_tables() becomes a view that lists the private views. The name of a
+private view gets its database and schema. So it means the same table when the SQL runs, even if the view has changed
 meanwhile.
 """
 
@@ -23,10 +23,10 @@ from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold
 
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
-"""Databases in the public database: answers of dp functions, views of the catalog, and two names for its own tables."""
+"""Databases of the public database: answers of dp functions, views of the catalog, and two names for private views."""
 
 _NOBODY_S = frozenset((ANSWERS, LISTING, PRIVATE, OWN, "system", "temp", "information_schema", "pg_catalog"))
-"""Databases and schemas without private tables, whatever the name of the served file."""
+"""Databases and schemas that have no private tables, even if the served file has the same name."""
 
 MOST_NODES = 20_000
 DEEPEST_NODE = 400
@@ -51,11 +51,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Inspected:
-    """Statement that may run. sql: DuckDB's text, with marks in place of answers. views: private views that it reads.
+    """Statement that may run. sql: its text, with Call.mark in place of answers. views: private views that it reads.
 
-    listings: the views of the catalog that it reads. plain: whether it scans one table, and so can stream. The
-    table's rows times `parts` bound its work, and each of `stars` counts as all columns of the table.
-    macros: whether some views are named as arguments of macros.
+    listings: the views of the catalog that it reads. plain: whether it scans one table, and so can stream. Its work is
+    then at most the table's rows times (parts + stars * the table's columns).
+    macros: whether arguments of macros name some of the views.
     """
 
     sql: str
@@ -69,7 +69,7 @@ class Inspected:
 
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
-    """Checks that the lists name every part of a statement. PermissionRefusal or Refusal names one that they lack."""
+    """Checks every part of a statement against the lists, and returns it as it may run. Refuses parts on no list."""
     text = in_selects(text).rstrip("; \t\r\n")
     tree = syntax.tree(text, longest=longest)
     walk = _Walk(syntax, longest)
@@ -88,7 +88,7 @@ def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
 
 
 def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> bool:
-    """Tells whether the SQL to run, whoever wrote it, reads exactly the inspected tables, all named in full."""
+    """Tells whether the SQL to run reads exactly the inspected tables, with all names in full."""
     again = _Walk(syntax, longest, rewritten=True)
     again.query(syntax.tree(sql, longest=4 * longest), frozenset())
     same = again.views == walk.views and sorted(again.rewritten_tables) == sorted(walk.rewritten_tables)
@@ -96,7 +96,7 @@ def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> boo
 
 
 def _with_names_in_full(text: str, bare: Sequence[tuple[int, str]]) -> str:
-    """Puts databases and schemas before names of views in the client's own text: quicker than writing it anew.
+    """Puts databases and schemas before names of views in the client's own text. This is faster than rewriting it.
 
     bare: the place of each incomplete name in the text's bytes, and its missing prefix.
 
@@ -112,7 +112,7 @@ def _with_names_in_full(text: str, bare: Sequence[tuple[int, str]]) -> str:
 
 @dataclass
 class _Walk:
-    """One pass over a tree. rewritten: whether this module wrote the text, which may then name ANSWERS and LISTING.
+    """One pass over a parse tree. rewritten: whether it comes from rewritten SQL, which may name ANSWERS and LISTING.
 
     bare: for each view that the text does not name in full, the place of the name and its missing prefix.
     """
@@ -133,7 +133,7 @@ class _Walk:
     macros: bool = False
 
     def inspected(self, sql: str) -> Inspected:
-        """Returns the findings, with the text that will run."""
+        """Returns what this pass has collected. sql: the SQL that will run."""
         listings = {table.partition(".")[2] for table in self.rewritten_tables if table.startswith(f"{LISTING}.")}
         plain = self.queries == 1 and self.sources <= 1 and self.streams
         parts = self.nodes + len(sql) // _CHARACTERS_OF_A_PART
@@ -141,7 +141,7 @@ class _Walk:
         return Inspected(sql, calls, views, tuple(sorted(listings)), plain, parts, self.stars, self.macros)
 
     def query(self, node: Tree, ctes: frozenset[str], depth: int = 0) -> None:
-        """Checks a query with all its parts. ctes: names of the common table expressions that it can see."""
+        """Checks a query with all its parts. ctes: names of common table expressions that it may use."""
         if node.get("type") not in syntax.QUERIES:
             raise _kind_refusal(str(node.get("type")))
         self.queries += 1
@@ -187,7 +187,7 @@ class _Walk:
         return node
 
     def any(self, part: Any, ctes: frozenset[str], depth: int) -> None:
-        """Checks an expression, a modifier, a type, or a list with such parts."""
+        """Checks an expression, a modifier, a type, or a list with any such parts."""
         self._count(depth)
         if isinstance(part, list):
             for element in part:
@@ -259,7 +259,7 @@ class _Walk:
         return self.syntax.named(node, OWN, "main", name)
 
     def _function(self, node: Tree, ctes: frozenset[str], depth: int) -> Tree:
-        """Resolves a table function: of the catalog, of dp, a macro over views, or one that reads nothing."""
+        """Resolves a table function: of the catalog, of dp, a macro over views, or one that reads no table."""
         call = node["function"]
         catalog, schema, name = path_of(call, "function_name", "catalog", "schema")
         alias = node["alias"] or call["function_name"]
@@ -285,13 +285,13 @@ class _Walk:
         return self._replace_table(node, ANSWERS, dp_call.mark, alias, node)
 
     def _macro(self, node: Tree, name: str, arguments: list[Tree], ctes: frozenset[str], depth: int) -> Tree:
-        """Checks a macro that reads public tables by name: private views, or common table expressions in sight."""
+        """Checks a macro that reads public tables by name: private views, or common table expressions of the query."""
         self._constants(name, arguments, ctes, depth)
         number, names, example = syntax.TABLE_MACROS[name]
         if len(arguments) != number or any(argument.get("alias") for argument in arguments):
             raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
         for place in range(names):
-            plain = arguments[place].get("class") == "CONSTANT"  # today() could make another name tomorrow
+            plain = arguments[place].get("class") == "CONSTANT"  # today() could return another name later
             table = self.syntax.values([arguments[place]], ["name"], "CAST(name AS VARCHAR)") if plain else None
             if table is None or not _BARE_NAME.fullmatch(table):
                 raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
@@ -311,7 +311,7 @@ class _Walk:
 
     def _call(self, name: str, children: list[Tree], ctes: frozenset[str], depth: int) -> Call:
         self._constants(name, children, ctes, depth)
-        for part in dicts_in(children):  # the parser's instance evaluates them without any limit of time
+        for part in dicts_in(children):  # they are evaluated without a time limit
             called = path_of(part, "function_name", "catalog", "schema")[2] if part.get("class") == "FUNCTION" else ""
             if called and called not in syntax.CONSTANT_FUNCTIONS:
                 raise _refusal(f"an argument of {name} is computed", "texts and numbers, and lists of them")
@@ -346,7 +346,7 @@ class _Walk:
 
 
 def _names_itself(node: Tree) -> bool:
-    """Tells whether an expression of a SELECT uses another one by alias. Chains of aliases make a short text grow."""
+    """Tells whether an expression of a SELECT uses another's alias. Chains of aliases can make a short query huge."""
     selected = node.get("select_list") or []
     aliases = {fold(part["alias"]) for part in selected if part.get("alias")}
     names = [part.get("column_names") or [""] for part in dicts_in(selected) if part.get("class") == "COLUMN_REF"]
@@ -354,7 +354,7 @@ def _names_itself(node: Tree) -> bool:
 
 
 def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the given arguments, and the defaults of other parameters. parameters: 'release, confidence := 0.95'."""
+    """Returns the given arguments, and the defaults of the others. parameters: as in 'release, confidence := 0.95'."""
     declared = [(left.strip(), right.strip()) for left, _, right in (p.partition(":=") for p in parameters.split(","))]
     names = [parameter for parameter, _ in declared]
     given: dict[str, Tree] = {}

@@ -1,7 +1,7 @@
 """Limits of the server for one statement, for one principal, and for all principals together.
 
-New answers are given on a grid of times, so that the duration of one tells little about private rows. Places bound the
-work that runs at once, in all and of one principal. The principal that worked least lately comes first.
+New answers are given at points of a time grid, so that the time of an answer tells little about private rows. A
+statement needs a place to run. Places are limited, and the principal with the least recent work gets the next one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HALF_LIFE = 10.0
 """Seconds after which half of a principal's work is forgotten."""
 
 PROMPT = 1.0
-"""Seconds of recent work up to which a principal does not wait for others."""
+"""Seconds of recent work up to which a principal never waits for less busy ones."""
 
 _LOOK_AGAIN = 0.25
 _OWN_DATA = re.compile(r"^VmData:\s+(\d+) kB$", re.MULTILINE)
@@ -37,7 +37,7 @@ def never() -> bool:
 
 
 class Debts:
-    """Seconds of recent work of each principal. Many threads may use it."""
+    """Seconds of recent work by principal. Many threads may use it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,12 +45,12 @@ class Debts:
         self._known: dict[str, tuple[float, float]] = {}
 
     def of(self, name: str) -> float:
-        """Returns seconds of recent work. Older seconds count less."""
+        """Returns a principal's seconds of recent work. Older seconds count less, by HALF_LIFE."""
         with self._lock:
             return self._now(name)
 
     def add(self, name: str, seconds: float) -> None:
-        """Adds seconds of work, or seconds that this work cost others."""
+        """Adds seconds of work, or seconds that the principal's work cost others."""
         with self._lock:
             self._known[name] = max(0.0, self._now(name) + seconds), self._clock()
 
@@ -60,10 +60,10 @@ class Debts:
 
 
 class Places:
-    """Places for statements at work. The principal that worked least lately comes first, however many each one sends.
+    """Limited places for running statements. The principal with the least recent work gets the next free place.
 
-    A principal with much recent work waits while another one runs that has less than half as much. So an occasional
-    statement runs alone, and not beside those of a busy principal. The other's work counts meanwhile, so the wait ends.
+    A principal with more than PROMPT seconds of recent work waits while one with less than half as much runs. So an
+    occasional statement does not share the processor with a busy principal. Its work adds up, so the wait ends.
     """
 
     def __init__(self, total: int, each: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,7 +77,7 @@ class Places:
 
     @contextmanager
     def place(self, name: str, patience: float, given_up: GivenUp = never) -> Iterator[None]:
-        """Holds a place for this principal until the block ends. Refusal if none is free within `patience` seconds."""
+        """Holds a place for this principal until the block ends. Refuses if none is free within `patience` seconds."""
         self.take(name, patience, given_up)
         try:
             yield
@@ -85,7 +85,7 @@ class Places:
             self.give_back(name)
 
     def take(self, name: str, patience: float, given_up: GivenUp = never) -> None:
-        """Waits for a place, which the caller gives back. given_up: whether nobody waits for the answer any more."""
+        """Waits for a place, which the caller must give back. given_up: tells whether the caller's client has gone."""
         called = threading.Event()
         with self._lock:
             self._waiting.setdefault(name, deque()).append(called)
@@ -102,7 +102,7 @@ class Places:
             raise Refusal("the server is ending", accepted="the same statement when it is there again")
 
     def give_back(self, name: str) -> None:
-        """Gives back a place."""
+        """Gives back a place of this principal."""
         with self._lock:
             self._settle()
             self._taken[name] -= 1
@@ -115,7 +115,7 @@ class Places:
         return self._debts.of(name)
 
     def owe(self, name: str, seconds: float) -> None:
-        """Adds seconds to a principal's work. A negative number subtracts time that was no work."""
+        """Adds seconds to a principal's work. A negative number subtracts seconds that were no work."""
         with self._lock:
             self._settle()
         self._debts.add(name, seconds)
@@ -134,7 +134,7 @@ class Places:
         self._settled = now
 
     def _call(self) -> None:
-        """Gives free places to waiting statements, as long as there are any."""
+        """Gives free places to waiting statements. Once closed, wakes all, so that they are refused."""
         if self._closed:
             for waiting in self._waiting.values():
                 for called in waiting:
@@ -172,7 +172,7 @@ FLOOR = 0.5
 """Seconds before which no new answer is given."""
 
 SECONDS = 50.0
-"""Seconds that a SELECT around released answers may take, unless the server allows less."""
+"""Seconds that a SELECT over released answers may take, unless the server allows less."""
 
 
 def next_point(elapsed: float, floor: float) -> float:
@@ -188,21 +188,21 @@ def next_point(elapsed: float, floor: float) -> float:
 
 
 class TimeGrid:
-    """Grid of times at which work on private rows ends. Each thread has a state of its own.
+    """Grid of times at which work on private rows ends. Each thread has its own start time and state.
 
-    However the work ends, its end is seen at a point of the grid alone. The work waits before a release is stored,
-    where others could see it, and before a failure is reported. Waiting work costs no processor time.
+    Whether the work succeeds or fails, its end is visible only at a point of the grid. So it waits before a release is
+    stored, where others could see it, and before a failure is reported. Waiting takes no processor time.
     """
 
     def __init__(
         self, floor: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """floor: the first point of the grid in seconds, 0 for no grid."""
+        """floor: the first point of the grid in seconds, 0 for no grid. Each further point is twice the one before."""
         self._floor, self._clock, self._sleep = floor, clock, sleep
         self._mine = threading.local()
 
     def begin(self) -> None:
-        """Begins a question that has read no private rows yet."""
+        """Starts the clock of a question. It has read no private rows yet."""
         self._mine.start, self._mine.looked = self._clock(), False
 
     def looked(self) -> None:
@@ -224,12 +224,12 @@ class TimeGrid:
 
 
 SWITCH_SECONDS = 0.0005
-"""Seconds after which a thread gives the interpreter to another one. A statement calls DuckDB many times. After each
-call it waits this long for a thread that computes, and not ten times as long."""
+"""Seconds after which a thread gives the interpreter to another one. A statement calls DuckDB many times, and waits
+this long after each call if another thread computes. Python's default is ten times as long."""
 
 
 def stand_back(kindness: int, process: int) -> None:
-    """Lets a process yield the processor to others. kindness: its steps of nice.
+    """Makes a process yield the processor to others. kindness: its steps of nice.
 
     No thread of the process can undo this.
     """
@@ -245,7 +245,7 @@ _POWERS = "kmgt"
 
 @dataclass(frozen=True)
 class Quota:
-    """Limits of one principal in the store: releases with views, and their rows. A price bounds neither."""
+    """Limits of one principal in the store: releases with views, and their rows. Privacy budgets limit neither."""
 
     releases: int = 20_000
     rows: int = 20_000_000
@@ -255,13 +255,13 @@ class Quota:
 class Limits:
     """Limits of a server. The names with `each` are limits of one principal.
 
-    seconds: the time of one statement. release_seconds: the time that a client waits for a release. Then the release
-    goes on, and asking again is free. characters: the length of one statement. rows: the rows of one result. work:
-    rows times parts of a statement that streams. A statement with more work runs in a runner. running, running_each:
-    statements at the same time. runners: processes for statements. sessions, sessions_each: remembered connections of
-    clients. connections: connections that a principal may open in a minute. views_each: private views.
-    kept, kept_each, kept_rows: results that wait for their readers. memory: bytes of the public database's instance.
-    A runner may have a quarter as much, the views half, and the waiting results a quarter.
+    seconds: the time of one statement. release_seconds: the time that a client waits for a release. Afterwards the
+    release goes on, and asking again is free. characters: the length of one statement. rows: the rows of one result.
+    work: rows times parts of a statement that runs without a runner. running, running_each: statements at the same
+    time. runners: processes for statements. sessions, sessions_each: remembered connections of clients. connections:
+    connections that a principal may open in a minute. views_each: private views. kept, kept_each, kept_rows: results
+    that wait for their readers. memory: bytes of the public database. A runner may have a quarter as much, the views
+    half, and the waiting results a quarter.
     """
 
     characters: int = 100_000
@@ -308,7 +308,7 @@ class Limits:
 
 
 def parse_size(text: str) -> int:
-    """Reads a number of bytes, as people write it.
+    """Returns the number of bytes of a size as people write it.
 
     >>> parse_size("4GB"), parse_size("300 MiB"), parse_size("1.5kB")
     (4000000000, 314572800, 1500)
@@ -323,11 +323,11 @@ def parse_size(text: str) -> int:
 
 
 def limit_memory(more: int, process: int | None = None) -> bool:
-    """Limits a process to `more` bytes beside its present data. Returns False if the system does not count them.
+    """Limits a process to `more` bytes beyond its present data. Returns False if the system has no such limit.
 
     The limit counts the process's own data (RLIMIT_DATA of Linux), but no mapped files or reserved address space.
-    Beyond it, an allocation fails in the statement that makes it, and no other process has to be killed to make room.
-    process: the number of a child, None for this process. The limit stays.
+    Beyond it, the allocation fails in the statement that asks for it. So the system need not kill another process.
+    process: the number of a child, None for this process. The limit cannot be raised later.
     """
     status = Path(f"/proc/{process or 'self'}/status")
     if not status.is_file() or not hasattr(resource, "prlimit"):

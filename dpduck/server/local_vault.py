@@ -1,4 +1,4 @@
-"""Vault: the private database, its store and its ledger. It answers principals, and hands out released rows alone."""
+"""Vault: has the private database, its store and its ledger. Answers principals, and hands out released rows alone."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from dpduck.values.quoting import quote_identifier
 CHARGED = "charge returns"
 MOST_KEYS = 1_000
 QUESTIONS, QUESTIONS_EACH, READERS = 8, 1, 4
-"""Questions at once, of all and of one principal, and reads of answers at once. A busy principal slows only itself."""
+"""Questions at the same time, of all and of one principal, and reads of answers at the same time."""
 
 TEXTS_OF_MEMORY = 32
-"""The texts of one table may take 1/32 of the vault's memory while the table is made. There are several copies and
-several principals, and a computed key may have labels of thousands of characters."""
+"""The vault's memory over the limit for the texts of one table. There are several copies and several principals, and a
+computed key may have labels of thousands of characters."""
 
 STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
 READ_AT_ONCE = 2_048
-"""Rows of a batch of an answer. The size of long texts is checked batch by batch, before there are many."""
+"""Rows of a batch of an answer. The limit on bytes is checked after each batch, since texts may be long."""
 
 SERVED_KINDS = ("view",)
 
 
 class LocalVault:
-    """Vault in this process. The command line runs it in a process of its own (see vault_process)."""
+    """Vault in this process. The command line runs it in a separate process (see vault_process)."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LocalVault:
         memory: int = 0,
         engines: tuple[str, ...] = (),
     ) -> None:
-        """seconds: the largest time of a SELECT around released answers. memory: bytes of this process, 0 for all.
+        """seconds: the time limit of a SELECT over released answers. memory: bytes of this process, 0 for no limit.
 
         engines: the engines to attach, as name=address, with the tables that the store knows.
         """
@@ -104,7 +104,7 @@ class LocalVault:
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
     ) -> Reply:
-        """Runs a dp function for a principal. The server names the principal, and the vault looks up the permissions.
+        """Runs a dp function for a principal, whom the server names. The permissions come from the store's secrets.
 
         ceiling: the price that the principal saw. If the call would cost more, it is refused and nothing is charged.
         """
@@ -115,7 +115,7 @@ class LocalVault:
             room = partial(self._take_room, principal)
             caller = replace(caller, room=room, most_characters=self._most_characters, ceiling=ceiling)
             known_sql = self._known.get(caller, action, argument)
-            if known_sql is not None:  # nothing is read or computed: it needs no place, and no point of the grid
+            if known_sql is not None:  # nothing is read or computed, so no place and no wait are needed
                 return Reply(self._remember_sql(principal, known_sql))
             self._places.take(principal, seconds)
         except DpduckError as error:
@@ -134,7 +134,7 @@ class LocalVault:
         return Reply(self._remember_sql(principal, answer.sql), answer.entry)
 
     def _remember_sql(self, principal: str, sql: str) -> str:
-        """Remembers SQL, and returns the key for reading its rows."""
+        """Remembers SQL, and returns the key by which `rows` reads its result."""
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
@@ -144,7 +144,7 @@ class LocalVault:
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
-        """Returns the rows of an answer, one answer of a principal at a time. Refusal if they exceed a limit."""
+        """Returns the rows of an answer, one answer of a principal at a time. Refuses them if they exceed a limit."""
         with self._lock:
             sql = self._statements.get(key)
         if sql is None:
@@ -171,7 +171,7 @@ class LocalVault:
                 ) from None
 
     def alive(self) -> bool:
-        """Tells whether DuckDB still answers: an internal error, in any statement, is the end of an instance."""
+        """Tells whether DuckDB still answers. After an internal error in any statement, an instance answers no more."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
@@ -182,13 +182,13 @@ class LocalVault:
         return True
 
     def well(self) -> None:
-        """Uses a new thread, DuckDB and the ledger, as every question does. It fails or hangs if they do."""
+        """Uses a new thread, DuckDB and the ledger, as each question does. Fails or hangs if one of the three does."""
         threading.Thread(target=len, args=("",)).start()
         self.views()
         self._engine.ledger.budgets()
 
     def views(self) -> dict[str, str]:
-        """Returns the private views, the owner's first and older ones before newer, each with its principal and a mark.
+        """Returns the private views, each with its principal and a mark: first the owner's, then older before newer.
 
         Both are in one text, 'principal|mark'. The mark changes whenever the view's rows may have changed.
         """
@@ -202,12 +202,12 @@ class LocalVault:
         return {row[0]: row[1] for row in listed}
 
     def view(self, name: str) -> ReleasedRows:
-        """Returns a private view with its comments, without the number of its ledger entry, which is for the owner."""
+        """Returns a private view with its comments. They do not name its ledger entry, which is for the owner alone."""
         rows = self.view_with_entry(name)
         return replace(rows, comment=None if rows.comment is None else LEDGER_ENTRY.sub("", rows.comment))
 
     def view_with_entry(self, name: str) -> ReleasedRows:
-        """Returns a private view with its full comments, the ledger entry included."""
+        """Returns a private view with its full comments, which name its ledger entry."""
         table = f"{STORE_NAME}.main.{quote_identifier(name)}"
         with self._connection.cursor() as cursor:
             if name not in self.views():
@@ -227,7 +227,7 @@ class LocalVault:
         )
 
     def end(self) -> None:
-        """Refuses everyone who waits for a place. Running work is finished."""
+        """Refuses all who wait for a place. Running questions go on to their end."""
         self._places.close()
         self._reading.close()
 
@@ -241,12 +241,12 @@ class LocalVault:
             return _fetch_rows(cursor, sql)
 
     def verify(self) -> int:
-        """Reads and verifies the whole ledger again, and returns its number of entries."""
+        """Reads and verifies the whole ledger again, and returns the number of its entries."""
         self._engine.ledger.verify()
         return len(self._engine.ledger.entries())
 
     def view_records(self) -> ReleasedRows:
-        """Lists the store's private views, for publishing."""
+        """Returns the store's records of its private views, for publishing."""
         with self._connection.cursor() as cursor:
             return _fetch_rows(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
 
@@ -255,7 +255,7 @@ class LocalVault:
         self._connection.close()
 
     def _note(self, step: str) -> None:
-        """Acts on a step of a release: gives back its place or room, or waits for the grid before the end."""
+        """Acts on a step of a question: gives back its place or its room, or waits for the grid."""
         principal = getattr(self._charging, "principal", None)
         if principal is None:  # the owner, from whom nothing is hidden
             return
@@ -272,7 +272,7 @@ class LocalVault:
             self._hold(principal)
 
     def _hold(self, principal: str) -> None:
-        """Waits for the grid. A waiting question holds no place."""
+        """Waits for the time grid. A waiting question holds no place."""
         if self._grid.holds():
             self._give_place_back(principal)
             self._grid.hold()
@@ -283,10 +283,10 @@ class LocalVault:
             self._places.give_back(principal)
 
     def _take_room(self, principal: str, rows: int | None) -> int:
-        """Takes room for a release before its charge. Returns the number of rows that still have room after it.
+        """Takes room in the quota for a release, before its charge. Returns the number of rows that still have room.
 
-        Releases that are not stored yet count, too. rows: 0 if the answers decide their number. Such a release has room
-        while any is left. None returns the room and takes none.
+        Running releases count, too. rows: 0 if the answers decide the number of rows. Then one row must have room.
+        None returns the number of rows that have room, and takes none.
         """
         with self._lock:  # one at a time, from the check to the entry
             releases, stored_rows = self._engine.kept_by(principal)

@@ -1,4 +1,4 @@
-"""Door of the server that serves a store: a socket beside the store. See owner_door for its messages."""
+"""Finds the socket on which a server of a store listens for the owner. It lies beside the store (see owner_door)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 100
 
 
 def door_path(files: StoreFiles) -> Path | None:
-    """Returns the path of a store's door: beside it, or for long names in the state directory. None in memory."""
+    """Returns the path of a store's socket: beside the store, or in the state directory if long. None in memory."""
     if files.store is None:
         return None
     store = files.store.resolve()
@@ -33,7 +33,7 @@ def door_path(files: StoreFiles) -> Path | None:
 
 
 def owner_of_server(files: StoreFiles) -> Owner | None:
-    """Opens the door of the server that serves a store. None if no server serves it."""
+    """Connects to the server that serves a store, as the owner. None if no server serves it."""
     path = door_path(files)
     if path is None or not path.is_socket():
         return None

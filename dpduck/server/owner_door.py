@@ -1,7 +1,7 @@
-"""Owner's door to a vault that serves: a socket in the file system that only the owner's account can open.
+"""Owner's access to a running vault: a socket in the file system that only the owner's account can open.
 
-The vault's process listens, not the public one: a client of this door may do everything that the owner may. Clients are
-dpduck's own commands. They find the door beside the store, and use it instead of the files that the vault has open.
+The vault's process listens, not the public one, since clients of this socket may do everything that the owner may.
+Clients are dpduck's own commands. They find the socket beside the store, and use it while the vault has the files open.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _AT_ONCE, _LONGEST_QUESTION = 8, 2**24
 
 
 class OwnerDoor:
-    """Listener for the owner. It may be closed at any time."""
+    """Listener for the owner's commands. It may be closed at any time."""
 
     def __init__(self, vault: LocalVault, path: Path) -> None:
         self._vault, self._path = vault, path
         self._places = threading.BoundedSemaphore(_AT_ONCE)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # a killed server left it: this server has the store
+        path.unlink(missing_ok=True)  # a killed server left it, since only this server has the store open
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
@@ -95,7 +95,7 @@ class OwnerDoor:
 
 
 def _same_account(client: socket.socket) -> bool:
-    """Tells whether the client is the same user, or root. If the system cannot tell, the mode of the file decides."""
+    """Tells whether the client is the same user, or root. True if the system cannot tell, since the file is private."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -104,7 +104,7 @@ def _same_account(client: socket.socket) -> bool:
 
 
 class Owner:
-    """Owner's end of a connection to a vault that serves."""
+    """Owner's end of a connection to a running vault."""
 
     def __init__(self, client: socket.socket) -> None:
         self._pipe = Connection(client.detach())
@@ -117,16 +117,16 @@ class Owner:
         return rows_from(*self._ask("call", action, argument))
 
     def put(self, connection: duckdb.DuckDBPyConnection, name: str, action: str, argument: str | None) -> None:
-        """Creates a table with the answer to a dp function."""
+        """Creates a table with the answer to a dp function, which runs as the owner."""
         rows = self.call(action, argument)
         create_table(connection, name, list(rows.columns), rows.table)
 
     def verify(self) -> int:
-        """Has the whole ledger read and verified again, and returns its number of entries."""
+        """Makes the vault read and verify the whole ledger again, and returns the number of its entries."""
         return int(self._ask("verify")[0]["value"])
 
     def store(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection with copies of the private views and of their records, in a database `store`."""
+        """Returns a connection to a database `store` in memory, with copies of the private views and their records."""
         connection = duckdb.connect(":memory:")
         connection.execute("ATTACH ':memory:' AS store")
         connection.execute("CREATE SCHEMA store.dpduck")

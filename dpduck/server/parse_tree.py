@@ -1,4 +1,4 @@
-"""Parts of DuckDB's parse tree, alike for DuckDB 1.5 and 2.0."""
+"""Reads parts of DuckDB's parse tree, which differs between DuckDB 1.5 and 2.0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tree = dict[str, Any]
 
 
 def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
-    """Returns the folded catalog, schema and name of a table or function. DuckDB 2.0 writes them as one path."""
+    """Returns catalog, schema and name of a table or function in small letters. DuckDB 2.0 has them as one path."""
     named = node.get("qualified_name")
     parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
     if named is not None:
@@ -27,14 +27,14 @@ def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str,
 
 
 def children_of(call: Tree) -> list[Tree]:
-    """Returns a function's arguments, with their names as aliases. DuckDB 2.0 keeps names and expressions apart."""
+    """Returns a function's arguments, with their names as aliases. DuckDB 2.0 has names and expressions apart."""
     if "arguments" in call:
         return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
     return list(call["children"])
 
 
 def dicts_in(value: Any) -> Iterator[Tree]:
-    """Yields every node in a tree."""
+    """Yields every node of a tree, as a dict."""
     waiting = [value]
     while waiting:
         current = waiting.pop()

@@ -34,9 +34,9 @@ _TOKEN_BYTES = 32  # 256 bits from the operating system: a fast hash is enough, 
 
 @dataclass(frozen=True)
 class Principal:
-    """Holder of a token. share: its part of each budget, None for no limit but the budget. tables: None for all tables.
+    """Holder of a token. share: the fraction of each budget that it may use, None for all. tables: None for all tables.
 
-    token_hash: hexadecimal SHA-256 of the token. until: the last moment of the token, None for no end.
+    token_hash: hexadecimal SHA-256 of the token. until: the last moment at which the token is valid, None for no end.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Principal:
     until: datetime | None = None
 
     def in_force(self, now: datetime | None = None) -> bool:
-        """Tells whether the token is still in force."""
+        """Tells whether the token is valid at this moment. now: None for the present."""
         return self.until is None or (now or datetime.now(UTC)) <= self.until
 
     @property
     def caller(self) -> Caller:
-        """Returns this principal as a caller of dp()."""
+        """Returns this principal as a caller of dp(..)."""
         from dpduck.store.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
 
         return Caller(self.name, owner=False, share=self.share, tables=self.tables)
@@ -61,7 +61,7 @@ Changed = Callable[[tuple[Principal, ...]], tuple[Principal, ...]]
 
 
 class PrincipalBook:
-    """Principals of one store, in its secrets. Every call reads them anew, so that a revocation counts at once."""
+    """Principals of one store, in its secrets. Every call reads them, so that revocations have effect at once."""
 
     def __init__(self, store_secrets: Secrets) -> None:
         self._kept = store_secrets
@@ -94,7 +94,7 @@ class PrincipalBook:
         return _parse_principals(self._kept.get(RECORD))
 
     def named(self, name: str) -> Principal:
-        """Returns the principal of this name if its token is in force now. PermissionRefusal otherwise."""
+        """Returns the principal of this name. Raises PermissionRefusal if there is none, or if its token has ended."""
         for principal in self.all():
             if principal.name == name and principal.in_force():
                 return principal
@@ -103,7 +103,7 @@ class PrincipalBook:
         )
 
     def authenticate(self, token: str) -> Principal | None:
-        """Finds the principal of a token in force, or None. Every hash is compared, each in constant time."""
+        """Returns the principal with this token, None if it is invalid. Compares all hashes, each in constant time."""
         token_hash, holder = hash_token(token), None
         for principal in self.all():
             if hmac.compare_digest(principal.token_hash, token_hash):
@@ -124,7 +124,7 @@ def hash_token(token: str) -> str:
 
 
 def parse_until(text: str) -> datetime:
-    """Reads a date or a moment, as people write them. A date means its last second. Without a zone, it is UTC.
+    """Returns a moment from the text of a date or a time. A date means its last second. Without a zone, it is UTC.
 
     >>> parse_until("2027-01-31").isoformat(), parse_until("2027-01-31T12:00:00+01:00").isoformat()
     ('2027-01-31T23:59:59+00:00', '2027-01-31T12:00:00+01:00')
@@ -139,7 +139,7 @@ def parse_until(text: str) -> datetime:
 
 
 def parse_share(text: str) -> Fraction:
-    """Reads a share, as people write it.
+    """Returns a share from its text: a number, a fraction or a percentage.
 
     >>> parse_share("0.5"), parse_share("1/3"), parse_share("25%")
     (Fraction(1, 2), Fraction(1, 3), Fraction(1, 4))
@@ -151,7 +151,7 @@ def parse_share(text: str) -> Fraction:
 
 
 def _without(present: Sequence[Principal], name: str, *, missing: bool) -> tuple[Principal, ...]:
-    """Returns all principals without this name. Refuses an absent name if `missing`, and a present name if not."""
+    """Returns all principals but the named one. missing: refuse an absent name, and not a present one."""
     is_present = any(principal.name.lower() == name.lower() for principal in present)
     if missing and not is_present:
         raise Refusal(f"there is no principal {name[:80]!r}", accepted=", ".join(p.name for p in present) or "none yet")
@@ -169,7 +169,7 @@ def _parse_principals(record: bytes | None) -> tuple[Principal, ...]:
 
 
 class WatchedSecrets:
-    """Secrets in a file, read again only after the file has changed: the gate reads them at every statement."""
+    """Secrets in a file, read again only after the file has changed, since the gate reads them for every statement."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -183,7 +183,7 @@ class WatchedSecrets:
         if seen is not None and seen[0] == mark:
             return seen[1]
         value = self._file.get(name)
-        if time.time_ns() - state.st_mtime_ns > _SURE:  # one tick of the clock may hide a second change
+        if time.time_ns() - state.st_mtime_ns > _SURE:  # a second change within a tick would look alike
             self._seen[name] = (mark, value)
         return value
 

@@ -1,8 +1,8 @@
-"""Public database: a DuckDB in memory that holds released tables and nothing else, locked, for clients to read.
+"""Public database: a locked DuckDB in memory that holds released tables and nothing else, for clients to read.
 
 memory.main: the private views. listing: the part of the catalog that clients may see. answers: results of dp functions
-and of statements that ran in a runner, for the statement that asked. The gate lets no client name these results.
-Statements that run here stream: they scan one table with bounded work. All others run in a runner, which may be killed.
+and of statements in a runner, which only the statement that asked may read. The gate lets no client name these results.
+Statements that run here stream: they scan one table with limited work. All others run in a runner, which may be killed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ LOCK = (
     "SET allow_unsigned_extensions = false",
     "SET lock_configuration = true",
 )
-"""The statements that lock the instance, in this order, after every step that needs more rights."""
+"""The statements that lock the instance, in this order. They run after every step that needs more rights."""
 
 THREADS = 1
 """Threads of one statement. With more, DuckDB may let another thread ask the gate for a connection's statement. Quack's
-own thread then waits in a busy loop, so a client with waiting statements takes a processor from all."""
+own thread then waits in a busy loop, so a client with waiting statements would use up a processor."""
 
 _SERVED = "database_name = 'memory' AND schema_name = 'main' AND NOT internal"
 LISTINGS = {
@@ -64,7 +64,7 @@ class PublicDatabase:
     """DuckDB instance that clients read. Many threads may use it."""
 
     def __init__(self, limits: Limits, *, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> None:
-        """prepare: a step before the settings are locked, such as loading the extension that listens."""
+        """prepare: a step before the settings are locked, such as loading an extension that listens for clients."""
         self._limits = limits
         self._root = duckdb.connect(":memory:", config={"memory_limit": f"{limits.memory}B", "threads": THREADS})
         for database in (ANSWERS, LISTING):
@@ -103,19 +103,19 @@ class PublicDatabase:
         return self._runners.processes()
 
     def marks(self) -> Mapping[str, str]:
-        """Returns the mark of each private view, by its folded name."""
+        """Returns the mark of each private view, by its name in small letters."""
         return dict(self._marks)
 
     def size(self, view: str) -> Size | None:
-        """Returns the size of a private view, None if there is no such view. view: its folded name."""
+        """Returns the size of a private view, None if there is no such view. view: its name in small letters."""
         return self._sizes.get(view)
 
     def sizes(self) -> Mapping[str, Size]:
-        """Returns the size of each private view, by its folded name."""
+        """Returns the size of each private view, by its name in small letters."""
         return dict(self._sizes)
 
     def answer_size(self, key: str) -> Size:
-        """Returns the size of an answer, NOTHING if it has gone."""
+        """Returns the size of an answer, NOTHING if it was removed."""
         return self._kept.size(key) or NOTHING
 
     def put_view(self, name: str, mark: str, rows: ReleasedRows) -> None:
@@ -139,11 +139,11 @@ class PublicDatabase:
         self._sizes.pop(fold(name), None)
 
     def has_answer(self, key: str) -> bool:
-        """Tells whether the answer under a key is here. If so, it stays for its next reader."""
+        """Tells whether the answer of a key is here. If so, it counts as just used, and stays for its next reader."""
         return self._kept.used(key)
 
     def put_answer(self, principal: str, key: str, rows: ReleasedRows) -> None:
-        """Stores the rows of an answer under a key. The oldest answers of this principal make room."""
+        """Stores the rows of an answer under a key. Removes this principal's longest unused answers to make room."""
         size = size_of(rows)
         with self._inserting.held(principal):  # one lock for each principal: no one waits for another's large answer
             with self._lock:
@@ -152,7 +152,7 @@ class PublicDatabase:
                 self._drop(self._kept.room_for(principal, size))
             try:
                 self._insert(key, rows)
-            except StoreError:  # old answers, which nobody waits for, go first
+            except StoreError:  # makes room by removing old answers, which nobody waits for
                 with self._lock:
                     self._drop(self._kept.unread())
                 try:
@@ -172,9 +172,9 @@ class PublicDatabase:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> str:
-        """Runs a SELECT in a runner, within limits of time, rows and memory. Returns the key of its result.
+        """Runs a SELECT in a runner, with limits of time, rows and memory. Returns the key of its stored result.
 
-        tables: the private views, listings and answers that it reads, as database and name. letters: see shown_sql.
+        tables: the private views, listings and answers that it reads, as (database, name). letters: as in shown_sql.
         """
         sources = [self._source(database, name) for database, name in tables]
         rows = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows, given_up, letters)
@@ -219,7 +219,7 @@ class PublicDatabase:
 
 
 def answer_name(key: str) -> str:
-    """Returns the name of an answer's table, unlike any name that a statement could contain."""
+    """Returns the name of an answer's table, a hash of the key."""
     return f"dpduck_answer_{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
 

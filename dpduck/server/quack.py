@@ -50,7 +50,7 @@ class QuackListener:
     """Listener of one public database over Quack. `prepare` is called before its lock, `open` afterwards."""
 
     def __init__(self, address: str, audit: Audit, limits: Limits, in_the_clear: bool = False) -> None:
-        """in_the_clear: whether tokens may travel beyond this machine without TLS."""
+        """in_the_clear: whether clients on other machines may send tokens without TLS."""
         parts = _ADDRESS.fullmatch(address)
         if parts is None:
             raise Refusal(f"{address[:200]!r} is no address", accepted="quack:localhost:9494")
@@ -70,7 +70,7 @@ class QuackListener:
         self._public: PublicDatabase | None = None
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Loads the extension, and puts the gate before every connection and every statement."""
+        """Loads the extension, and makes Quack call the gate for every connection and every statement."""
         for name in EXTENSIONS:
             load_extension(connection, name, INSTALL)
         for name, function, arguments, result in (
@@ -80,12 +80,12 @@ class QuackListener:
             connection.create_function(
                 name, function, [VARCHAR] * arguments, result, side_effects=True, null_handling=SPECIAL
             )
-        # names in full: a macro of a client that got past the gate could shadow a name of two parts
+        # names of three parts, since a client's macro, if one passed the gate, could take a name of two parts
         connection.execute(f"SET GLOBAL quack_authentication_function = 'system.main.{AUTHENTICATE}'")
         connection.execute(f"SET GLOBAL quack_authorization_function = 'system.main.{AUTHORIZE}'")
 
     def open(self, public: PublicDatabase, gate: Gate, book: PrincipalBook) -> str:
-        """Listens, and returns the address. The server's own token is random and forgotten: nobody may use it."""
+        """Listens, and returns the address. Quack's own token is random and forgotten, so that nobody can use it."""
         self._sessions = Sessions(book, self._limits, forgotten=self._forgotten.put)
         self._gate, self._public = gate, public
         if is_taken(*self._at):
@@ -110,7 +110,7 @@ class QuackListener:
                 cursor.execute(f"CALL quack_stop({quote_text(self.address)})").fetchall()
 
     def _end_forgotten(self) -> None:
-        """Ends connections with the message that clients send: Quack has no function for it."""
+        """Ends forgotten connections with the message that clients send, since Quack has no function for this."""
         while (session := self._forgotten.get()) is not None:
             with suppress(OSError, http.client.HTTPException, ValueError):
                 server = http.client.HTTPConnection(*self._at, timeout=_PATIENCE)
@@ -136,7 +136,7 @@ class QuackListener:
         return True
 
     def _authorize(self, session: str | None, text: str | None) -> str | None:
-        """Returns SQL that runs in place of the statement, or NULL if nothing may run: Quack takes NULL for a no."""
+        """Returns SQL that runs in place of the statement. None if nothing may run: Quack takes NULL as a refusal."""
         try:
             if session is None or text is None or self._sessions is None or self._gate is None:
                 return None
@@ -151,5 +151,5 @@ class QuackListener:
 
 
 def _stands_for_rows(text: str) -> bool:
-    """Recognises the text that Quack writes in place of rows that a client wants to insert into some table."""
+    """Tells whether a text is the one that Quack writes for a client's request to insert rows into a table."""
     return text.startswith("INSERT INTO ") and text.endswith(" VALUES (NULL)")

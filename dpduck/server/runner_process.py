@@ -1,9 +1,9 @@
 """Runner: a process that runs statements of principals over copies of released tables, one at a time.
 
-python runner_process.py, with a socket as its standard input. It imports nothing of dpduck, and holds no token, no file
-and no private row. It may be killed at any time: this enforces a statement's limits of time and memory, whatever DuckDB
-does meanwhile. This file also has the format of messages between processes: JSON, and an Arrow stream for rows. Of the
-texts that a runner reads, it runs only statements that passed the gate.
+python runner_process.py, with a socket as its standard input. It imports nothing of dpduck, and has no token, no file
+and no private row. It may be killed at any time. This enforces a statement's limits of time and memory, whatever DuckDB
+does meanwhile. This file also has the format of messages between processes: JSON, and Arrow for rows. A runner
+runs only statements that have passed the gate.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import pyarrow as pa
 
 Message = dict[str, Any]
 LATE, MEMORY, ROWS, BYTES, FAILED = "late", "memory", "rows", "bytes", "failed"
-"""Reasons for which a statement has no result."""
+"""Reasons why a statement has no result."""
 
 _MEMORY = ("bad_alloc", "failed to allocate", "Cannot allocate memory", "malloc of size")
 _VALUES_AT_ONCE = 2_000_000
 ROWS_AT_ONCE = 65_536
-"""Rows of an Arrow batch. DuckDB takes room for a whole batch of every column at once, however few rows there are."""
+"""Rows of an Arrow batch. DuckDB reserves memory for a whole batch of every column, even for few rows."""
 
 _ALIGNMENT = 64
 _DECIMAL = re.compile(r"DECIMAL\([0-9]+,[0-9]+\)")
@@ -70,7 +70,7 @@ def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tup
 
 def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, keeps: Callable[[str], bool]) -> str:
     """Returns a SELECT for display. Columns of types that `keeps` accepts stay unchanged. Others become text, cut to
-    `letters`. names: all columns. types: the types of the first columns, which alone are shown.
+    `letters`. names: all columns. types: types of the first columns. Only these columns are shown.
     """
     parts = []
     for place, (name, kind) in enumerate(zip(distinct(list(names))[: len(types)], types, strict=True)):
@@ -81,7 +81,7 @@ def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int
 
 
 def distinct(names: list[str]) -> list[str]:
-    """Makes names distinct, as column names of a table are. A repeated name gets a number.
+    """Makes names distinct, like the column names of a table. A repeated name gets a number.
 
     >>> distinct(["n", "N", "m"])
     ['n', 'N_1', 'm']
@@ -97,7 +97,7 @@ def distinct(names: list[str]) -> list[str]:
 
 @contextmanager
 def clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callable[[], bool]]:
-    """Interrupts the cursor when its time is over. Yields a function that tells whether this has happened."""
+    """Interrupts the cursor after `seconds`. Yields a function that tells whether this has happened."""
     rung = threading.Event()
 
     def ring() -> None:
@@ -115,7 +115,7 @@ def clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callabl
 
 
 class Instance:
-    """DuckDB instance of a runner, with a method for each message."""
+    """DuckDB instance of a runner, with a method for each kind of message."""
 
     def __init__(self, setup: list[str], memory: str, threads: int) -> None:
         self._root = duckdb.connect(":memory:", config={"memory_limit": memory, "threads": threads})
@@ -166,7 +166,7 @@ def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Messag
 
 
 def end_with(descriptor: int) -> None:
-    """Ends the process when the other end of its pipe is gone, whatever DuckDB does. Nobody else would end it then."""
+    """Ends the process when the other end of its pipe is gone, whatever DuckDB does. Nobody else would end it."""
     poller = select.poll()
     poller.register(descriptor, 0)  # poll always reports a hang-up
     poller.poll()

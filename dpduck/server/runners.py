@@ -25,17 +25,17 @@ from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import NAMES, sql_type
 
 GRACE = 1.0
-"""Seconds in which a runner may still report that its time is over. Then it is killed."""
+"""Seconds after its time limit in which a runner may still report the limit. Then it is killed."""
 
 KINDNESS, BEHIND = 5, 12
-"""Steps of nice by which runners yield the processor to readers. BEHIND is for principals with more than limits.PROMPT
-seconds of recent work. Time limits run on, so no runner may starve. No process returns to fewer steps."""
+"""Steps of nice for runners, so that they leave the processor to readers. BEHIND is for principals with more than
+limits.PROMPT seconds of recent work. Time limits do not pause. A process cannot go back to fewer steps."""
 
 KILLED = 1.0
-"""Seconds of work that a killed runner adds to its principal: another runner has to be started."""
+"""Seconds of work that a killed runner adds to its principal, since another runner has to be started."""
 
 BESIDE = 192 * 2**20
-"""Bytes that a runner may have beside DuckDB's own limit, for results, texts and Arrow's copies."""
+"""Bytes that a runner may use beyond DuckDB's own limit, for results, texts and Arrow's copies."""
 
 ENDED, NOT_BEGUN = "ended", "not begun"
 _SETUP_SECONDS = 60.0
@@ -44,7 +44,7 @@ _LOOK_AGAIN = 0.1
 
 @dataclass(frozen=True)
 class TableRead:
-    """Table that a statement reads. table: its full name. mark: changes with its rows, "" for a table of one run."""
+    """Table that a statement reads. table: its full name. mark: changes with its rows, "" if no other reads it."""
 
     table: str
     mark: str
@@ -55,7 +55,7 @@ class Runners:
     """Pool of runners. Many threads may use it."""
 
     def __init__(self, limits: Limits, lock: Sequence[str]) -> None:
-        """lock: the statements that lock an instance."""
+        """lock: the statements that lock the settings of an instance."""
         self._limits = limits
         self._setup = [
             "ATTACH ':memory:' AS answers", "ATTACH ':memory:' AS listing", macros_sql(),
@@ -79,7 +79,7 @@ class Runners:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> ReleasedRows:
-        """Returns the rows of a SELECT over these tables. Refusal if it exceeds a limit, or if it is given up.
+        """Returns the rows of a SELECT over these tables. Refuses it beyond a limit, or if its client has gone.
         letters: see shown_sql.
         """
         most: Message = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes, "letters": letters}
@@ -96,7 +96,7 @@ class Runners:
     def _try_run(
         self, principal: str, sql: str, sources: Sequence[TableRead], most: Message, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
-        """Runs a SELECT once. Returns whether the runner was used before, and its answer."""
+        """Runs a SELECT once. Returns whether its runner had run others before, and the runner's answer."""
         start = time.monotonic()
         try:
             runner = self._take_runner(principal)
@@ -113,7 +113,7 @@ class Runners:
         except TimeoutError:
             message, table = {"why": runner_process.LATE}, None
             runner.kill()
-        except OSError:  # it died for want of memory, or of an error that is fatal to DuckDB
+        except OSError:  # it died without memory, or by a fatal error of DuckDB
             message, table = {"why": ENDED}, None
             runner.kill()
         except BaseException:
@@ -124,7 +124,7 @@ class Runners:
         return used, message, table
 
     def close(self) -> None:
-        """Ends every runner, whatever it does. Waiting statements are refused."""
+        """Ends every runner, even at work. Waiting statements are refused."""
         self._places.close()
         with self._lock:
             self._closed = True
@@ -133,12 +133,12 @@ class Runners:
             runner.kill()
 
     def processes(self) -> list[int]:
-        """Lists the process numbers of the runners, for watching their memory."""
+        """Lists the process numbers of the runners, so that their memory can be watched."""
         with self._lock:
             return [runner.process.pid for runner in self._all]
 
     def _take_runner(self, principal: str) -> _Runner:
-        """Returns a principal's own runner, or an unused one: nobody waits because another's runner was killed."""
+        """Returns the principal's idle runner, or an unused one. Ends idle runners of others if there are too many."""
         behind = self._places.debt(principal) > PROMPT
         spare = None
         with self._lock:
@@ -152,7 +152,7 @@ class Runners:
             if not behind and (own is None or own.behind):
                 spare, self._spare = self._spare, None
             gone = [own] if own is not None and own.behind and not behind else []
-            if own is None:  # a bounded number of processes, beside the spare one
+            if own is None:  # limits the number of processes, without the spare one
                 while self._idle and len(self._all) - (self._spare is not None) - len(gone) >= self._limits.runners:
                     gone.append(self._idle.pop(0)[1])
             self._all.difference_update(gone)
@@ -175,7 +175,7 @@ class Runners:
         return runner
 
     def _start_a_spare(self) -> None:
-        """Starts an unused runner for the next need, while the present statement runs."""
+        """Starts an unused runner in another thread, for a later statement."""
 
         def start() -> None:
             runner = None
@@ -220,7 +220,7 @@ class Runners:
 
 
 class _Runner(ChildProcess):
-    """Process of a runner, with the tables that it holds."""
+    """Process of a runner, with a record of the tables that it has."""
 
     def __init__(self, setup: Sequence[str], limits: Limits, kindness: int) -> None:
         environment = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -238,7 +238,7 @@ class _Runner(ChildProcess):
             raise
 
     def provide(self, sources: Sequence[TableRead], most: int) -> None:
-        """Sends missing and changed tables to the runner. First drops tables that served one run, then unused ones."""
+        """Sends missing tables. First drops changed and temporary ones, and unused ones beyond `most` bytes."""
         gone = [table for table, (mark, _) in self._held.items() if not mark]
         wanted = {source.table for source in sources}
         gone += [s.table for s in sources if s.table in self._held and self._held[s.table][0] != s.mark]
@@ -263,7 +263,7 @@ class _Runner(ChildProcess):
     ) -> tuple[Message, pa.Table | None]:
         """Returns the answer to a message. TimeoutError if none comes in time, OSError if the process has ended.
 
-        prompt: seconds until the process stands back. given_up: whether the caller has gone, asked from time to time.
+        prompt: seconds until the process yields to all others. given_up: tells whether the client has gone.
         """
         self.send(pack(message))
         start = time.monotonic()
@@ -278,7 +278,7 @@ class _Runner(ChildProcess):
         return unpack(self.receive(0))
 
     def stand_back(self) -> None:
-        """Lets all others have the processor first, from now on."""
+        """Makes the process yield the processor to all others from now on."""
         if not self.behind:
             self.behind = True
             stand_back(BEHIND, self.process.pid)

@@ -1,4 +1,4 @@
-"""Connections of clients, each with a name: their principals, their number and their lifetime."""
+"""Connections of clients by name, each with its principal. Their number and their lifetime are limited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MINUTE = 60.0
 
 @dataclass
 class _Session:
-    """Principal of a connection, its start and its last use."""
+    """Connection of a client: its principal's name, the hash of its token, its start and its last use."""
 
     name: str
     token_hash: str
@@ -27,10 +27,10 @@ class _Session:
 
 
 class Sessions:
-    """Principal of each connection. Of too many, in all or of one principal, the longest unused ones are forgotten.
+    """Principals of the open connections. If too many are open, in all or of one principal, forgets the longest unused.
 
     Quack keeps a connection until its client ends it, and a killed client never does. So forgotten connections are
-    ended, and each principal may open a limited number in a minute. Over the web they also end by themselves.
+    ended, and each principal may open a limited number in a minute. Web sessions also end after some time.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Sessions:
         life: float = math.inf,
         idle: float = math.inf,
     ) -> None:
-        """forgotten: called for each forgotten connection. life, idle: seconds until one ends, in all and if unused."""
+        """forgotten: called for forgotten connections. life, idle: most seconds since the start, and the last use."""
         self._book, self._limits, self._clock, self._forgotten = book, limits, clock, forgotten
         self._life, self._idle = life, idle
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Sessions:
         self._opened: dict[str, deque[float]] = {}
 
     def begin(self, session: str, token: str) -> Principal | None:
-        """Registers a connection if the token belongs to a principal. Refusal if that principal opens too many."""
+        """Registers a connection, and returns the token's principal, if any. Refuses too many of one principal."""
         principal = self._book.authenticate(token)
         if principal is None:
             return None
@@ -79,7 +79,7 @@ class Sessions:
         opened.append(now)
 
     def principal(self, session: str) -> Principal:
-        """Finds the principal of a connection while its token is in force. PermissionRefusal otherwise."""
+        """Returns the principal of a connection while its token is valid. Otherwise raises PermissionRefusal."""
         with self._lock:
             connection, now = self._known.get(session), self._clock()
             if connection is not None and (now - connection.began >= self._life or now - connection.used >= self._idle):
@@ -97,7 +97,7 @@ class Sessions:
         return principal
 
     def end(self, session: str) -> None:
-        """Forgets a connection, whoever it belongs to."""
+        """Forgets a connection of any principal."""
         with self._lock:
             if session in self._known:
                 self._forget(session)

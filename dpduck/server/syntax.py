@@ -1,8 +1,8 @@
-"""DuckDB's own parser as a function: text to tree, tree to text. The public database reads texts in the same way.
+"""Parses SQL with DuckDB's own parser, writes trees as SQL, and lists the allowed parts of statements.
 
-The parts of served statements are listed by name, and everything that is not here is refused. The public database holds
-released tables alone, so the vault guards private rows, and these lists do not. They keep a client from files, the
-network, settings, the catalog of others' answers, and from unbounded memory.
+Parts of served statements are listed by name, and everything else is refused. These lists do not protect private rows,
+since the public database has released tables alone. They keep a client from files, the network, settings, the catalog
+of others' answers, and unbounded memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpduck.values.served_functions import TABLE
 
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
 DEEPEST = 60
-"""The largest depth of nested brackets and CASE: no parser gets more than it can bear. See _LONGEST_PREFIX for NOT."""
+"""The largest depth of brackets and CASE, so that no parser runs out of stack. _LONGEST_PREFIX limits chains of NOT."""
 
 _OURS = re.compile(
     r"\s*(SELECT\s+WITH\s+DIFFERENTIAL_PRIVACY|(CREATE|CREATE\s+OR\s+REPLACE|DROP|REFRESH)\s+PRIVATE|"
@@ -43,7 +43,7 @@ _COLUMNS = (
     """SELECT column_name, data_type AS column_type, 'YES' AS "null", CAST(NULL AS VARCHAR) AS "key", """
     """CAST(NULL AS VARCHAR) AS "default", concat_ws('; ', privacy_unit, domain, clamp) AS extra """
 )
-"""The SELECT list for DESCRIBE, with the columns of DuckDB's own DESCRIBE."""
+"""The SELECT list for DESCRIBE name, with the columns of DuckDB's own DESCRIBE."""
 
 
 def in_selects(text: str) -> str:
@@ -61,7 +61,7 @@ def in_selects(text: str) -> str:
 
 
 def is_ours(text: str) -> bool:
-    """Tells whether a statement is one of dp(): the gate takes it inside dp('..').
+    """Tells whether a statement is in dpduck's own language, which the gate accepts only inside dp('..').
 
     >>> is_ours("SELECT WITH DIFFERENTIAL_PRIVACY .."), is_ours("SELECT 1")
     (True, False)
@@ -70,7 +70,7 @@ def is_ours(text: str) -> bool:
 
 
 class Syntax:
-    """Empty DuckDB that only parses. Many threads may use it."""
+    """DuckDB without tables that only parses. Many threads may use it."""
 
     def __init__(self) -> None:
         self._root = duckdb.connect(":memory:", config={"threads": 1})
@@ -82,7 +82,7 @@ class Syntax:
         self._table = self.tree("FROM c.s.t")["from_table"]
 
     def tree(self, text: str, *, longest: int = 100_000) -> Tree:
-        """Parses a text that holds one query. Refusal for any other text."""
+        """Returns the parse tree of a text with one query. Refuses any other text."""
         require_bounded(text, longest)
         with self._cursor() as cursor:
             try:
@@ -96,7 +96,7 @@ class Syntax:
         return _only_query(parsed, text)
 
     def text(self, tree: Tree) -> str:
-        """Writes a tree as SQL, in DuckDB's own form."""
+        """Writes a parse tree as SQL, in DuckDB's own form."""
         whole = {"error": False, "statements": [{"node": tree, "named_param_map": []}]}
         with self._cursor() as cursor:
             try:
@@ -106,14 +106,14 @@ class Syntax:
         return "" if row is None else str(row[0])
 
     def named(self, table: Tree, catalog: str, schema: str, name: str) -> Tree:
-        """Returns the same source of rows, with its sample and aliases, and with its table's name in full."""
+        """Returns a source of rows with its table's name in full. Its sample and its aliases stay."""
         source = table | {"catalog_name": catalog, "schema_name": schema, "table_name": name}
         if "qualified_name" in source:  # in DuckDB 2.0
             source["qualified_name"] = {"path": [catalog, schema, name]}
         return source
 
     def table(self, catalog: str, schema: str, name: str, alias: str, columns: Sequence[str]) -> Tree:
-        """Returns a named table as a source of rows."""
+        """Returns a named table as a source of rows. columns: aliases of its columns."""
         source = dict(self._table)
         source |= {"catalog_name": catalog, "schema_name": schema, "table_name": name, "alias": alias}
         if "qualified_name" in source:  # in DuckDB 2.0
@@ -121,7 +121,7 @@ class Syntax:
         return source | {"column_name_alias": list(columns)}
 
     def values(self, expressions: Sequence[Tree], names: Sequence[str], result_sql: str) -> Any:
-        """Evaluates constant expressions, and then an SQL expression over their names."""
+        """Evaluates constant expressions under these names, and returns the value of `result_sql` over the names."""
         tree = self.tree("SELECT 1")
         given = [dict(expression, alias=name) for expression, name in zip(expressions, names, strict=True)]
         sql = self.text(dict(tree, select_list=given)) if given else "SELECT 1"
@@ -144,7 +144,7 @@ class Syntax:
 
 
 def require_bounded(text: str, longest: int) -> None:
-    """Refuses a text that is too long or too deep, in linear time and without recursion."""
+    """Refuses a text that is too long or nested too deeply, in linear time and without recursion."""
     if len(text) > longest:
         raise Refusal(f"the statement has {len(text)} characters", accepted=f"at most {longest}")
     if "\x00" in text:
@@ -181,7 +181,7 @@ def _only_query(parsed: Any, text: str) -> Tree:
 
 
 def _complaint(parsed: Any) -> str:
-    """Returns the complaint in our words and in DuckDB's words, which quote only the statement."""
+    """Returns a reason why DuckDB refuses a text. DuckDB's own words quote only the text, so they may be shown."""
     if parsed.get("error_type") != "parser":
         return "this statement is refused"
     said = " ".join(str(parsed.get("error_message", "")).split())[:200]
@@ -222,22 +222,22 @@ TABLE_MACROS = {
     "dp_sketch_estimates": (2, 1, "'name_of_sketch', ['label']"),
     "dp_sketch_point": (2, 1, "'name_of_sketch', ['label']"),
 }
-"""Macros that read tables by name: the number of arguments, the number of names at their start, and an example."""
+"""Macros that read tables by name: the number of arguments, how many of the first are names, and an example."""
 
 SEEDED = frozenset(("dp_decode", "dp_project", "dp_project_all"))
-"""Macros that also read a second table: its name is the first table's name with SEED appended."""
+"""Macros that also read a second table. Its name is the first table's name with SEED at the end."""
 
 SEED = "_seed"
 FUNCTIONS = SCALAR | AGGREGATE | ANALYST_MACROS | SHIPPED_MACROS
 STREAMED = frozenset(function.name for function in TABLE if function.served and function.streams)
-"""Functions of statements that stream in the public database itself. Each takes constant time for a row, apart from the
-length of its texts, and returns no text longer than its inputs. Statements with other functions run in a runner."""
+"""Functions that a statement may use without a runner. Each takes constant time for a row, apart from the length of its
+texts, and returns no text longer than its inputs. Statements with other functions run in a runner."""
 
 CONSTANT_FUNCTIONS = frozenset(("-", "array_value", "list_value", "row"))
-"""Functions in the arguments of dp functions: signs of numbers, and lists of keys and tuples."""
+"""Functions in the arguments of dp functions: signs of numbers, and lists with keys and tuples."""
 
 ROW_FUNCTIONS = frozenset(("range", "generate_series", "unnest"))
-"""Table functions that read nothing."""
+"""Table functions that read no table."""
 
 CATALOG_FUNCTIONS = {
     "duckdb_tables": "tables",
@@ -246,7 +246,7 @@ CATALOG_FUNCTIONS = {
     "duckdb_schemas": "schemas",
     "duckdb_databases": "databases",
 }
-"""Table functions that list the catalog for stock clients. The SQL that runs lists private views alone instead."""
+"""Table functions that list the catalog for stock clients, each with the view of private views that replaces it."""
 
 CATALOG_TABLES = {
     ("", "duckdb_tables"): "tables",
@@ -269,8 +269,8 @@ OPERATORS = frozenset(
      "OPERATOR_NULLIF", "ARRAY_EXTRACT", "ARRAY_SLICE", "ARRAY_CONSTRUCTOR", "STRUCT_EXTRACT", "ARROW",
      "GROUPING_FUNCTION", "OPERATOR_CAST", "OPERATOR_UNPACK")
 )  # fmt: skip
-"""Kinds of operators, without OPERATOR_TRY: with COALESCE inside, DuckDB 1.5 writes beyond the end of a vector. This
-may end the process, or do worse."""
+"""Kinds of operators. OPERATOR_TRY is left out: with COALESCE in a TRY, DuckDB 1.5 writes beyond the end of a vector.
+This may end the process, or do worse."""
 
 CONSTANT_EXPRESSIONS = frozenset(("CONSTANT", "FUNCTION", "OPERATOR", "CAST", "TYPE"))
 """Kinds of expressions in the arguments of dp functions."""
@@ -285,7 +285,7 @@ TYPES = frozenset(
     ("DECIMAL_TYPE_INFO", "LIST_TYPE_INFO", "STRUCT_TYPE_INFO", "STRING_TYPE_INFO", "GENERIC_TYPE_INFO",
      "ARRAY_TYPE_INFO", "ANY_TYPE_INFO", "INTEGER_LITERAL_TYPE_INFO", "UNBOUND_TYPE_INFO")
 )  # fmt: skip
-"""Names of kinds in DuckDB's own parse tree, as json_serialize_sql writes them."""
+"""Kinds of types in DuckDB's own parse tree, as json_serialize_sql writes them."""
 
 WORDS_FOR = {
     "SHOW_REF": "SUMMARIZE, SHOW of anything but TABLES, and DESCRIBE of anything but a table's name are",
@@ -295,4 +295,4 @@ WORDS_FOR = {
     "DELIM_GET": "this source of rows is",
     "COLUMN_DATA": "this source of rows is",
 }
-"""The words of a refusal for kinds that clients may use in good faith."""
+"""Beginnings of refusals for kinds that clients may use in good faith."""

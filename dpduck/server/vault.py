@@ -1,6 +1,6 @@
-"""Interface of the vault to the public database, and the messages between the two.
+"""Interface of the vault for the public database, with the values that the two exchange.
 
-The vault itself is local_vault, which runs in a process of its own. No code that counts is imported here.
+The vault itself is local_vault, which runs in a process of its own. This file imports no code that counts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dpduck.store.cursors import Ceiling
 
 @dataclass(frozen=True)
 class Reply:
-    """Outcome of a question. key: the key for reading its rows, None if it was refused.
+    """Outcome of a question. key: the key for reading the answer's rows, None if the question was refused.
 
-    charged: its ledger entry, if it made one. refused: the one line for the client.
+    charged: the ledger entry of its charge, if any. refused: the reason of a refusal, one line for the client.
     """
 
     key: str | None
@@ -27,7 +27,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class ReleasedRows:
-    """Released rows. columns: names and DuckDB types. comment, comments: those on a view and on its columns."""
+    """Released rows. columns: names and DuckDB types. comment, comments: of a view and of its columns."""
 
     columns: tuple[tuple[str, str], ...]
     table: pa.Table

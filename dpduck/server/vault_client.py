@@ -1,6 +1,6 @@
-"""Client of the vault's process: the public database's side of the pipe.
+"""Runs the vault in another process, and asks it over a pipe. The public database's process uses this file.
 
-It opens a vault, and another one if the first has ended.
+If the vault's process has ended, the next question starts another one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpduck.values.errors import Refusal, StoreError
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
 _LAST_RELEASES = 45.0
 WATCH = 15.0, 60.0
-"""Seconds between two checks of the process, and seconds of failed checks after which it is ended."""
+"""Seconds between two checks of the process, and seconds of failed checks until it is killed."""
 
 IDLE_AFTER = 5.0
 """Seconds until an idle process starts beside a vault, so that its imports do not slow the first answers."""
@@ -40,11 +40,11 @@ Answer = tuple[Message, pa.Table | None]
 
 
 class _Ended(StoreError):
-    """Error for the end of the process during a question."""
+    """Error if the process ends during a question."""
 
 
 class VaultProcess:
-    """Vault in a process of its own. It starts here, and the first question waits for it. Many threads may use it."""
+    """Vault in a separate process, which starts with this object. The first question waits for it. Thread-safe."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class VaultProcess:
         watch: tuple[float, float] = WATCH,
         idle: ChildProcess | None = None,
     ) -> None:
-        """idle: a process that has already started. If given, another one always waits to replace a dead vault."""
+        """idle: a process that has already started. If given, an idle process always waits to replace a dead vault."""
         self._kindness = os.nice(0) + KINDNESS
         setup = {"database": str(database), "store": None if store is None else str(store), "kindness": self._kindness}
         self._opening = pack({**setup, "keeping": asdict(keeping or Keeping())})
@@ -67,17 +67,17 @@ class VaultProcess:
         threading.Thread(target=self._watch, args=watch, daemon=True).start()
 
     def wait(self) -> None:
-        """Waits until the process is ready. StoreError if it cannot be."""
+        """Waits until the process is ready. Raises StoreError if it cannot open the vault."""
         with self._lock:
             self._require_ready()
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
     ) -> Reply:
-        """Asks a question, and waits up to `seconds`. The release goes on if it takes longer.
+        """Asks a question, and waits up to `seconds` for the answer. A release that takes longer goes on.
 
-        If the process ends during a question, the question is asked once again, which pays once at most. Such questions
-        are asked one by one: a question that ends the process again fails alone.
+        If the process ends during a question, it is asked once more, which pays once at most. Such questions are
+        asked one by one. So if one ends the process again, the others do not fail with it.
         """
         given = principal, action, argument, seconds, ceiling
         try:
@@ -145,9 +145,9 @@ class VaultProcess:
         return message, table
 
     def _watch(self, every: float, most: float) -> None:
-        """Ends a process that fails its checks for `most` seconds. Without memory it may neither answer nor end.
+        """Kills a process that fails its checks for `most` seconds. Without memory, it may neither answer nor end.
 
-        A check uses the parts that every question needs (LocalVault.well). The next question starts the process anew.
+        A check uses the parts that every question needs (LocalVault.well). The next question starts another process.
         """
         well, vault = time.monotonic(), self._vault
         while not self._closing.wait(every):
@@ -163,7 +163,7 @@ class VaultProcess:
                 vault.process.kill()
 
     def _begin(self) -> None:
-        """Sends the opening message to the idle process, or to a new one. Does not wait until it is ready."""
+        """Sends the opening message to the idle process, or to a new one. Does not wait for its answer."""
         idle, self._idle = self._idle, None
         if idle is not None and not idle.alive:
             idle.kill()
@@ -172,7 +172,7 @@ class VaultProcess:
         # Each process has its own: the thread that sees the old one end must not end questions to the new one.
         self._waiting, self._ended = {}, threading.Event()
         self._is_ready = False
-        with suppress(OSError):  # it has just ended: a wait for it fails
+        with suppress(OSError):  # it has just ended, so that _require_ready will fail
             self._vault.send(self._opening)
 
     def _keep_idle(self) -> None:
@@ -192,7 +192,7 @@ class VaultProcess:
             idle.kill()
 
     def _require_ready(self) -> None:
-        """Waits for the first message of the process, once."""
+        """Waits once for the process's first message. Raises StoreError if the vault could not be opened."""
         if self._is_ready:
             return
         try:
@@ -213,7 +213,7 @@ class VaultProcess:
         threading.Thread(target=self._listen, args=(self._vault, self._waiting, self._ended), daemon=True).start()
 
     def _listen(self, vault: ChildProcess, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:
-        """Gives every answer to the thread that waits for it. When the process ends, all waiting threads fail."""
+        """Gives every answer to the thread that waits for it. At the end of the process, all waiting threads fail."""
         while True:
             try:
                 message, table = unpack(vault.receive(None))

@@ -1,4 +1,4 @@
-"""Contents of messages between the public database and the vault. No message is ever run."""
+"""Contents of messages between the public database and the vault. Messages are data and are never run as code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def rows_message(rows: ReleasedRows) -> Message:
 
 
 def rows_from(message: Message, table: pa.Table | None) -> ReleasedRows:
-    """Reads released rows from their message and their table."""
+    """Returns released rows from their message and their table."""
     columns = tuple((str(name), str(kind)) for name, kind in message["columns"])
     return ReleasedRows(columns, table, message["comment"], tuple(message["comments"]))
 
 
 def reply_from(message: Message) -> Reply:
-    """Reads a Reply from its message."""
+    """Returns a Reply from its message."""
     return Reply(message["key"], message["charged"], message["refused"])

@@ -1,7 +1,7 @@
 """Vault in a process of its own, with a socket as its standard input. The first message names the database.
 
-A slow release, or a release that ends its process, then stops no reader of released tables. The process that clients
-talk to holds no private row. The vault ends when the other end of its pipe is closed, for whatever reason. It finishes
+So a release that is slow, or that ends its process, does not stop readers of released tables. The process that clients
+talk to has no private row. The vault ends when the other end of its pipe is closed, for whatever reason. It finishes
 its running releases first, so that no charge is wasted.
 """
 
@@ -35,7 +35,7 @@ from dpduck.values.no_pandas import do_without_pandas
 
 TOO_MUCH = "the server does too much at once; accepted: the same statement later"
 MOST_AT_ONCE = 128
-"""Messages at once: twice the statements that the server admits, since a release goes on after its client has gone."""
+"""Messages at once: twice the number of statements that the server admits, since releases outlast their clients."""
 
 _ATTEMPTS, _PAUSE = 40, 0.25
 _OPENING, _SILENT, _LOOK_AGAIN = 20.0, 1.0, 0.1
@@ -43,7 +43,7 @@ _LAST_RELEASES = 40.0
 
 
 def main() -> int:
-    """Serves the socket until it is closed."""
+    """Opens the vault that the first message names, and answers messages until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the other end decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -52,7 +52,7 @@ def main() -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no process that this one starts may hold the socket
     try:
         setup, _ = unpack(pipe.recv_bytes())
-    except (EOFError, OSError):  # the server has ended, and needs no vault, or no second one
+    except (EOFError, OSError):  # the server has ended, so it needs no vault
         return 0
     database, store, keeping = Path(setup["database"]), setup["store"] and Path(setup["store"]), setup["keeping"]
     if not keeping["engines"]:  # the client of an engine needs pandas
@@ -69,7 +69,7 @@ def main() -> int:
     path = door_path(store_files(database, store))
     door = None if path is None else OwnerDoor(vault, path)
     end_at_once()
-    with suppress(BrokenPipeError):  # the server got no address meanwhile: the next read ends at once
+    with suppress(BrokenPipeError):  # the server has ended: answer_all returns at once
         pipe.send_bytes(pack({"ready": True}))
     answer_all(pipe, vault, vault.end, crew)
     if door is not None:
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def end_at_once() -> None:
-    """Makes a library's exit() end the process without other handlers, so that the process is started anew.
+    """Makes exit(), called by a library, end the process without other handlers, so that another one is started.
 
     OpenBLAS calls exit() from any thread if it gets no memory. A handler of Arrow then waits for threads that wait for
     Python's lock, and the process neither answers nor ends. The handler that is registered last is called first.
@@ -90,9 +90,9 @@ def end_at_once() -> None:
 
 
 class Crew:
-    """Threads that answer messages, each one at a time. They start before there is a limit of memory.
+    """Threads that answer messages. They start before the process's memory is limited.
 
-    A thread that starts without memory may never report its start, and its starter waits for ever.
+    A thread that starts without memory may never report its start, and the thread that started it waits for ever.
     """
 
     def __init__(self, threads: int = MOST_AT_ONCE) -> None:
@@ -102,14 +102,14 @@ class Crew:
             threading.Thread(target=self._work, daemon=True).start()
 
     def do(self, work: Callable[[], None]) -> bool:
-        """Gives work, which does not raise, to a free thread. Returns False if there is none."""
+        """Gives work, which must not raise, to a free thread. Returns False if no thread is free."""
         if not self._free.acquire(blocking=False):
             return False
         self._messages.put(work)
         return True
 
     def wait(self, seconds: float) -> None:
-        """Waits up to `seconds` for running work."""
+        """Waits up to `seconds` until all work is done."""
         deadline = time.monotonic() + seconds
         for _ in range(self._threads):
             if not self._free.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -122,7 +122,7 @@ class Crew:
 
 
 def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Crew) -> None:
-    """Answers every message in a thread of its own. The public database limits the number of messages at once.
+    """Answers each message in a thread of the crew, until the pipe is closed. Refuses messages without a free thread.
 
     end: called when the pipe is closed, before the wait for running work.
     """
@@ -181,13 +181,13 @@ def _answer_message(vault: Vault, message: Message) -> bytes:
 
 
 def _require_alive(vault: Vault) -> None:
-    """Ends this process if its DuckDB, after an internal error, answers no more. The next process starts anew."""
+    """Ends this process if an internal error has stopped its DuckDB. The public database starts another process."""
     if isinstance(vault, LocalVault) and not vault.alive():
         os._exit(1)
 
 
 def _open_vault(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:
-    """Opens the vault. Waits, and says so, if a killed predecessor still finishes its releases."""
+    """Opens the vault. Tries again for a while, with a note, since an earlier vault may still finish its releases."""
     begun, silent = time.monotonic(), True
     while True:
         try:

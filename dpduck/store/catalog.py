@@ -32,10 +32,10 @@ and twice as many bytes take four times as long."""
 COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
 
 Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-"""Facts by method and texts of its arguments, each with the arguments themselves."""
+"""Known facts, by method and the text of its arguments, each with the arguments themselves."""
 
 _Namesakes = dict[str, dict[tuple[str, ...], tuple[TableName, str | None]]]
-"""Tables and views by folded name, then by folded full name. Each has its definition, None for a view."""
+"""Tables and views by name, then by full name, both in small letters. Each has its definition, None for a view."""
 
 _Constraints = dict[tuple[str, ...], tuple[tuple[str, ...], ...]]
 """Columns of primary and unique keys, by table."""
@@ -59,15 +59,15 @@ def _memoise(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concat
 
 
 class Catalog:
-    """The PublicFacts of one statement, each looked up once.
+    """Public facts for one statement, each looked up once.
 
     It reads names and types. It reads rows of declared public tables only.
 
-    known: facts by method and question.
-    box: the statement's sandbox. Without it each question opens its own sandbox.
+    known: facts by method and arguments.
+    box: the statement's sandbox. Without it, each question opens its own sandbox.
     caller: the user for whom names are resolved. For others than the owner, only tables under a policy and public
     tables exist. A table that they may not ask about is refused before any fact about it is revealed.
-    looked: the attached databases, and a search for hidden functions that runs at the same time.
+    looked: the attached databases, and a search in the background for built-in functions that are hidden by others.
     terms: earlier terms of the policies, None for those in force.
     """
 
@@ -92,9 +92,9 @@ class Catalog:
         self._constraints: _Constraints = {}
 
     def holds(self, facts: Facts) -> bool:
-        """Tells whether all these facts have the same values now, for this caller.
+        """Tells whether all these facts are the same now, for this caller.
 
-        The hidden functions come last, because their search runs meanwhile.
+        Hidden functions are checked last, since the search for them runs meanwhile.
         """
         last = Catalog.list_shadows.__name__
         questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
@@ -129,11 +129,11 @@ class Catalog:
         return ask() if own else look_up_fact(self._still, table, asked, ask)
 
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
-        """Returns the tables and views of a name, with definitions, by the folded parts of their full names."""
+        """Returns the tables and views of a name, with definitions, by the parts of full names in small letters."""
         return self._listing(table)[0].get(fold(table), {})
 
     def _listing(self, table: str) -> tuple[_Namesakes, _Constraints]:
-        """Returns a name's tables and keys. Each query scans all tables, so the first fetches all declared tables."""
+        """Returns listed tables and keys. Each query scans all tables, so the first one is for all declared tables."""
         if fold(table) not in self._names:
             beside = () if self._names else (*self._in_force, *self._policies.public_tables())
             names = {base for base in (table, *(base.table for base in beside)) if fold(base) not in self._names}
@@ -160,7 +160,7 @@ class Catalog:
 
     @cached_property
     def _in_force(self) -> dict[TableName, Policy]:
-        """Returns the policies by table. Their budgets are as written. The budgets in force may differ."""
+        """Returns the policies by table. Their budgets are as written, and the budgets in force may differ."""
         policies = (self._policies.now() if self._terms is None else self._terms).policies
         return {policy.table: policy for policy in policies.values()}
 
@@ -178,7 +178,7 @@ class Catalog:
         return table if table is None or self._caller is None or self._caller.owner else self._require_permission(table)
 
     def _require_permission(self, table: TableName) -> TableName | None:
-        """Returns the table, None if principals know no such table. Refuses one that the caller may not ask about."""
+        """Returns the table, or None if principals know none like it. Refuses one that the caller may not ask about."""
         if self._caller is not None and table in self._in_force:
             self._caller.require_table(str(table))
             return table
@@ -195,7 +195,7 @@ class Catalog:
 
     @_memoise
     def table_names(self) -> tuple[str, ...]:
-        """Lists the names of tables, for their owner."""
+        """Lists the names of all tables, for the owner."""
         rows = self._cursor.execute(
             "SELECT DISTINCT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name <> 'dpduck' ORDER BY 1"
         ).fetchall()
@@ -227,14 +227,14 @@ class Catalog:
 
     @_memoise
     def computes(self, table: TableName) -> bool:
-        """Tells whether reading a column computes something: an expression, which could raise, or a slow COLLATION."""
+        """Tells whether reading a column computes an expression, which could raise, or compares by a slow COLLATION."""
         listed = self._look_up_table(table)
         text = "" if listed is None else listed[1] or ""
         rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
         return "GENERATED ALWAYS AS" in text.upper() or not rules <= _FAST_COLLATIONS
 
     def definition(self, table: TableName) -> str:
-        """Returns the CREATE TABLE of a table. It is "" for a view, and for a table that is not there."""
+        """Returns the CREATE TABLE of a table, "" for a view or a missing table."""
         listed = self._look_up_table(table)
         return "" if listed is None else listed[1] or ""
 
@@ -254,12 +254,12 @@ class Catalog:
 
     @_memoise
     def policy(self, table: TableName) -> Policy | None:
-        """Returns the policy in force. Refuses a table that a view, or a table that computes, has replaced since."""
+        """Returns the policy in force. Refuses a table that was replaced by a view, or by a table that computes."""
         policy = self._stands(table)
         return None if policy is None else with_budget(policy, self._budgets)
 
     def _stands(self, table: TableName) -> Policy | None:
-        """Returns the policy without the budget in force. Refuses a table that is no longer a plain table."""
+        """Returns the policy with its budget as written. Refuses a table that is no longer a plain table."""
         policy = self._in_force.get(table)
         if policy is not None and (self.is_view(table) or self.computes(table)):
             raise Refusal(
@@ -272,13 +272,13 @@ class Catalog:
 
     @_memoise
     def require_stored(self, table: TableName) -> None:
-        """Refuses a table of another database that is no table there, or has rows that could make reading fail."""
+        """Refuses a table of a foreign database that is no table there, or has rows that could make reading fail."""
         if self._databases.kinds.get(fold(table.parts[0])) != "duckdb":
             require_stored(self._cursor, table)
 
     @_memoise
     def is_public(self, table: TableName) -> bool:
-        """Tells whether the table is declared public, and is no view: a view of that name could read anything."""
+        """Tells whether the table is declared public. False for a view, which could read anything."""
         if not self._policies.is_public(table) or self.is_view(table):
             return False
         self.require_stored(table)
@@ -298,9 +298,9 @@ class Catalog:
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
     def require_unchanged(self, rows: RequestRows) -> None:
-        """Refuses rows if their public facts, in this cursor's transaction, differ from the facts of their analysis.
+        """Refuses rows if their public facts, in this cursor's transaction, differ from those of their analysis.
 
-        A public table that grew meanwhile could multiply rows more often than the price allows.
+        A public table with more rows than then could multiply private rows more often than the price allows.
         """
         first = PrivateTable(rows.table, rows.revision, rows.epoch)
         now = all(self._as_read(table) for table in (first, *rows.reads))
@@ -310,20 +310,20 @@ class Catalog:
         )
         if not now or any(self.public_digest(table) != digest for table, digest in rows.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
-        # a setting of the whole database that makes different texts equal would merge units and keys
+        # a setting of the database that makes different texts equal would merge units and keys
         if self._databases.collation.lower() not in ("", "binary", "c", "posix"):
             raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
         self._policies.shadows.keep_plans_plain(self._cursor, self._databases)
 
     def _as_read(self, read: PrivateTable) -> bool:
-        """Tells whether the policy is still the one that was read, and the key columns are still keys."""
+        """Tells whether the policy is still the one that was read, and its key columns are still keys."""
         policy = self._stands(read.table)
         if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
             return False
         return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
 
     def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
-        """Returns rows of whole-number columns of a public table, sorted, at most `most` + 1 of all rows."""
+        """Returns sorted rows of whole-number columns of a public table, `most` + 1 at most."""
         self._require_public(table)
         names = [quote_identifier(column) for column in columns]
         missing = set(columns) - {column.name.lower() for column in self.columns(table)}
@@ -374,9 +374,9 @@ class Catalog:
         return int(row[0]) if row is not None else 0
 
     def _is_key(self, table: TableName, columns: Sequence[str]) -> bool:
-        """Tells whether DuckDB enforces a key on some of these columns, of types that store equal values alike.
+        """Tells whether DuckDB enforces a key on some of these columns, with types that store equal values alike.
 
-        UNIQUE lets NULL repeat, but NULL is equal to nothing.
+        UNIQUE permits several NULLs, but NULL equals nothing in a join.
         """
         given = {fold(column) for column in columns}
         types = {fold(column.name): column.type_name for column in self.columns(table)}
@@ -386,7 +386,7 @@ class Catalog:
         )
 
     def _row(self, sql: str) -> tuple[Any, ...] | None:
-        """Returns the only row. Reads the result to its end: until then DuckDB 2.0 does nothing else on the cursor."""
+        """Returns the only row. Fetches all rows, since DuckDB 2.0 does nothing else on the cursor before."""
         rows = self._cursor.execute(sql).fetchall()
         return rows[0] if rows else None
 

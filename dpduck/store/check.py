@@ -1,4 +1,4 @@
-"""Exact facts by dp_check and dp_compare, only for the owner of a table, who holds the rows anyway.
+"""Exact facts from dp_check and dp_compare, only for the owner of a table, who has the rows anyway.
 
 No fact is stored. dp_compare measures the distance of a synthetic table's rows from the data. Distances are total
 variations of marginals: half the sum of absolute differences of shares.
@@ -30,16 +30,16 @@ from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
-"""Largest number of rows that are read from either table. Larger tables are sampled."""
+"""Largest number of rows that are read from a table. Larger tables are sampled."""
 
 MOST_MARGINS, MOST_CELLS = 1_000, 1 << 22
-"""Largest number of compared marginals of three columns, and of cells of one marginal. Marginals with the most distant
-pairs come first."""
+"""Largest number of compared marginals of three columns, and of cells of one marginal. Marginals are taken first if
+their pairs of columns are the most distant."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """Distance of one marginal. value: the cell with the largest difference of shares. in_data, in_rows: its shares."""
+    """Distance of a marginal of `ways` columns. value: its most different cell. in_data, in_rows: the cell's shares."""
 
     columns: str
     ways: int
@@ -50,8 +50,8 @@ class Distance:
 
 
 def code_rows(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) -> IntegerArray:
-    """Returns an array of codes, by key and row, of the rows that are inside all domains. `relation` is SQL of a table
-    with columns that are named as the keys.
+    """Returns the codes of rows inside all domains, as an array by key and row. Large tables are sampled.
+    relation: SQL of a table with columns named as the keys.
     """
     parts, parameters = [], dict[str, object]()
     for place, key in enumerate(question.keys):
@@ -71,7 +71,7 @@ def code_rows(cursor: duckdb.DuckDBPyConnection, question: Question, relation: s
 
 
 def distances(question: Question, data: IntegerArray, rows: IntegerArray) -> list[Distance]:
-    """Returns the distances of all marginals of one and two columns and of some of three, the farthest first."""
+    """Returns the distances of the marginals of one, two and three columns, the largest first. See MOST_MARGINS."""
     columns, results = range(len(question.keys)), list[Distance]()
     pairs: dict[tuple[int, ...], float] = {}
     for members in [*combinations(columns, 1), *combinations(columns, 2)]:
@@ -115,8 +115,8 @@ NO_POLICY = (
     "round outwards, and copy nothing from here"
 )
 Columns = Callable[[str, Mapping[str, object]], list[Any]]
-"""Reads rows by SQL and parameters. Columns to be added up over rows are named TOTAL and a number. The rows may lie in
-an engine, where each task has some of the units."""
+"""Runs SQL with parameters and returns its columns. The rows may lie in an engine, where each task has some of the
+units. Then the columns named TOTAL and a number are added up over the tasks."""
 
 TOTAL = "dpduck_total_"
 LARGER = "a larger MAX ROWS drops fewer rows and adds noise"
@@ -129,7 +129,7 @@ MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepar
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """One exact fact with advice. percent: the share of all rows, if the fact is a number of rows."""
+    """One exact fact with advice. percent: if the fact is a number of rows, their share of all rows."""
 
     what: str
     value: float | None
@@ -147,12 +147,12 @@ def check_table(
     *,
     averages: bool = True,
 ) -> list[CheckFinding]:
-    """Returns findings: the rows per unit, and everything that several MAX ROWS, domains and clamps hide from answers.
+    """Returns findings: the rows per unit, and what several values of MAX ROWS, domains and clamps leave out.
 
     columns: reader of the rows. from_sql: the table, joined with the tables that lead to the unit. unit_sql: the unit,
     None for PRIVACY UNIT ROW.
-    prepared: number of prepared rows. period: for a unit by periods, the number of a row's period, NULL if it has none.
-    averages: whether averages of clamped columns are shown. An engine adds up whole numbers only.
+    prepared: number of prepared rows. period: for a unit by periods, the number of a row's period, NULL for none.
+    averages: whether averages of clamped columns are computed. An engine adds up whole numbers only.
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
     return [
@@ -166,7 +166,7 @@ def check_table(
 
 
 def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogColumn]) -> list[CheckFinding]:
-    """Describes a table without a policy: rows, and per column NULLs, distinct values, quantiles and rows per value."""
+    """Describes a table without a policy: its rows, and each column's NULLs, values, quantiles and rows per value."""
     total = _row(reads, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
     findings = [CheckFinding("rows", total, NO_POLICY)]
     for column in columns:
@@ -228,14 +228,14 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
 
 
 def _period_finding(columns: Columns, policy: Policy, from_sql: str, period: Expression, total: float) -> CheckFinding:
-    """Counts the rows in no period, which no answer includes."""
+    """Counts the rows of no period, which are in no answer."""
     (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({period.sql}) IS NULL)"], from_sql)
     word = str(word_of(policy.unit.key)).lower()
     return _rows(f"rows in no {word}", lost, total, f"a NULL or endless date is of no {word}: they are never counted")
 
 
 def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[CheckFinding]:
-    """Counts for each domain the NULLs and the other values outside, then the rows outside at least one domain."""
+    """Counts NULLs and other values outside each domain, and then the rows outside at least one domain."""
     findings: list[CheckFinding] = []
     parameters: dict[str, object] = {}
     left_out: list[str] = []
@@ -266,7 +266,7 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Che
 
 
 def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bool) -> list[CheckFinding]:
-    """Counts the values that each clamp moves to its bounds, and the NULLs, which no sum or quantile includes."""
+    """Counts the values that each clamp moves to its bounds, and the NULLs, which are in no sum or quantile."""
     findings = []
     for clamp in policy.clamps:
         name = quote_identifier(clamp.column)
@@ -288,7 +288,7 @@ LARGEST = "1e300"
 
 
 def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[CheckFinding]:
-    """Yields the average of a column without its clamp and with it, if the column has values."""
+    """Yields a column's average without its clamp and with it. Yields nothing for a column without values."""
     value = f"CAST({quote_identifier(clamp.column)} AS DOUBLE)"
     inside = f"{value} BETWEEN -{LARGEST} AND {LARGEST}"
     clamped = f"greatest(least({value}, {clamp.high}), {clamp.low})"
@@ -303,18 +303,18 @@ def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[CheckF
 
 
 NOTABLE = 0.01
-"""Largest relative change of an average by a clamp that gets no remark."""
+"""A clamp's relative change of an average gets a remark above this value."""
 
 
 def _one(
     columns: Columns, counts: Sequence[str], from_sql: str, parameters: Mapping[str, object] = MappingProxyType({})
 ) -> list[float]:
-    """Returns the counts of one SELECT."""
+    """Returns the values of aggregates over a table, from one SELECT."""
     listed = ", ".join(f"{count} AS {TOTAL}{number}" for number, count in enumerate(counts))
     return [float(column[0]) for column in columns(f"SELECT {listed} FROM {from_sql}", parameters)]
 
 
 def _row(columns: Columns, sql: str) -> list[float | None]:
-    """Returns the only row of a result, with None for NULL."""
+    """Returns the only row of a result. NULL is None."""
     arrays = [np.ma.MaskedArray(column) for column in columns(sql, {})]
     return [None if column.mask.any() else float(column[0]) for column in arrays]

@@ -1,10 +1,10 @@
-"""Tables in DuckLake, and those that are refused there.
+"""Tables in DuckLake, and the checks by which some are refused.
 
-DuckLake's Parquet files have no type for HUGEINT, which is written as DOUBLE. A number that was rounded up is not read
-back. The files hold no microseconds of an INTERVAL and no zone of a time. If few rows are inserted at once, they stay
-with the metadata, unchanged. So the number of rows that others insert would decide the value of a row. A file of
-another program may hold texts that are not UTF-8. For each file of ducklake_add_data_files, DuckLake remembers the
-names of its columns (mapping_id). Its own files have numbers for that.
+DuckLake's Parquet files have no type for HUGEINT. They have DOUBLE instead, and a number that was rounded up cannot be
+read back. They have no microseconds of an INTERVAL and no zone of a time. Few rows that are inserted at once stay
+unchanged, with the metadata. So the number of rows that others insert would decide the value of a row. A file of
+another program may have texts that are not UTF-8. For each file of ducklake_add_data_files, DuckLake remembers names of
+columns (mapping_id). Its own files have numbers in place of names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SELECT coalesce(bool_and(coalesce(known.own, false)), true) FROM (
     FROM {metadata}.ducklake_data_file GROUP BY ALL
 ) AS known USING (name)
 """
-"""SQL that tells whether DuckLake wrote each file of a table that this transaction reads. A file may be merged or added
-meanwhile. Such a file stands in only one of the two lists, and counts as another program's.
+"""SQL that tells whether DuckLake wrote every file of a table that this transaction reads. A file that is merged or
+added meanwhile is in only one of the two lists, and counts as another program's.
 """
 
 
@@ -36,7 +36,7 @@ def require_written_by_ducklake(
 ) -> None:
     """Refuses wide integers, intervals, times with a zone, and files that another program wrote.
 
-    catalog, place: the database and the schema of the metadata, if they are not the usual ones.
+    catalog, place: the database and the schema of DuckLake's metadata, None for the usual ones.
     """
     kinds = {name: sql_type(type_name) for name, type_name in columns_of_table(cursor, table).items()}
     long = [name for name, kind in kinds.items() if kind.mentions("HUGEINT", "UHUGEINT")]

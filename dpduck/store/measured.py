@@ -1,7 +1,7 @@
 """Measurements of a release, stored beside it: noisy integers, their noise, and a digest of the rows' definition.
 
-Everything here was released or is public. Answers that options changed after the noise are not stored: estimates are
-computed from the measurements (mechanisms/known).
+Everything here was released or is public. Estimates are computed from the measurements (mechanisms/known). Answers are
+not stored here, since options may have changed them after the noise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PLAIN: Mapping[str, type[IdentityFactor] | type[CentredFactor] | type[HadamardF
 
 @dataclass(frozen=True)
 class MeasuredColumn:
-    """Column that keys depend on. domain: digest of its public domain. size: number of the domain's codes."""
+    """Column that keys depend on. domain: digest of its public domain. size: number of codes of the domain."""
 
     sql: str
     domain: str
@@ -50,7 +50,7 @@ class MeasuredColumn:
 
 @dataclass(frozen=True)
 class MeasuredKey:
-    """Key: positions of its columns, number of labels, and the label of each combination of codes, -1 for none."""
+    """Key: positions of its columns, number of labels, and a label for each combination of codes, -1 for none."""
 
     columns: tuple[int, ...]
     labels: int
@@ -59,7 +59,7 @@ class MeasuredKey:
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """Measure of the rows that adds up to tables under the same queries: see mechanisms.cubes.measures.Measure.
+    """Integers of rows that add up to tables, all under the same queries: see mechanisms.cubes.measures.Measure.
 
     group: number of its group of queries. keys: positions of the keys by which its rows were counted, None for all, as
     in earlier stores.
@@ -79,7 +79,7 @@ class MeasuredTable:
 
     @property
     def parts(self) -> int:
-        """Returns the number of its tables of integers."""
+        """Returns the number of tables of integers that this measure has."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
 
@@ -118,7 +118,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class MeasurementRecord:
-    """Stored measurements. moment: of their rows, equal for releases about the same rows, "" if unknown."""
+    """Stored measurements. moment: a text that is equal for releases about the same rows, "" if this is unknown."""
 
     name: str
     released_at: str
@@ -127,7 +127,7 @@ class MeasurementRecord:
 
 
 def rows_digest(rows: RequestRows) -> str:
-    """Returns a digest of the rows' definition, without conditions: tables, epochs, joins, units and bounds."""
+    """Returns a digest of the rows' definition without conditions: tables, epochs, joins, units and bounds."""
     reads = [[read.table.sql, read.epoch] for read in rows.reads]
     facts = [
         rows.table.sql, rows.epoch, rows.from_sql, rows.unit_key, rows.unit_sql, rows.max_rows, rows.unit_bound,
@@ -144,14 +144,14 @@ def domain_digest(domain: Domain) -> str:
 
 
 class RowsMoment(Protocol):
-    """Prepared rows of one moment."""
+    """Prepared rows, with the moment at which they were read."""
 
     @property
     def moment(self) -> str: ...
 
 
 class MeasuredStore:
-    """Reader and writer of a store's measurements. They never change, so those already read are cached."""
+    """Reader and writer of a store's measurements. They never change, so read ones are cached."""
 
     def __init__(self, open_cursor: OpenCursor, store: str) -> None:
         self._open_cursor = open_cursor
@@ -168,7 +168,7 @@ class MeasuredStore:
         noisy: bytes | None,
         cursor: duckdb.DuckDBPyConnection,
     ) -> None:
-        """Stores the measurements of a release, in the transaction that stores it. prepared: the counted twins."""
+        """Stores the measurements of a release, in the release's transaction. prepared: the counted prepared rows."""
         if noisy is None:
             return
         moment = self.moment(rows, prepared, cursor)
@@ -176,14 +176,14 @@ class MeasuredStore:
         cursor.execute(f"INSERT INTO {self._table} VALUES ({marks})", values)
 
     def moment(self, rows: RequestRows, prepared: RowsMoment | None, cursor: duckdb.DuckDBPyConnection) -> str:
-        """Returns the moment of the rows that are counted now, "" if they may change at any time."""
+        """Returns the moment of the rows that are counted now, "" for rows that may change at any time."""
         return unchanging(cursor, rows, self._session) if prepared is None else f"prepared {prepared.moment}"
 
     def of(self, table: str, reader: str | None) -> list[MeasurementRecord]:
         """Returns a private table's measurements that a reader may see, oldest first. `reader` is None for the owner.
 
-        They are the reader's own, and those behind private views, which every permitted caller may read. A view names
-        its release. In earlier stores the two share a digest and a ledger entry: an equal digest alone is not enough.
+        They are the reader's own, and those of private views, which every permitted caller may read. A view names its
+        release. In earlier stores, a view has its release's digest and ledger entry. A digest alone is not enough.
         """
         seen, asked = "true", {"table": table}
         if reader is not None:
@@ -203,13 +203,13 @@ class MeasuredStore:
             ]
 
     def kept(self, name: str) -> Measured | None:
-        """Returns the measurements of a release, None if they are not stored."""
+        """Returns the measurements of a release, None if it has none in the store."""
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
             return None if row is None else self._parse_archive(cursor, name)
 
     def one(self, name: str) -> MeasurementRecord | None:
-        """Returns the measurements of one release, with their moment. None if they are not stored."""
+        """Returns the record of a release's measurements, None if it has none in the store."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT CAST(r.released_at AS VARCHAR), m.moment FROM {self._table} AS m "
@@ -273,7 +273,7 @@ def measurements_to_bytes(measured: Measured) -> bytes:
 
 
 def _narrow(array: IntegerArray) -> NDArray[np.integer]:
-    """Returns the same integers in the fewest bytes."""
+    """Returns the same integers in the smallest type that has room for them."""
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     fitting = (
         kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
@@ -339,8 +339,8 @@ def _load(noisy: bytes) -> tuple[Measured, IntegerArray]:
 def unchanging(cursor: duckdb.DuckDBPyConnection, rows: RequestRows, session: str) -> str:
     """Returns the moment of rows in databases that cannot change while they are attached, "" if they can change.
 
-    DuckDB locks the file of a database that it has opened for reading, so that nobody writes it meanwhile. Writes
-    before or after are not checked: a check would be a look at private rows.
+    DuckDB locks the file of a database that is open for reading, so that nobody writes it meanwhile. Changes before or
+    after are not checked, since the check would look at private rows.
     """
     named = {table.parts[0] for table in (rows.table, *(read.table for read in rows.reads))}
     databases = cursor.execute(

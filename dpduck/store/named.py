@@ -1,4 +1,4 @@
-"""One lifecycle of named private objects: a statement gives a name to its object, finds it again, and drops it.
+"""Names of private objects: a statement gives a name to its object, finds it again, and drops it.
 
 DuckDB binds a statement more than once. A repeated statement has the outcome that it had at first.
 """
@@ -22,11 +22,11 @@ OWNER_NAME = "owner"
 
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 _ALIKE = {VIEW: (VIEW, PROJECTION), TABLE: (VIEW, PROJECTION)}
-"""Kinds of objects that a statement about a kind may change. Views and tables are one kind to each other."""
+"""Kinds of objects that a statement about one kind may change. Views and tables count as the same kind."""
 
 
 class Named(Protocol):
-    """Private object with the statement and the principal that gave it its name. digest: of its contents."""
+    """Private object, with the statement and the principal that gave it its name. digest: that of its contents."""
 
     @property
     def name(self) -> str: ...
@@ -72,14 +72,14 @@ class PrivateNames(Generic[N]):
     def naming(self, name: str) -> Iterator[None]:
         """Holds the lock of a name, from the check that the name is free until the object exists.
 
-        An object may wait long for its release. So the lock of one name alone is held, where that is enough.
+        An object may wait long for its release. So this locks no more names than lock_of demands.
         """
         with self.locks.held(self.lock_of(name), self.waits):
             self.dropped.pop(self.lock_of(name), None)
             yield
 
     def create(self, name: str, text: str, caller: Caller, digest: str, make: Callable[[], None]) -> N:
-        """Returns the object that a statement makes. If the statement made it already, `make` is not called."""
+        """Returns the object that a statement makes. Does not call `make` if the same statement has made it already."""
         with self.naming(name):
             existing = self.made_by(name, text, caller, digest)
             if existing is None:
@@ -90,7 +90,7 @@ class PrivateNames(Generic[N]):
             return existing
 
     def made_by(self, name: str, text: str, caller: Caller, digest: str) -> N | None:
-        """Returns the object if this very statement made it, None if the name is free. Refuses any other name."""
+        """Returns the object if this very statement made it, None if the name is free. Refuses a name in other use."""
         require_name(name)
         existing = self.find(name)
         if existing is None or is_made_by(existing, text, caller, digest):
@@ -101,7 +101,7 @@ class PrivateNames(Generic[N]):
         )
 
     def own(self, kind: str, name: str, caller: Caller, otherwise: str = "") -> N:
-        """Returns the object that a statement may change. otherwise: what else an unknown name may be."""
+        """Returns the object that a statement may change. otherwise: further accepted names, for the message."""
         existing = self.find(name)
         if existing is None:
             accepted = meant_or(name, self.suggested(), f"a name of {self.listing}{otherwise}")
@@ -120,7 +120,7 @@ class PrivateNames(Generic[N]):
             raise PermissionRefusal(f"the private {word} {existing.name!r} is another's", accepted=accepted)
 
     def drop(self, statement: DropPrivate, text: str, caller: Caller) -> str:
-        """Drops an object. Returns the message of the drop."""
+        """Drops an object, and returns the message. The same statement again returns the same message."""
         lock = self.lock_of(statement.name)
         with self.locks.held(lock, self.waits):
             if self.find(statement.name) is None:
@@ -137,12 +137,12 @@ class PrivateNames(Generic[N]):
 
 
 def is_made_by(existing: Named, text: str, caller: Caller, digest: str) -> bool:
-    """Tells whether this very statement of a caller made an object."""
+    """Tells whether this very statement of this caller made an object."""
     return (existing.digest, existing.statement, existing.principal) == (digest, text, caller.name)
 
 
 def require_name(name: str) -> None:
-    """Refuses names that no private object may have. Accepted names are valid file names, too, and not dpduck's own."""
+    """Refuses names that no private object may have. Accepted names are valid names of files, and not dpduck's own."""
     accepted = "up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_"
     if not _NAME.fullmatch(name):
         raise Refusal(f"{name[:40]!r} cannot be the name of a view", accepted=accepted)

@@ -1,7 +1,7 @@
-"""The second check of a whole statement: DuckDB's own parse tree holds only listed functions.
+"""The second check of a whole statement: in DuckDB's own parse tree, all functions must be listed.
 
-The first check (allowlist) reads sqlglot's tree. This one refuses early, and with a place, the expressions that trusted
-code would refuse when it runs them (kernel/worker/functions).
+The first check (allowlist) reads sqlglot's tree. Trusted code would refuse the same expressions when it runs them
+(kernel/worker/functions). This check refuses them earlier, and names the place.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY", "SUBQUERY"))
 _NO_PARTS = ("having", "qualify", "sample")
 _COUNTS = frozenset(("count", "count_star", "min", "max", "sum", "bool_or", "bool_and", "first"))
 _OF_UNITS = frozenset(("sha256",))
-"""Function for the digest of a long part of a unit of several columns. Branches and counts name the unit by it."""
+"""Function for the digest of a unit's long text, in a unit of several columns. Branches and counts use the digest."""
 _WINDOWS = _COUNTS | {"row_number", "rank", "dense_rank", "lag", "lead", "first_value"}
 
 
 def check_tree(tree: Any) -> None:
-    """Refuses a parse tree of json_serialize_sql that has anything except plain row-local expressions."""
+    """Refuses a parse tree of json_serialize_sql with anything except plain expressions over one row."""
     if not isinstance(tree, dict) or tree.get("error") or len(tree.get("statements", ())) != 1:
         raise refusal_of("this SQL")
     node = tree["statements"][0]["node"]
@@ -37,14 +37,14 @@ def check_tree(tree: Any) -> None:
 
 
 def _counts_by_unit(node: Any) -> bool:
-    """Tells whether some subquery counts rows by unit: it has one row for each unit."""
+    """Tells whether a subquery counts rows by unit, so that it has one row for each unit."""
     sources = [part.get("subquery") for part in dicts(node) if part.get("type") == "SUBQUERY"]
     grouped = [source["node"].get("group_expressions") or () for source in sources if isinstance(source, dict)]
     return any(map(_is_a_unit, grouped))
 
 
 def _has_windows(node: Any) -> bool:
-    """Tells whether subqueries have windows, and all windows are partitioned by the unit."""
+    """Tells whether subqueries have windows, all of which are partitioned by the unit."""
     sources = [part["subquery"] for part in dicts(node) if part.get("type") == "SUBQUERY" and part.get("subquery")]
     windows = [part for source in sources for part in dicts(source) if part.get("class") == "WINDOW"]
     by: list[Any] = [window.get("partitions") or () for window in windows]
@@ -52,7 +52,7 @@ def _has_windows(node: Any) -> bool:
 
 
 def _is_a_unit(keys: Any) -> bool:
-    """Tells whether the keys can be a unit: one column, or one text of the columns that form it."""
+    """Tells whether the keys can be a unit: one column, or one text of several columns."""
     return len(keys) == 1 and keys[0].get("class") in ("COLUMN_REF", "CASE", "FUNCTION")
 
 
@@ -67,7 +67,7 @@ def _check_source(source: Any) -> None:
 
 
 def _check_rows(node: Any) -> None:
-    """Refuses rows, except those of plain SELECTs, of a UNION ALL of these, and the DISTINCT rows of a public table."""
+    """Refuses rows, except from a plain SELECT, from UNION ALL of such SELECTs, or DISTINCT from a public table."""
     if node.get("cte_map", {}).get("map"):
         raise refusal_of("a CTE")
     if node.get("type") == "SET_OPERATION_NODE":

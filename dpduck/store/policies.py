@@ -1,4 +1,4 @@
-"""Policies and declared public tables in the store. Every change of a policy is a new revision, never deleted."""
+"""Policies and declared public tables in the store. Every change of a policy is a new revision, and stays on record."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.records import as_array, as_object, read_record
 
 _MOST_READ = 64
-"""Largest number of cached policies, by definition. A domain may have many labels, which all readers share."""
+"""Largest number of cached policies, by definition. All readers share a cached policy, with its many labels."""
 
 _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
 
 @dataclass(frozen=True)
 class InForce:
-    """Policies by their tables' names in SQL, declared public tables, and every name ever used, the earliest first.
+    """Policies by their tables' names in SQL, declared public tables, and all names ever used, the earliest first.
 
-    Policies have their budgets as written. The budget in force may differ. Callers that need no budget need no ledger.
+    Policies have their budgets as written, and the budgets in force may differ. The ledger has those.
     """
 
     policies: Mapping[str, Policy]
@@ -42,8 +42,8 @@ class InForce:
 class PolicyStore:
     """Reader and writer of the policy tables of an attached store.
 
-    budgets: returns the budgets in force, by privacy unit. Another table's policy may have changed one since.
-    home: database and schema in which names of tables are looked up, None for the cursor's own.
+    budgets: returns the budgets in force, by privacy unit. They differ from a policy's own if another table's policy
+    has changed them since. home: database and schema where tables are looked up, None for the cursor's.
     shadows: names of hidden built-in functions there.
     """
 
@@ -78,12 +78,12 @@ class PolicyStore:
         return policy
 
     def policies(self) -> list[Policy]:
-        """Returns every policy in force, in the order of their tables' names."""
+        """Returns all policies in force, sorted by the names of their tables."""
         budgets = self.budgets()
         return [with_budget(policy, budgets) for policy in self.now().policies.values()]
 
     def now(self) -> InForce:
-        """Returns the store's content, read anew after each change. Nobody else writes an attached store."""
+        """Returns the store's content, from a cache until the next change. Nobody else writes an attached store."""
         with self._lock:
             if self._held is not None:
                 return self._held
@@ -107,7 +107,7 @@ class PolicyStore:
             return content
 
     def earlier(self) -> tuple[PolicyTerms, ...]:
-        """Returns earlier terms that answer like the terms in force, the latest first. They are read once."""
+        """Returns earlier terms that answer like the terms in force, the latest first. Reads them only once."""
         if (cached := self._earlier) is not None:
             return cached
         changes, budgets = self._changes, self.budgets()  # not under this lock, since the ledger has its own
@@ -123,7 +123,7 @@ class PolicyStore:
 
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yields a cursor that changes the policy tables. Nobody reads them meanwhile."""
+        """Yields a cursor for changes of the policy tables. Nobody reads them meanwhile."""
         with self._lock, transaction(self._open_cursor) as cursor:
             try:
                 yield cursor
@@ -132,7 +132,7 @@ class PolicyStore:
                 self._changes += 1
 
     def dropped(self) -> list[Policy]:
-        """Returns the last policy of every table that has none any more, in the order of the tables' names."""
+        """Returns the last policy of every table without a policy in force, sorted by the names of the tables."""
         query = (
             f"SELECT arg_max(definition, revision) FROM {self._schema}.policies GROUP BY table_name "
             "HAVING NOT bool_or(active) ORDER BY table_name"
@@ -143,7 +143,7 @@ class PolicyStore:
         return [with_budget(self._policy_of(row[0]), budgets) for row in rows]
 
     def _policy_of(self, text: str) -> Policy:
-        """Returns the policy of a definition. Equal texts share one object, so that labels are in memory once."""
+        """Returns the policy of a definition. Equal definitions share one object, so that labels are in memory once."""
         policy: Policy | None = self._read.get(text)
         if policy is None:
             policy = policy_from_text(text)
@@ -151,7 +151,7 @@ class PolicyStore:
         return policy
 
     def known_as(self, table: TableName) -> TableName:
-        """Returns the table in the spelling of policies and declarations, which budgets and releases use.
+        """Returns the table as policies and declarations spell its name. Budgets and releases use that spelling.
 
         DuckDB ignores the case of names, and ALTER TABLE .. RENAME TO may change it.
         """
@@ -161,31 +161,31 @@ class PolicyStore:
         return table_from_sql(spellings[0])
 
     def unit_key(self, key: str) -> str:
-        """Returns the key of a privacy unit as the first policy with that unit spells it."""
+        """Returns the key of a privacy unit as the first policy with that unit spelled it."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
         keys = [self._policy_of(row[0]).unit.key for row in rows]
         return key if key in keys else next((spelling for spelling in keys if fold(spelling) == fold(key)), key)
 
     def last_policy(self, table: TableName) -> Policy | None:
-        """Returns the policy that a table has, or had last before it was dropped."""
+        """Returns a table's policy in force, or its last one if that was dropped. None if there was none."""
         text = self._definition(table, 0)
         return None if text is None else self._policy_of(text)
 
     def before_last(self, table: TableName) -> Policy | None:
-        """Returns the policy of a table before its last revision, in force or not. None if there was none."""
+        """Returns a table's policy one revision before its last one. None if there is no such revision."""
         text = self._definition(table, 1)
         return None if text is None else policy_from_text(text)
 
     def _definition(self, table: TableName, later: int) -> str | None:
-        """Returns the definition of a table's policy that has exactly `later` newer revisions."""
+        """Returns the definition of a table's policy after which there are exactly `later` revisions."""
         of_table = f"FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1 OFFSET {later}"
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT definition {of_table}", [table.sql]).fetchone()
         return None if row is None else str(row[0])
 
     def last_revision(self, table: TableName) -> tuple[int, int]:
-        """Returns a table's last revision and epoch, (0, 0) if new. Revisions never repeat, epochs never decrease."""
+        """Returns a table's last revision and epoch, (0, 0) if new. Revisions increase, epochs never decrease."""
         policy = self.last_policy(table)
         return (0, 0) if policy is None else (policy.revision, policy.epoch)
 
@@ -204,7 +204,7 @@ class PolicyStore:
         return stored
 
     def drop(self, table: TableName) -> None:
-        """Takes a policy out of force. Its revisions and its spent budget stay on record."""
+        """Takes a policy out of force. Its revisions, and the spending of its unit, stay on record."""
         with self._writing() as cursor:
             cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
 
@@ -229,26 +229,26 @@ class PolicyStore:
                 )
 
     def withdraw_public(self, table: TableName) -> None:
-        """Withdraws a declaration. Domains that were read from the table stay as they were."""
+        """Withdraws a declaration. Domains that were taken from the table stay as they were."""
         with self._writing() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])
 
 
 def with_budget(policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
-    """Returns a policy with the budget in force for its unit."""
+    """Returns a policy with its unit's budget in force in place of its own."""
     return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
 
 def table_from_sql(text: str) -> TableName:
-    """Returns the table of a name that TableName.sql wrote."""
+    """Returns the table with a name that TableName.sql wrote."""
     return TableName(tuple(part.replace('""', '"') for part in _PART.findall(text)))
 
 
 def policy_to_text(policy: Policy) -> str:
     """Returns a policy as JSON, with amounts as exact rationals.
 
-    A period is the fifth element of the unit, several columns are the sixth. Earlier versions, which do not know these
-    elements, fail on them and charge nothing.
+    The fifth element of the unit is its period, and the sixth its several columns. Versions that do not know these
+    elements fail on them and charge nothing.
     """
     unit, lifetime = policy.unit, policy.budget.lifetime
     own = [*(unit.key, unit.column, unit.max_rows), *([] if unit.period is None else [None, unit.period])]

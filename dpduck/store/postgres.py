@@ -1,8 +1,8 @@
-"""Tables in PostgreSQL, and those that are refused there.
+"""Tables in PostgreSQL, and the checks by which some are refused.
 
-DuckDB remembers tables, types and labels of an attached database. Another client may change them. First the table is
-locked as SELECT locks it, until this transaction ends. ALTER TABLE waits for this lock. Then a second connection
-describes the table in a later snapshot. If the transaction has one snapshot, no row has a later label.
+DuckDB remembers tables, types and labels of an attached database, and another client may change them. So the table is
+first locked as by SELECT, until this transaction ends. ALTER TABLE waits for this lock. Then a second connection
+describes the table in a later snapshot. If the transaction keeps to one snapshot, none of its rows has a later label.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ _READ = {
     "timetz": "TIME WITH TIME ZONE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
     "interval": "INTERVAL", "uuid": "UUID",
 }  # fmt: skip
-"""The types of DuckDB for types of PostgreSQL, except numeric."""
+"""DuckDB's types for types of PostgreSQL, except numeric."""
 
 _READ_BESIDE = {
     "oid": "UINTEGER", "json": "VARCHAR", "jsonb": "VARCHAR", "point": "STRUCT(x DOUBLE, y DOUBLE)",
     "line": "DOUBLE[]", "lseg": "DOUBLE[]", "box": "DOUBLE[]", "path": "DOUBLE[]", "polygon": "DOUBLE[]",
     "circle": "DOUBLE[]",
 }  # fmt: skip
-"""Types that PostgreSQL and DuckDB compare differently. The same holds for types in neither list, read as texts."""
+"""Types that PostgreSQL and DuckDB compare differently. So are types in neither list, which DuckDB reads as texts."""
 
 _BY_NAME = frozenset((*_READ, *_READ_BESIDE, "numeric", "char", "geometry", "hstore"))
-"""Names of types that DuckDB takes for PostgreSQL's own, in any schema."""
+"""Names that DuckDB takes for types of PostgreSQL's own, in any schema."""
 
 _SAFE_ISOLATION = ("repeatable read", "serializable")
 
 
 @dataclass(frozen=True)
 class _LentColumn:
-    """A column as PostgreSQL has it.
+    """Column as PostgreSQL describes it.
 
-    own: whether its type is PostgreSQL's own. kind: "e" for an ENUM. modifier: the digits of a numeric.
+    own: whether its type is PostgreSQL's own. kind: "e" for an ENUM. modifier: the encoded digits of a numeric.
     """
 
     name: str
@@ -83,17 +83,17 @@ class _LentColumn:
 
     @property
     def readable(self) -> bool:
-        """Tells whether all values of the type can be read. Arrays, rows and "char", which is a byte, cannot."""
+        """Tells whether DuckDB can read all values of the type: no arrays, no rows and no "char", which is a byte."""
         misnamed = self.type_name in _BY_NAME and not self.own
         return self.category not in ("A", "C") and not misnamed and not (self.own and self.type_name == "char")
 
     @property
     def as_text(self) -> bool:
-        """Tells whether PostgreSQL and DuckDB compare values differently: it is no ENUM, numeric or type of _READ."""
+        """Tells whether PostgreSQL and DuckDB compare values differently. They do not for ENUM, numeric and _READ."""
         return self.kind != "e" and not (self.own and (self.type_name in _READ or self.type_name == "numeric"))
 
     def is_read_as(self, type_name: str) -> bool:
-        """Tells whether DuckDB would read the column as this type now."""
+        """Tells whether DuckDB would now read the column as this type."""
         if self.own and self.type_name == "numeric":
             return type_name == _numeric(self.modifier)
         if self.own and self.type_name in _READ:
@@ -104,13 +104,13 @@ class _LentColumn:
 
 
 def _numeric(modifier: int) -> str:
-    """Returns the type that a numeric is read as. It is DOUBLE without a number of digits, or with too many."""
+    """Returns DuckDB's type for a numeric: DOUBLE if it has no number of digits, or too many."""
     digits, scale = ((modifier - 4) >> 16) & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
     return "DOUBLE" if modifier == -1 or scale < 0 or digits > 38 else decimal_name(digits, scale)
 
 
 def require_as_in_postgres(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Refuses a table that is no plain table in PostgreSQL, or differs from the table that DuckDB remembers."""
+    """Refuses a table that is no plain table in PostgreSQL, or differs from the one that DuckDB remembers."""
     database, schema, name = table.parts
     held = _HELD.format(f"{quote_identifier(schema)}.{quote_identifier(name)}")
     asked = _TABLE.format(quote_text(schema), quote_text(name))
@@ -148,7 +148,7 @@ def _query(database: str, sql: str) -> str:
 
 
 def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, lent: Mapping[str, _LentColumn]) -> None:
-    """Refuses columns that changed since DuckDB looked at them. New labels or wider values make reading fail."""
+    """Refuses columns that have changed since DuckDB described them. New labels or wider values make reading fail."""
     for name, type_name in columns_of_table(cursor, table).items():
         if name not in lent or not lent[name].is_read_as(type_name):
             raise Refusal(
@@ -158,7 +158,7 @@ def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, len
 
 
 def _keep_comparisons_here(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Makes DuckDB do the comparisons of this cursor: PostgreSQL fails on a json, which is a text only in DuckDB."""
+    """Makes this cursor do comparisons in DuckDB, since PostgreSQL fails on a json, which is a text only in DuckDB."""
     try:
         cursor.execute("SET pg_experimental_filter_pushdown = false")
     except duckdb.Error:

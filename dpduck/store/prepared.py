@@ -1,8 +1,8 @@
-"""Prepared tables of a store: their list, their policies and columns, and the conditions under which they are counted.
+"""Prepared tables of a store: writes them, lists them, and decides whether requests may count them.
 
-Twins of tables that share a privacy unit are of one moment: whenever one is written, the others are rewritten in the
-same transaction. Otherwise a row of one unit in an older twin could be joined with rows of another unit. It would be
-counted for both, and its unit would move counts by more than its price says.
+A prepared table has a copy of its rows, a twin. Twins of tables that share a privacy unit are of one moment: whenever
+one is written, the others are written again in the same transaction. Otherwise an older row of one unit could be joined
+with newer rows of another. It would count for both, and move counts by more than the price allows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or 
 
 @dataclass(frozen=True)
 class TwinFacts:
-    """Facts about a table's twin: the layout to write, and the policy and relation that it rests on."""
+    """Facts for writing a table's twin: its layout, and the policy and relation behind the layout."""
 
     policy: Policy
     relation: PrivateRelation
@@ -56,7 +56,7 @@ class TwinFacts:
 
     @property
     def digest(self) -> str:
-        """Returns a digest of everything that a twin depends on. The amounts of a budget are left out."""
+        """Returns a digest of all facts that a twin depends on. They do not include the budget."""
         bare, layout = json.loads(policy_to_text(self.policy)), self.layout
         fields = {name: bare[name] for name in ("table", "domains", "epoch")}
         held = None if layout.held is None else layout.held.sql
@@ -65,7 +65,7 @@ class TwinFacts:
 
 
 class PreparedTables:
-    """Preparation of tables, and the choice of twins that are counted in place of a request's tables."""
+    """Prepares tables, and chooses the twins that are counted in place of a request's tables."""
 
     def __init__(
         self, open_cursor: OpenCursor, store: str, policies: PolicyStore, ledger: Ledger, files: TwinFiles, steps: Steps
@@ -76,7 +76,7 @@ class PreparedTables:
         self._known: dict[str, TwinRecord] = {}
 
     def read_records(self) -> None:
-        """Reads the list of prepared tables. Deletes twins that are unfinished or have no policy any more."""
+        """Reads the records of prepared tables. Deletes twins that are unfinished, or without a policy in force."""
         records, left = self._records.opened()
         self._known = {
             table: record
@@ -88,11 +88,11 @@ class PreparedTables:
             self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
-        """Returns the time at which each table was prepared, by its name in SQL."""
+        """Returns the time at which each table was prepared, by the table's name in SQL."""
         return {table: record.at for table, record in self._known.items()}
 
     def rows(self, table: TableName) -> float | None:
-        """Returns the number of prepared rows, for their owner only. None if no twin exists, or its file is damaged."""
+        """Returns a twin's number of rows, for the table's owner. None if there is no twin, or its file is damaged."""
         record = self._known.get(table.sql)
         if record is None or not self._whole(record):
             return None
@@ -102,7 +102,7 @@ class PreparedTables:
         return float(count)
 
     def prepare(self, tables: Sequence[TableName], anew: bool = False) -> str:
-        """Prepares tables in one moment. Without `anew`, tables already prepared under their policies are left out."""
+        """Prepares tables at one moment. Without `anew`, leaves out tables already prepared under their policies."""
         with self._open_cursor() as cursor:
             reader.begin(cursor)
             keep_plans_plain(cursor)
@@ -115,19 +115,19 @@ class PreparedTables:
         return _done([self._known[table.sql] for table in tables], written)
 
     def named(self, written: TableName) -> TableName | None:
-        """Returns the prepared table of a name, None unless exactly one has it. The table itself may be gone."""
+        """Returns the prepared table with this name, None unless there is exactly one. The table itself may be gone."""
         parts = [fold(part) for part in written.parts]
         names = [table_from_sql(table) for table in self._known]
         alike = [table for table in names if [fold(part) for part in table.parts[-len(parts) :]] == parts]
         return alike[0] if len(alike) == 1 else None
 
     def has_key(self, rows: RequestRows) -> bool:
-        """Tells whether the table is not prepared, or was prepared with the key of the request's cells."""
+        """Tells whether the table has no twin, or a twin that was written with the key of the request's cells."""
         record = self._known.get(rows.table.sql)
         return record is None or rows.cell_key in record.keys_together
 
     def unprepare(self, table: TableName) -> str:
-        """Deletes a table's twin, so that statements read the table itself."""
+        """Deletes a table's twin, so that statements read the table itself again."""
         record = self._known.get(table.sql)
         if record is not None:
             self._forget(record.nonce)
@@ -138,7 +138,7 @@ class PreparedTables:
     def changing(self, policies: Sequence[Policy]) -> Iterator[list[str]]:
         """Writes twins for policies that come into force in the block, and uses them afterwards. Yields messages.
 
-        A table that cannot be prepared under its new policy is refused before anything has changed.
+        Refuses a table that cannot be prepared under its new policy, before anything has changed.
         """
         messages, written = list[str](), list[TwinRecord]()
         affected = [policy for policy in policies if policy.table.sql in self._known]
@@ -161,7 +161,7 @@ class PreparedTables:
         self._follow(written)
 
     def _follow(self, written: Sequence[TwinRecord]) -> None:
-        """Puts twins into use. Records new revisions of policies, if their twins depend on nothing that changed."""
+        """Puts twins into use. Records the new revision of a policy for a twin that still fits the policy."""
         taken = []
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
@@ -176,7 +176,7 @@ class PreparedTables:
                 self._forget(twin.nonce)
 
     def place(self, rows: RequestRows) -> PreparedPlace | None:
-        """Returns the twins that are counted in place of a request's tables. None if no table is prepared."""
+        """Returns the twins that are counted in place of a request's tables. None if no table has a twin."""
         tables = list(dict.fromkeys([rows.table, *(source.table for source in rows.reads if not source.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
@@ -207,7 +207,7 @@ class PreparedTables:
     def _twin(
         self, record: TwinRecord, table: TableName, rows: RequestRows, policies: Mapping[str, Policy]
     ) -> PreparedTable:
-        """Returns the twin of a table. Refuses a table if it, its policy or its references have changed since."""
+        """Returns the twin of a table. Refuses it if the table, its policy or its references have changed since."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
         unique = {column for read in rows.reads if read.table == table for column in read.unique}
@@ -236,9 +236,9 @@ class PreparedTables:
         return PreparedTable(name, domains, unit, record.unit_type, own, record.cuts, most, together, keys)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> TwinFacts:
-        """Returns the facts about a table's twin. Refuses a table with columns that cannot be carried over.
+        """Returns the facts for a table's twin. Refuses a table with columns that a twin cannot have.
 
-        policy: a policy that is not in force yet.
+        policy: a policy that is not in force yet, None for the one in force.
         """
         policy = policy or catalog.policy(table)
         if policy is None:
@@ -272,7 +272,7 @@ class PreparedTables:
         return TwinFacts(policy, relation, layout, tuple(shapes))
 
     def _is_prepared(self, facts: TwinFacts) -> bool:
-        """Tells whether a table is prepared under its policy, in one moment with all tables that share its unit."""
+        """Tells whether a table is prepared under its policy, at one moment with all prepared tables of its unit."""
         record = self._known.get(facts.policy.table.sql)
         if record is None or record.layout != facts.digest or not self._whole(record):
             return False
@@ -287,7 +287,7 @@ class PreparedTables:
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
     def _write_twins(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[TwinFacts]) -> list[TwinRecord]:
-        """Writes twins of tables, and anew the twins of prepared tables that share their units. None is in use yet."""
+        """Writes twins of tables, and again of prepared tables that share a unit with them. None is in use yet."""
         named = {table_facts.policy.table.sql for table_facts in facts}
         beside = [table_from_sql(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)
@@ -296,7 +296,7 @@ class PreparedTables:
                 every.append(self._facts(Catalog(aside, self._policies), table))
         moment, written = secrets.token_hex(16), list[TwinRecord]()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-        for table_facts in every:  # each database's transaction has begun before the first row is read
+        for table_facts in every:  # begins each database's transaction before the first row is read
             reader.columns(cursor, f"SELECT 1 FROM {table_facts.layout.from_sql} LIMIT 0", {})
         try:
             for table_facts in every:
@@ -335,7 +335,7 @@ class PreparedTables:
         )  # fmt: skip
 
     def _take(self, written: Sequence[TwinRecord]) -> None:
-        """Puts twins into use, all at once, and deletes the twins that they replace."""
+        """Puts twins into use, all in one transaction, and deletes the twins that they replace."""
         before = [self._known.get(twin.table) for twin in written]
         self._records.put(written)
         self._known |= {twin.table: twin for twin in written}
@@ -346,7 +346,7 @@ class PreparedTables:
             self._steps("prepared")
 
     def _forget(self, nonce: str) -> None:
-        """Deletes a twin and its record, the file first."""
+        """Deletes a twin's file and then its record."""
         self._records.leave(nonce)
         with suppress(OSError):  # leftovers are deleted when the store is opened next
             self._files.remove(nonce)
@@ -365,13 +365,13 @@ def _names(columns: Sequence[CatalogColumn]) -> Columns:
 
 
 def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]:
-    """Returns the domains of columns that still exist."""
+    """Returns the domains of those columns that exist."""
     names = {fold(name) for name, _ in columns}
     return tuple((name, domain) for name, domain in policy.domains if fold(name) in names)
 
 
 def _keys(relation: PrivateRelation) -> tuple[str, ...]:
-    """Returns the columns of a relation's table that are each a key."""
+    """Returns the columns of a relation's table that are unique keys by themselves."""
     return tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == relation.table))
 
 
@@ -380,7 +380,7 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
 
 
 def _done(asked: Sequence[TwinRecord], written: Sequence[TwinRecord]) -> str:
-    """Returns a message on prepared tables and their times, the same if asked again. `written` may add tables."""
+    """Returns a message with prepared tables and their times. `written` may have further tables."""
     by_moment: dict[str, dict[str, None]] = {}
     for twin in (*asked, *written):
         by_moment.setdefault(twin.at, {})[str(table_from_sql(twin.table))] = None
@@ -393,7 +393,7 @@ def _done(asked: Sequence[TwinRecord], written: Sequence[TwinRecord]) -> str:
 
 
 def cuts_of(policy: Policy, columns: Columns) -> tuple[ClampedColumn, ...]:
-    """Returns the columns with a CLAMP. A twin holds a clamped copy of each, too."""
+    """Returns the columns with a CLAMP in their clamped form, which a twin has beside the columns themselves."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
     cuts = (clamp_column(*field, clamp.low, clamp.high, clamp.step) for field, clamp in clamps if field is not None)

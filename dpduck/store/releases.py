@@ -1,4 +1,4 @@
-"""Released tables in the store, with their public facts."""
+"""Stores released tables, with their prices and other public facts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dpduck.values.quoting import quote_identifier, quote_text, written_values
 from dpduck.values.records import as_array
 
 SEED = "_seed"
-"""Ending of the name of a projection's second table."""
+"""Ending of the name of a projection's second table, which has its seed."""
 
 KNOWN, STREAM = "known", "stream"
-"""Strategies: of a refreshed view, which uses everything released about its rows, and of a stream's table."""
+"""Strategies: of a refreshed view, which uses all measurements of its rows, and of a stream's table."""
 
 Also = Callable[[duckdb.DuckDBPyConnection], None]
 FEW = 256
-"""Largest number of values of a released table that is written as SQL. _PLAIN: accepted types of its columns."""
+"""Largest number of values of a released table that is written as SQL. _PLAIN: the types that its columns may have."""
 
 _PLAIN = frozenset((pa.string(), pa.int64(), pa.int32(), pa.float64()))
 BEFORE_STORING = "before it is stored"
@@ -40,11 +40,11 @@ _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, princi
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """A released table. kind: 'answer' (read through dp()) or 'view' (a private view).
+    """Released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
     laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release.
-    scope, notes: for a view in the making, its comment beside the price, and the comments of its columns.
-    caption: for a view in the making, its title and its description, each on its own line.
+    scope, notes: for a view that is being made, its comment beside the price, and the comments of its columns.
+    caption: for a view that is being made, its title and its description, each on its own line.
     source: for a view, the release that it shows. For an answer with reuse, the release that it paid for.
     """
 
@@ -74,15 +74,15 @@ class StoredRelease:
         return f"differentially private, rho = {float(self.rho):g} (zCDP){keys}"
 
     def column_note(self, name: str) -> str:
-        """Describes a column, for its comment."""
+        """Returns the comment of a column."""
         of = self.notes.get(name, COMPUTED) if self.notes else "{}"
         return of.replace("{}", self.guarantee)
 
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Outcome of a request. there: whether the table of its release is in the store. failed: ledger entry of a request
-    that failed after its charge. unanswered: ledger entry of a request that has no answer, because its process ended.
+    """Outcome of a request. there: whether its release still has a table. failed: ledger entry of a request that failed
+    after its charge. unanswered: ledger entry of a charged request without an answer, because its process ended.
     """
 
     release: StoredRelease | None = None
@@ -95,7 +95,7 @@ class ReleaseStore:
     """Reader and writer of the released tables of an attached store."""
 
     def __init__(self, open_cursor: OpenCursor, store: str, steps: Steps = no_step) -> None:
-        """`steps` is called before a new release is stored. Storing makes it visible to others."""
+        """`steps` is called before a new release is stored, which makes the release visible to others."""
         self._open_cursor = open_cursor
         self._steps = steps
         self.seconds = 0.0
@@ -108,7 +108,7 @@ class ReleaseStore:
         self._plans = f"{self._store}.dpduck.plans"
 
     def table_sql(self, name: str) -> str:
-        """Returns a released table's full name."""
+        """Returns the full name of a released table, for SQL."""
         return f"{self._store}.main.{quote_identifier(name)}"
 
     def by_digest(self, digest: str) -> StoredRelease | None:
@@ -116,13 +116,13 @@ class ReleaseStore:
         return next(iter(self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])), None)
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
-        """Records that a request failed after its charge. The same failure is then repeated without a charge."""
+        """Records that a request failed after its charge. Asked again, it fails again, and is not charged."""
         with transaction(self._open_cursor) as cursor:
             cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
 
     def noting(self, digest: str, plan: str, made_by: str) -> Note:
-        """Returns a hook that records, in the charge's transaction, the charged request and the plan of its release."""
+        """Returns a function that records a charged request, and its plan, in the transaction of the charge."""
 
         def note(cursor: duckdb.DuckDBPyConnection, ledger_id: int) -> None:
             row = f"({quote_text(digest)}, {int(ledger_id)})"
@@ -133,7 +133,7 @@ class ReleaseStore:
         return note
 
     def asked(self, digest: str) -> RequestOutcome:
-        """Returns the outcome of a request so far."""
+        """Returns the outcome of a request so far: its release, or the ledger entry of a charge without one."""
         literal = quote_text(digest)
         with self._open_cursor() as cursor:
             rows = cursor.execute(
@@ -150,7 +150,7 @@ class ReleaseStore:
         return RequestOutcome(failed=max(failed, default=None), unanswered=max(ended, default=None))
 
     def view(self, name: str) -> StoredRelease | None:
-        """Returns a private view by name, None if there is none."""
+        """Returns a private view by name, None if there is no such view."""
         views = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
         return views[0] if views else None
 
@@ -159,12 +159,12 @@ class ReleaseStore:
         return [view.name for view in self._select("WHERE kind = 'view'", [])]
 
     def named(self, name: str) -> StoredRelease | None:
-        """Returns a release or a private view by the name of its table, None if there is none."""
+        """Returns a release or a private view by the name of its table, None if there is no such table."""
         releases = self._select("WHERE lower(name) = lower(?)", [name])
         return releases[0] if releases else None
 
     def covariances(self, digest: str) -> str | None:
-        """Returns the public covariances of a release's cells as text. None if they are not stored."""
+        """Returns the covariances of a release's cells, which are public, as text. None if they are not stored."""
         with self._open_cursor() as cursor:
             query = f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'"
             row = cursor.execute(query, [digest]).fetchone()
@@ -181,7 +181,7 @@ class ReleaseStore:
             return cursor.sql(f"FROM {self.table_sql(name)}").to_arrow_table()
 
     def all(self) -> list[tuple[StoredRelease, str]]:
-        """Returns every release with the time at which it was made."""
+        """Returns every release, each with the time at which it was made."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(
                 f"SELECT {_COLUMNS}, CAST(released_at AS VARCHAR) FROM {self._table} ORDER BY ledger_id, kind"
@@ -194,7 +194,7 @@ class ReleaseStore:
         return [_release(row) for row in rows]
 
     def taken(self, name: str) -> bool:
-        """Tells whether the store has a table of this name. Binding it is cheaper than listing all tables."""
+        """Tells whether the store has a table of this name. Binding the name is cheaper than listing all tables."""
         with self._open_cursor() as cursor:
             return self._is_taken(cursor, name)
 
@@ -205,14 +205,14 @@ class ReleaseStore:
         return False
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """Returns the number of a principal's releases and views in the store, and the number of their rows."""
+        """Returns the number of releases and views of a principal in the store, and the number of their rows."""
         with self._open_cursor() as cursor:
             query = f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?"
             ((count, rows),) = cursor.execute(query, [principal]).fetchall()
         return int(count), int(rows)
 
     def means_something(self, name: str) -> bool:
-        """Tells whether DuckDB itself has a table of this name. It would be read if no view had the name."""
+        """Tells whether DuckDB's catalog has a table of this name. SQL would read that table when the view is gone."""
         internal = "internal AND schema_name IN ('main', 'pg_catalog')"
         with self._open_cursor() as cursor:
             query = f"SELECT 1 FROM duckdb_views() WHERE {internal} AND lower(view_name) = lower(?)"
@@ -227,9 +227,9 @@ class ReleaseStore:
         before_it_is_seen: Callable[[], None] = lambda: None,
         also: Also = lambda cursor: None,
     ) -> str:
-        """Stores a release with its rows and runs `also`, all or nothing.
+        """Stores a release with its rows, and runs `also` in the same transaction.
 
-        Nothing is stored if `before_it_is_seen` raises. Returns a SELECT of the rows if they are few, else "".
+        Nothing is stored if `before_it_is_seen` raises. Returns a SELECT of the rows if they are few, otherwise "".
         """
         self._steps(BEFORE_STORING)
         with transaction(self._open_cursor) as cursor:
@@ -247,9 +247,9 @@ class ReleaseStore:
         most: int | None = None,
         characters: int | None = None,
     ) -> None:
-        """Stores private views, all or none. Each is a table of its own, with the rows of a SELECT over a release.
+        """Stores private views in one transaction. Each is a table with the rows of a SELECT over a release.
 
-        most, characters: limits of each view's rows and texts. Refuses larger views, and checks texts before writing.
+        most, characters: limits of each view's rows and texts. Refuses larger views. Checks texts before writing.
         """
         with transaction(self._open_cursor) as cursor:
             for release, select_sql in views:
@@ -275,7 +275,7 @@ class ReleaseStore:
     def put_rows(
         self, release: StoredRelease, columns: Sequence[tuple[str, str]], table: pa.Table, replace: bool
     ) -> None:
-        """Stores a private table: rows that were made from a release, under their own name."""
+        """Stores a private table under its own name, with rows that were computed from a release."""
         with transaction(self._open_cursor) as cursor:
             if replace:
                 self._remove(cursor, release.name)
@@ -285,9 +285,9 @@ class ReleaseStore:
     def _fill(
         self, cursor: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], table: pa.Table
     ) -> str:
-        """Creates a table of these rows. A few are written as SQL, in half the time that DuckDB takes to read Arrow.
+        """Creates a table with these rows. Few rows are written as SQL, in half of DuckDB's time for Arrow.
 
-        Returns this SELECT if it has no parameters, else "".
+        Returns the SELECT in that SQL if it has no parameters, otherwise "".
         """
         target = self.table_sql(name)
         if 0 < table.num_rows * table.num_columns <= FEW and all(kind in _PLAIN for kind in table.schema.types):
@@ -302,12 +302,12 @@ class ReleaseStore:
         return ""
 
     def drop_view(self, name: str) -> None:
-        """Removes a private view. Its release stays, so that asking again is free."""
+        """Removes a private view. Its release stays, so that the same statement is free."""
         with transaction(self._open_cursor) as cursor:
             self._remove(cursor, name)
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
-        """Removes a view, and with a projection its seed: without the projection nobody could query the seed."""
+        """Removes a view. Removes a projection's seed table, too, since nobody could query it alone."""
         seeds = cursor.execute(
             f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main "
             "USING (digest, statement, principal, kind) "
@@ -323,7 +323,7 @@ class ReleaseStore:
     def insert(
         self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease, rows: int, covariances: str | None = None
     ) -> None:
-        """Records a release after its table was made, and writes the table's comments."""
+        """Writes the record of a release after its table was created, and the comments of the table."""
         scope = f"; {release.scope}" if release.scope else ""
         how = spell_out(release.strategy) or release.strategy
         comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
@@ -344,7 +344,7 @@ class ReleaseStore:
 
 
 def _values_sql(columns: Sequence[tuple[str, str]], table: pa.Table) -> tuple[str, list[object]]:
-    """Returns a SELECT of rows with column names and types, and its parameters."""
+    """Returns a SELECT that yields the rows with these column names and types, and its parameters."""
     written = [written_values(map(_exact, row)) for row in zip(*table.to_pydict().values(), strict=True)]
     names = [f"c{number}" for number in range(len(columns))]
     casts = (
@@ -357,17 +357,17 @@ def _values_sql(columns: Sequence[tuple[str, str]], table: pa.Table) -> tuple[st
 
 
 def _exact(value: object) -> object:
-    """Returns a float as the shortest text that is read as the same float, since a literal would be a decimal."""
+    """Returns a float as the shortest text that casts to the same float, since SQL reads a literal as a decimal."""
     return repr(value) if isinstance(value, float) else value
 
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
-    """Returns the error laws as JSON."""
+    """Returns error laws as JSON."""
     return json.dumps(laws, default=as_array)
 
 
 def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Reads the error laws that laws_to_text wrote, for each stored answer: in one step, not by their type hints."""
+    """Returns the error laws that laws_to_text wrote. Each stored answer needs them, so type hints are not used."""
     return tuple(
         tuple(
             ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)

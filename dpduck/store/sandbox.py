@@ -1,4 +1,4 @@
-"""Fresh, empty DuckDB for questions about types and public values. It never holds a private row."""
+"""Empty DuckDB for questions about types and public values. It never holds a private row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fact = TypeVar("Fact")
 NO_TABLES: Tables = MappingProxyType({})
 
 MOST_LABELS = 4096
-"""Largest number of labels of a cached answer. Longer lists of labels are cast again for each release."""
+"""Largest number of labels of a cached answer. With more labels, the question is asked again each time."""
 
 _OWN_DATABASES = ("memory", "system", "temp")
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
@@ -45,19 +45,19 @@ FROM (SELECT 'DETACH ' AS word, database_name AS name FROM duckdb_databases() WH
     UNION ALL SELECT 'DROP TABLE ', table_name FROM duckdb_tables() WHERE database_name = 'memory'
         AND schema_name = 'main')
 SELECT word || '"' || replace(name, '"', '""') || '"' || if(word = 'DROP SCHEMA ', ' CASCADE', '')"""
-"""Lists the SQL that empties a sandbox. This is enough, since only copies of tables are made there."""
+"""Lists the SQL that empties a sandbox. It only has to remove databases, schemas and tables for copies."""
 
 
 Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[CatalogColumn]], None]
-"""Adds made-up rows to a copy."""
+"""Adds made-up rows to a copy of a table."""
 
 
 class Sandbox:
     """In-memory DuckDB that can reach nothing outside itself, for all questions of one statement.
 
     The first question without a cached answer opens it. Copies of tables stay, each with one row of NULLs. Everything
-    else that a question makes or sets goes with its cursor. The next statement may get the sandbox, with the copies of
-    its own tables. fill: adds rows to each copy.
+    else that a question creates or sets ends with its cursor. The next statement may get the sandbox, with the copies
+    of its own tables. fill: adds rows to each copy.
     """
 
     def __init__(self, answered: SandboxAnswers | None = None, fill: Fill | None = None) -> None:
@@ -85,9 +85,9 @@ class Sandbox:
 
     @contextmanager
     def cursor(self, tables: Tables = NO_TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yields a connection to the sandbox, with its own temporary objects and settings.
+        """Yields a connection to the sandbox, with temporary objects and settings of its own.
 
-        The listed tables have copies there.
+        The sandbox has copies of the listed tables.
         """
         if self._root is None:
             self._root = self._open(tables)
@@ -96,7 +96,7 @@ class Sandbox:
             yield cursor
 
     def _open(self, tables: Tables) -> duckdb.DuckDBPyConnection:
-        """Returns an idle sandbox, or a new one. It holds copies of no other tables than the listed ones."""
+        """Returns an idle sandbox, or a new one. It has no copies of other tables than the listed ones."""
         wanted = self._describe_copies(tables)
         idle = self._answered.lend(wanted)
         if idle is not None and idle.copies <= wanted:
@@ -119,7 +119,7 @@ class Sandbox:
         tables: Tables = NO_TABLES,
         labels: int = 0,
     ) -> Fact:
-        """Returns the answer to a question, which names everything that the answer depends on.
+        """Returns the answer to a question. The question names everything that its answer depends on.
 
         tables, labels: the question's tables and number of labels. Answers about more than MOST_LABELS are not cached.
         """
@@ -133,22 +133,22 @@ class Sandbox:
         return fact
 
     def bind(self, select_sql: str, tables: Tables) -> tuple[CatalogColumn, ...]:
-        """Returns the columns of a SELECT over copies of the tables. An error of DuckDB's becomes a Refusal."""
+        """Returns the columns of a SELECT over copies of the tables. Refuses SQL with an error of DuckDB."""
         return self.answer(("bind", select_sql, _shapes(tables)), partial(_bound, select_sql=select_sql), tables)
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Tables) -> None:
-        """Checks SQL over rows by DuckDB's own parse tree, by binding it, and by once_sql over one row of NULLs."""
+        """Checks SQL over rows by its parse tree and its types, and runs once_sql over one row of NULLs."""
         ask = partial(_bind_rows, row_sql=row_sql, once_sql=once_sql)
         self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask, tables)
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
-        """Evaluates an expression over every combination of public labels."""
+        """Evaluates an expression for each combination of public labels. Returns the values as labels, with codes."""
         ask = partial(_image, expression_sql=expression_sql, columns=columns)
         labels = prod(len(column.labels) for column in columns)
         return self.answer(("image", expression_sql, tuple(columns)), ask, labels=labels)
 
     def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
-        """Creates the copies that are missing, or have other columns."""
+        """Creates copies that are missing. Replaces those with other columns."""
         for table, columns in tables.items():
             if self._copies.get(table) == tuple(columns):
                 continue
@@ -162,7 +162,7 @@ class Sandbox:
 
 
 def _is_emptied(root: duckdb.DuckDBPyConnection) -> bool:
-    """Removes copies, and the settings of a rehearsal. Returns whether that succeeded."""
+    """Removes all copies, and the settings of a rehearsal. Returns whether this succeeded."""
     try:
         with root.cursor() as cursor:
             for (sql,) in cursor.execute(_CLEANUP_SQL).fetchall():
@@ -213,13 +213,13 @@ def _complaint(error: duckdb.Error) -> Refusal:
 
 
 def _message(error: duckdb.Error) -> str:
-    """Returns DuckDB's message without its kind, and without the internal aliases of tables."""
+    """Returns DuckDB's message without the kind of error, and without internal aliases of tables."""
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
     return re.sub(r'"?\b[rp]\d+"?\.', "", message)
 
 
 def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> None:
-    """Creates a table of the same columns, except columns of types that a plain DuckDB does not know."""
+    """Creates a table with the same columns, except those of types that a plain DuckDB does not know."""
     database, schema, _ = table.parts
     if database.lower() not in _OWN_DATABASES:
         attached = connection.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()
@@ -275,7 +275,7 @@ def _require_plain(type_name: str) -> None:
 
 
 def _require_text_form(connection: duckdb.DuckDBPyConnection, type_name: str) -> None:
-    """Refuses values that a cast to text and back changes, since labels are stored as text."""
+    """Refuses values that change by a cast to text and back, since labels are stored as texts."""
     changed = connection.execute(
         f"SELECT count(*) FROM image WHERE TRY_CAST(CAST(value AS VARCHAR) AS {type_name}) IS DISTINCT FROM value"
     ).fetchone()
@@ -299,11 +299,11 @@ def _from_sql(columns: Sequence[ImageInput]) -> str:
 
 
 EXAMPLES = {"DATE": ", as in 2026-12-31", "TIMESTAMP": ", as in '2026-12-31 23:00:00'"}
-"""Examples of values, for types that people write in several ways."""
+"""Examples of values, for types with several usual notations."""
 
 
 def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
-    """Returns literals as canonical text of a type. Refuses a literal that does not cast."""
+    """Returns literals as a type's canonical texts. Refuses a literal that cannot be cast to the type."""
     with sandbox() as connection:
         connection.register("texts", pa.table({"place": np.arange(len(texts)), "value": pa.array(texts, pa.string())}))
         try:
@@ -319,7 +319,7 @@ def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
 
 
 def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
-    """Returns the first text that does not cast, in quotes."""
+    """Returns the first text that cannot be cast to the type, in quotes."""
     try:
         row = connection.execute(
             f"SELECT value FROM texts WHERE TRY_CAST(value AS {type_name}) IS NULL ORDER BY place LIMIT 1"
@@ -330,5 +330,5 @@ def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns DuckDB's message without its drawing of the place in the SQL."""
+    """Returns DuckDB's message without the lines that point into the SQL."""
     return str(error).strip().split("\n", 1)[0][:300]

@@ -1,12 +1,12 @@
-"""A check that a table of another database is a table there, and that no row can make it unreadable.
+"""Checks that a table of a foreign database is a table there, and that no row can make it unreadable.
 
 DuckDB lists views of an attached PostgreSQL as tables. A view could compute from all rows, or raise an error because of
-one row. Other kinds of databases are refused. In SQLite a column may hold values of another type than its own. One such
-row makes every reading of the column fail.
+one row. Other kinds of databases are refused. In SQLite, a column may have a value of another type than its own. One
+such row makes every reading of the column fail.
 
 DuckDB cannot read some values. Such a value ends a statement after its charge, if the statement reads its row. The
-error then gives an exact answer for free. So the check asks the database that holds the rows, not DuckDB's own memory.
-It does so in the transaction that counts.
+error then gives an exact answer for free. So the check asks the database that has the rows, and not DuckDB's own
+memory. The check runs in the transaction that counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KIND = """SELECT type, options['metadata_catalog'], options['metadata_schema'] 
 
 
 def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Refuses a table of an attached database that is no plain table there, as this cursor's transaction sees it."""
+    """Refuses a table of an attached database that is no plain table there, as seen by this cursor's transaction."""
     row = cursor.execute(_KIND.format(quote_text(table.parts[0]))).fetchall()
     kind = str(row[0][0]) if row else "duckdb"
     if kind == "ducklake":

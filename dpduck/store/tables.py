@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from dpduck.store.releases import StoredRelease
 
 SMALLEST_RHO = Fraction(1, 10**12)
-"""A remaining rho that is not above this is shown as an epsilon of 0."""
+"""Up to this remaining rho, the remaining epsilon is shown as 0."""
 
 MOST_SHOWN = 400
-"""Longest run of periods that has a line for each in dp_budget. A longer run, all of equal spending, has one line."""
+"""Longest run of periods with a line for each period in dp_budget. A longer run, of equal spending, has one line."""
 
 Value = str | int | float | bool | Fraction | None
 
@@ -55,18 +55,18 @@ def _literal(value: Value) -> str:
 
 
 def status(text: str) -> str:
-    """Returns one row with a message."""
+    """Returns SQL of one row with a message."""
     return rows_sql([("status", "VARCHAR")], [[text]])
 
 
 def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
-    """Renders dp_budget: a line per table and measure, also of dropped policies if their unit has spent something.
+    """Renders dp_budget: a line per table and measure. Dropped policies have lines if their unit has spent something.
 
-    A principal with a share sees that share, their spending, and the rest: at most the amount that everybody together
-    has left. declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest
-    epsilon that a statement may still ask for at the budget's own delta. A table is named in full if another one has
-    its last name. period: NULL, except for units by periods. These have a line for each touched period, one for any
-    other, and one for LIFETIME.
+    A principal with a share sees the share, its own spending, and its rest. The rest is at most the rest of all
+    together. declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest
+    epsilon that a statement may still ask for at the budget's own delta. A table has its full name if another one has
+    the same last name. period: NULL, except for units by periods. Such a unit has a line for each period with spending,
+    one for all other periods, and one for LIFETIME.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
@@ -94,7 +94,7 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
 
 @dataclass(frozen=True)
 class _Account:
-    """A budget with everybody's spending and one principal's own. period: its period, None for all time."""
+    """Budget with the spending of all principals, and of one principal (mine). period: None for all time."""
 
     budget: Budget
     spent: Charge
@@ -103,7 +103,7 @@ class _Account:
 
 
 def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
-    """Yields the account of a unit. For a unit by periods: each touched period, any other, and the lifetime."""
+    """Yields a unit's account. A unit by periods has one for each period with spending, any other, and the lifetime."""
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
     if policy.unit.period is None:
         yield _Account(budget, ledger.spent(key), ledger.spent(key, who))
@@ -122,7 +122,7 @@ def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Accou
 
 
 def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
-    """Lists each measure that adds up, with its budget, everybody's spending and the principal's own."""
+    """Lists the measures that add up, each with its budget, the spending of all, and of the principal."""
     none = Fraction(0)
     if budget.pure:
         return [("epsilon", budget.epsilon or none, spent.epsilon or none, mine.epsilon or none)]
@@ -132,7 +132,7 @@ def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fr
 
 
 def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
-    """Returns the largest epsilon at the budget's delta that the remaining rho buys. None for a budget in rho."""
+    """Returns the largest epsilon, at the budget's delta, for the remaining rho. None for a budget in rho."""
     delta = budget.delta - budget.delta_keys
     if budget.epsilon is None or delta <= 0 or left <= SMALLEST_RHO:
         return None if budget.epsilon is None else Fraction(0)
@@ -164,7 +164,7 @@ def entries(listed: Sequence[LedgerEntry]) -> str:
 
 
 def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Sequence[str | None]) -> str:
-    """Renders dp_policies: public facts of each table. prepared: times by table name in SQL. texts: DDL statements."""
+    """Renders dp_policies: public facts of each table. prepared: times by table name in SQL. texts: their DDL."""
     columns = [
         ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
         ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
@@ -193,7 +193,7 @@ def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Seque
 
 
 def _guarantee(policy: Policy) -> str:
-    """Returns the protected unit and its total price, for units by periods also the guarantee for a whole person."""
+    """Returns the protected unit and the budget. For units by periods, also the guarantee for a whole person."""
     period, names = policy.unit.period, policy.unit.own_columns
     column = f"({', '.join(names)})" if len(names) > 1 else next(iter(names), None)
     unit, amounts = "one row" if column is None else f"all rows of one {column}", _declaration(policy.budget)
@@ -223,9 +223,9 @@ def _domain(domain: Domain) -> str:
 
 
 def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) -> str:
-    """Renders dp_releases. A reader other than the owner sees their own releases, and the views of others with prices.
+    """Renders dp_releases. A reader other than the owner sees their own releases, and others' views with prices.
 
-    The comments of the views, which everybody reads, name the prices. A statement and its time are for its caller only.
+    Comments of views, which everybody reads, name the prices. A statement and its time are for its caller alone.
     """
     columns = [
         ("name", "VARCHAR"), ("statement", "VARCHAR"), ("strategy", "VARCHAR"), ("epsilon", "DOUBLE"),

@@ -1,8 +1,8 @@
-"""Prepared tables at rest: the files of their rows.
+"""Files of prepared tables, which hold copies of private rows (twins).
 
-A twin is a file beside the store that only its owner can read (0600). It is attached read-only to a DuckDB instance for
-twins, which no SQL of a client, owner or analyst, ever reaches. Its header identifies the table, epoch and layout,
-with a MAC under a key of the ledger. A file with another header is refused.
+A twin is a file beside the store that only its owner can read (0600). It is attached read-only to a DuckDB instance of
+its own, which runs no SQL of an owner or analyst. Its header identifies the table, epoch and layout, with a MAC under a
+key of the ledger. A file with another header is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpduck.values.sqltypes import sql_type
 
 TABLE = "main.twin"
 BLOCK = 1 << 16
-"""Bytes of a block. Narrow columns share blocks, so that a reader of one column has the others in memory as well. With
+"""Bytes of a block. Narrow columns share blocks, so that reading one column brings others into memory as well. With
 DuckDB's blocks of 262,144 bytes, reading three codes of eight took 38 MB in place of 15, and the file is no smaller."""
 
 MOST_COPIES = 16
@@ -40,7 +40,7 @@ MOST_COPIES = 16
 
 _SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
 _LEAST_SHARE, _LEAST = 4, 256 << 20
-"""However much the database holds, a new twin may use 1 / _LEAST_SHARE of the memory limit, or _LEAST bytes if more."""
+"""A new twin may use 1 / _LEAST_SHARE of the memory limit, or _LEAST bytes if more, even if the database uses all."""
 
 _UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5}
 _COPIES = "dpduck_public"
@@ -48,7 +48,7 @@ Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
 
 
 class TwinFiles:
-    """The twins of one store. store: its file, None for twins in memory. key: returns the key of the headers."""
+    """Files of the twins of one store. store: its file, None for twins in memory. key: returns the key of the MACs."""
 
     def __init__(
         self, open_cursor: Callable[[], duckdb.DuckDBPyConnection], store: Path | None, key: Callable[[], bytes]
@@ -68,7 +68,7 @@ class TwinFiles:
 
     @contextmanager
     def written(self, nonce: str, layout: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-        """Yields a cursor and the name of a table to write. The table is kept unless an exception is raised."""
+        """Yields a cursor and the name of a table to write. Removes the table if an exception is raised."""
         path, catalog = self.path(nonce), _catalog(nonce)
         part = None if path is None else path.with_suffix(".partial")
         if part is not None:
@@ -100,9 +100,9 @@ class TwinFiles:
 
     @contextmanager
     def _within_limit(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Limits the instance to the memory that the database leaves of its own limit, while a twin is written.
+        """Limits the twins' instance to the memory that the database leaves free, while a twin is written.
 
-        The database keeps the blocks that it reads, up to its limit. Rows that find no room go to temp_directory.
+        The database keeps the blocks that it reads, up to its limit. Rows without room in memory go to temp_directory.
         """
         with self._open_cursor() as database:
             limit, held = _memory(database)
@@ -123,12 +123,12 @@ class TwinFiles:
         return folder / f"{nonce}.duckdb"
 
     def size(self, nonce: str) -> int:
-        """Returns the size of the file in bytes, 0 in memory."""
+        """Returns the size of a twin's file in bytes, 0 in memory."""
         path = self.path(nonce)
         return 0 if path is None else path.stat().st_size
 
     def digest(self, nonce: str) -> str:
-        """Returns a digest of the file, "" in memory."""
+        """Returns a digest of a twin's file, "" in memory."""
         path = self.path(nonce)
         if path is None:
             return ""
@@ -136,12 +136,12 @@ class TwinFiles:
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def doubt(self, nonces: Sequence[str]) -> None:
-        """Marks files for a check of their whole content before the next use, because a count over them failed."""
+        """Marks twins, because a count over them failed. The next use checks their whole content first."""
         with self._lock:
             self._doubted.update(nonces)
 
     def table(self, twin: TwinRecord) -> str:
-        """Attaches a twin and returns its name. Raises StoreError if its file is not the one that was written."""
+        """Attaches a twin and returns its name. Raises StoreError if its file is missing, or not the one written."""
         nonce, layout, size = twin.nonce, twin.layout, twin.size
         with self._lock:
             path, catalog = self.path(nonce), _catalog(nonce)
@@ -165,7 +165,7 @@ class TwinFiles:
             return f"{catalog}.{TABLE}"
 
     def remove(self, nonce: str) -> None:
-        """Deletes a twin, if it is there."""
+        """Deletes a twin, if it exists."""
         path = self.path(nonce)
         with self._lock:
             if self._attached.pop(nonce, None) is not None:
@@ -184,7 +184,7 @@ class TwinFiles:
         shapes: Shapes,
         still: Callable[[duckdb.DuckDBPyConnection], Still | None] = lambda cursor: None,
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
-        """Yields a cursor that reads twins, by name, and copies of public tables.
+        """Yields a cursor that reads these twins and copies of public tables, and the name of each copy.
 
         public: tables with digests, as `cursor` sees them. still: returns the databases that cannot change.
         """
@@ -243,14 +243,14 @@ class TwinFiles:
                     second.execute(f"DROP TABLE {name}")
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Returns a cursor of the instance, which no SQL of a client ever reaches."""
+        """Returns a cursor of the twins' instance, which runs no SQL of a client."""
         with self._lock:
             if self._instance is None:
                 self._instance = self._open_instance()
             return self._instance.cursor()
 
     def _open_instance(self) -> duckdb.DuckDBPyConnection:
-        """Opens the instance, with the limits of the database."""
+        """Opens the twins' instance, with the limits of the database."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "python_enable_replacements": "false",
             "autoinstall_known_extensions": "false",
@@ -270,7 +270,7 @@ class TwinFiles:
 
 
 def _memory(database: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    """Returns the memory limit of a database in bytes, and the bytes that its tables take once they are read."""
+    """Returns a database's memory limit in bytes, and the bytes that its tables need once they are read."""
     sql = (
         "SELECT current_setting('memory_limit'), (SELECT sum(memory_usage_bytes) FROM duckdb_memory()), "
         "(SELECT sum(total_blocks * block_size) FROM pragma_database_size())"
@@ -282,7 +282,7 @@ def _memory(database: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 
 def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
-    """Begins a transaction in each table's file, so that its rows stay the same whatever is prepared meanwhile."""
+    """Begins a transaction in each table's file. Its rows then stay the same even if the table is prepared again."""
     try:
         reader.columns(cursor, " UNION ALL ".join(f"(SELECT 1 FROM {name} LIMIT 0)" for name in names), {})
     except InternalError:
@@ -290,8 +290,8 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
 
 
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> list[str]:
-    """Returns a digest of the values as texts, for columns in which a public table's digest confuses values: DuckDB's
-    hash is the same for 0 and -0, and for some wide numbers (by their halves).
+    """Returns a digest of values as texts, for columns of types in which DuckDB can have one hash for two values: 0 and
+    -0, and some wide numbers. The digest of a public table does not tell them apart.
     """
     tied = [column for column in columns if sql_type(column.type_name).has_tied_hashes]
     if not tied:

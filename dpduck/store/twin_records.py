@@ -1,7 +1,7 @@
 """Records of prepared tables in the store.
 
-A record is written before its twin is begun, and again when the twin is whole. If a process ends in between, its
-leftovers are deleted when the store is opened next.
+A record is written before its twin is begun, and again when the twin is complete. If a process ends in between, the
+unfinished twin is deleted when the store is opened next.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WRITING, LEFT = "writing", "left"
 @dataclass(frozen=True)
 class TwinRecord:
     """Record of a prepared table. layout: digest of everything that its twin depends on. moment: token of the
-    transaction that read the rows, equal for twins of one moment.
+    transaction that read the rows, equal for twins of the same moment.
 
-    revisions: of its policy, then of the policies along its references. columns: names and types of these tables'
-    columns. keys: columns that are each a key. unit_type: DuckDB's type of the unit. size, digest: of the file. cuts:
-    columns that the twin also holds clamped. keys_together: keys of one or more columns, which earlier versions did not
-    record.
+    revisions: those of its policy, then of the policies along its references. columns: names and types of the columns
+    of these tables. keys: columns that are each a key. unit_type: DuckDB's type of the unit. size, digest: of the file.
+    cuts: columns that the twin also has in clamped form. keys_together: keys of one or more columns, which earlier
+    versions did not record.
     """
 
     table: str
@@ -55,7 +55,7 @@ class Records:
         self._table = f"{quote_identifier(store)}.dpduck.prepared"
 
     def opened(self) -> tuple[dict[str, TwinRecord], list[str]]:
-        """Returns the prepared tables by name, and the nonces of twins that were not finished or not deleted."""
+        """Returns the prepared tables by name, and the nonces of twins that are unfinished or still to be deleted."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
         ready = {
@@ -66,12 +66,12 @@ class Records:
         return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
 
     def begin(self, table: str, nonce: str) -> None:
-        """Records that a twin is being written."""
+        """Records that a twin is going to be written."""
         with self._open_cursor() as cursor:
             cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
 
     def put(self, written: Sequence[TwinRecord]) -> None:
-        """Records that twins are whole and in use, all at once, and that their tables' earlier twins are not."""
+        """Records in one transaction that twins are complete and in use, and earlier twins of their tables are not."""
         with transaction(self._open_cursor) as cursor:
             for twin in written:
                 table, nonce, at, *facts = as_array(twin)
@@ -81,11 +81,11 @@ class Records:
                 cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
 
     def leave(self, nonce: str) -> None:
-        """Records that a twin has to be deleted."""
+        """Records that a twin is to be deleted."""
         with self._open_cursor() as cursor:
             cursor.execute(f"UPDATE {self._table} SET state = ? WHERE nonce = ?", [LEFT, nonce])
 
     def delete(self, nonce: str) -> None:
-        """Deletes the record of a twin that is gone."""
+        """Deletes the record of a deleted twin."""
         with self._open_cursor() as cursor:
             cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])

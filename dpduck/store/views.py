@@ -1,4 +1,4 @@
-"""Private views: answers under their own names, made and dropped by the releasing principal, or by the owner."""
+"""Private views: answers with names of their own. The releasing principal, or the owner, creates and drops them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dpduck.values.quoting import fold
 
 
 class PrivateViews:
-    """Changes of views, one at a time."""
+    """Creates, replaces and drops private views, one at a time."""
 
     def __init__(self, releases: ReleaseStore, store: str, declared: Callable[[], Iterable[TableName]]) -> None:
-        """`declared` returns tables with a policy and public tables. No principal may give their names to a view."""
+        """declared: returns the tables with a policy and public tables. No principal may give a view their names."""
         self._releases, self._declared = releases, declared
         self._store = store
         self.names = PrivateNames[StoredRelease](
@@ -31,9 +31,9 @@ class PrivateViews:
         )  # fmt: skip
 
     def naming(self) -> AbstractContextManager[None]:
-        """Holds the naming lock, from the check that a name is free until the table exists.
+        """Holds the lock on names, from the check that a name is free until its table exists.
 
-        One lock serves all kinds of tables, since each kind may want the same name, or replace a table of another kind.
+        One lock serves all kinds of tables, since two kinds may want the same name, or one may replace the other.
         """
         return self.names.naming("")
 
@@ -44,9 +44,9 @@ class PrivateViews:
     def is_ready(
         self, statement: AskStatement, text: str, caller: Caller, digest: str, columns: Sequence[str] = ()
     ) -> bool:
-        """Tells whether this very statement made the view already. Refuses a name that is not free for the view.
+        """Tells whether this very statement has already made the view. Refuses a name that the view may not get.
 
-        columns: names that the view must have. A view of an earlier version may lack such names. It is made again.
+        columns: names that the view must have. Without them, a view of an earlier version is made again.
         """
         exists = self.is_made(statement.view or "", statement.replace, text, caller, digest)
         return exists and not self._lacks(statement.view or "", columns)
@@ -55,7 +55,7 @@ class PrivateViews:
         return bool(columns) and not {*map(fold, columns)} <= {*map(fold, self._releases.column_names(name))}
 
     def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
-        """Tells whether this very statement made the table already, for any kind of table with a name of its own."""
+        """Tells whether this very statement has already made the table, of any kind with names of its own."""
         require_name(name)
         if not caller.owner and fold(name) in {fold(table.table) for table in self._declared()}:
             # plain SQL would read the view in the table's place, whoever asks
@@ -83,14 +83,14 @@ class PrivateViews:
         self, statement: AskStatement, text: str, caller: Caller, release: StoredRelease, select_sql: str,
         columns: Sequence[str] = (),
     ) -> str:  # fmt: skip
-        """Stores the view for which a release was made. columns: see is_ready."""
+        """Stores the view of a release. columns: as in is_ready."""
         return self.put_together([(statement, select_sql)], text, caller, release, columns)
 
     def put_together(
         self, statements: Sequence[tuple[AskStatement, str]], text: str, caller: Caller, release: StoredRelease,
         columns: Sequence[str] = (),
     ) -> str:  # fmt: skip
-        """Stores the views of a release, each with its SELECT, all or none. Returns the message of the first."""
+        """Stores the views of a release, each with its SELECT, in one transaction. Returns the first view's message."""
         name, release = statements[0][0].view or "", replace(release, source=release.source or release.name)
         with self.naming():
             missing = [
@@ -111,11 +111,11 @@ class PrivateViews:
         return self.ready(name)
 
     def own(self, name: str, caller: Caller) -> StoredRelease:
-        """Returns the view of this name. Refuses a caller who may not change it."""
+        """Returns the view with this name. Refuses a caller who may not change it."""
         return self.names.own(VIEW, name, caller)
 
     def renew(self, view: StoredRelease, caller: Caller, select_sql: str) -> str:
-        """Puts newer rows under a view's name."""
+        """Replaces the rows of a view by newer ones."""
         with self.naming():
             self.own(view.name, caller)
             most = None if caller.room is None else caller.room(None)

@@ -1,6 +1,6 @@
-"""Child processes: each starts with one end of a socket as its standard input, and speaks in frames.
+"""Child processes: each has one end of a socket as its standard input, and exchanges frames over the socket.
 
-Frames are those of multiprocessing.connection, which the other end may use: the length in four bytes, and the content.
+Frames are those of multiprocessing.connection, which the child may use: the length in four bytes, and the content.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from multiprocessing.connection import Connection
 
 
 class ChildFailed(OSError):
-    """Failure of a process that has ended, or that is late."""
+    """Error for a process that has ended, or that does not answer in time."""
 
 
 class ChildProcess:
-    """Process that this one has started. `pipe` is this end of the socket, and closes with its last reference."""
+    """Process that this one has started. `pipe` is this end of the socket. It closes when nothing refers to it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None, patience: float) -> None:
         """Starts the process without waiting for it.
 
-        environment: its whole environment. The process then has no working directory and no output. None: it inherits
-        all three, and has a process group of its own, so that Ctrl-C reaches this process alone.
+        environment: its whole environment. Then the process has no output, and / as its folder. None: it inherits all
+        three, and has a process group of its own, so that Ctrl-C does not reach it.
         patience: seconds after which a frame that has begun, and does not go on, is given up.
         """
         ours, theirs = socket.socketpair()
@@ -47,11 +47,11 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Tells whether the process runs."""
+        """Tells whether the process is running."""
         return self.process.poll() is None
 
     def send(self, *frames: bytes | memoryview) -> None:
-        """Sends frames."""
+        """Sends frames. Raises ChildFailed if the process does not take them."""
         try:
             for frame in frames:
                 self.pipe.send_bytes(frame)
@@ -59,7 +59,7 @@ class ChildProcess:
             raise ChildFailed from None
 
     def receive(self, seconds: float | None, most: int = sys.maxsize) -> memoryview:
-        """Returns the next frame, if it begins in time and has at most `most` bytes."""
+        """Returns the next frame. Raises ChildFailed if it begins too late, or has more than `most` bytes."""
         try:
             if not self.pipe.poll(seconds):
                 raise ChildFailed
@@ -73,12 +73,12 @@ class ChildProcess:
             raise ChildFailed from None
 
     def kill(self) -> int:
-        """Ends the process, and returns its exit status. A wait for its frames ends at once."""
+        """Kills the process, and returns its exit status. A wait for its frames ends at once."""
         self.process.kill()
         return self.process.wait()
 
     def _read(self, count: int) -> memoryview:
-        """Reads bytes, ten times faster than Connection.recv_bytes, which asks for new memory at each read."""
+        """Returns the next bytes, ten times as fast as Connection.recv_bytes, which allocates memory at each read."""
         rest = content = memoryview(bytearray(count))
         while rest:
             read = os.readv(self.pipe.fileno(), [rest])

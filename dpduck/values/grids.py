@@ -1,4 +1,4 @@
-"""Grids of public numbers, low + k step for k = 0 .. K, and their arithmetic: the possible values of an expression."""
+"""Grids of public numbers, low + k step for k = 0 .. K: the possible values of an expression, and their arithmetic."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from fractions import Fraction
 from math import ceil, floor, gcd, log10
 
 LARGEST_INTEGER = 1 << 24
-"""Bounds in steps stay below this. Finer steps would vanish in noise, and the noise scale would not fit samplers."""
+"""Bounds in steps stay below this. With finer steps, the noise scale would be too large for samplers."""
 
 FINEST = 10**6
-"""About the most decimal steps between bounds that have no step of their own."""
+"""Approximate largest number of decimal steps between bounds without a step."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Range of values: low <= value <= high, on multiples of `step` from low. A step of 0 allows any number between.
+    """Range of values: low <= value <= high, at multiples of `step` from low. A step of 0 allows all values between.
 
     >>> (Grid(Fraction(0), Fraction(2), Fraction(1, 2)) * Grid(Fraction(-1), Fraction(3), Fraction(1))).low
     Fraction(-2, 1)
@@ -28,7 +28,7 @@ class Grid:
 
     @property
     def unit(self) -> Fraction:
-        """Returns the largest number that divides every value, 0 if there is none."""
+        """Returns the largest number that divides all values, 0 if no number does."""
         return divisor(self.low, self.step) if self.step else Fraction(0)
 
     def __add__(self, other: Grid) -> Grid:
@@ -41,7 +41,7 @@ class Grid:
         return Grid(-self.high, -self.low, self.step)
 
     def __mul__(self, other: Grid) -> Grid:
-        """Multiplies two grids: values are multiples of their units, and products multiples of the units' product."""
+        """Returns the grid of products: multiples of the product of both units. A constant scales the other's step."""
         ends = [first * second for first in (self.low, self.high) for second in (other.low, other.high)]
         for constant, grid in ((self, other), (other, self)):
             if constant.low == constant.high:
@@ -49,17 +49,17 @@ class Grid:
         return Grid(min(ends), max(ends), self.unit * other.unit)
 
     def to_integers(self) -> Grid:
-        """Returns the grid under round, floor, ceil, trunc or a cast to a whole number."""
+        """Returns the grid of values after round, floor, ceil, trunc or a cast to a whole number."""
         return Grid(Fraction(floor(self.low)), Fraction(ceil(self.high)), Fraction(1))
 
     def absolute(self) -> Grid:
-        """Returns the grid under abs. Multiples of the unit remain multiples."""
+        """Returns the grid of absolute values. They are still multiples of the unit."""
         ends = (abs(self.low), abs(self.high))
         least = Fraction(0) if self.low <= 0 <= self.high else min(ends)
         return Grid(least, max(ends), self.unit)
 
     def align(self) -> Grid:
-        """Returns the grid with bounds on multiples of its step. If there are too many steps, the step is coarser."""
+        """Returns the grid with bounds at multiples of its step. With too many steps, the step becomes coarser."""
         alone = abs(self.low) if self.low == self.high else Fraction(0)
         step = self.step or alone or decimal_step(self.high - self.low)
         if self.step and divisor(self.low, step) != step:
@@ -71,12 +71,12 @@ class Grid:
 
 
 def constant(value: Fraction) -> Grid:
-    """Returns the grid of a literal."""
+    """Returns the grid of a constant."""
     return Grid(value, value, Fraction(0))
 
 
 def union(grids: Iterable[Grid]) -> Grid:
-    """Returns one grid for a value from any of several grids, such as a CASE."""
+    """Returns one grid that has the values of all given grids, such as those of CASE's branches."""
     listed = list(grids)
     low = min(grid.low for grid in listed)
     step = Fraction(0)
@@ -88,7 +88,7 @@ def union(grids: Iterable[Grid]) -> Grid:
 
 
 def divisor(first: Fraction, second: Fraction) -> Fraction:
-    """Returns the largest number that divides both.
+    """Returns the largest number that divides both numbers without a rest.
 
     >>> divisor(Fraction(1, 2), Fraction(3)), divisor(Fraction(0), Fraction(3))
     (Fraction(1, 2), Fraction(3, 1))
@@ -98,5 +98,5 @@ def divisor(first: Fraction, second: Fraction) -> Fraction:
 
 
 def decimal_step(width: Fraction) -> Fraction:
-    """Returns a power of ten that cuts the width into at most about FINEST steps. A width of 0 gets 1."""
+    """Returns a power of ten that divides the width into about FINEST steps or fewer. For a width of 0 it is 1."""
     return Fraction(Fraction(10) ** ceil(log10(float(width) / FINEST))) if width > 0 else Fraction(1)

@@ -1,7 +1,7 @@
-"""Frozen dataclasses as JSON and as rows of a table, by their type hints.
+"""Writes frozen dataclasses as JSON, and reads them from JSON or from rows of a table, by their type hints.
 
-A dataclass is written as an object with its fields, or as an array of their values. Both are read. A field that an
-earlier version did not write has its default. Everything else that does not fit the hints is refused.
+A dataclass is written as an object with its fields, or as an array of their values. Both forms can be read. A field
+that an earlier version did not write gets its default. A value that does not fit its type hint is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _hints = cache(get_type_hints)
 
 
 def as_object(value: object) -> Any:
-    """Writes a dataclass as an object with its fields, for json.dumps(.., default=as_object)."""
+    """Returns the fields of a dataclass by name, for json.dumps(.., default=as_object). Other values become texts."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, datetime):
@@ -35,13 +35,13 @@ def as_object(value: object) -> Any:
 
 
 def as_array(value: object) -> Any:
-    """Writes a dataclass as an array of its values, for json.dumps(.., default=as_array)."""
+    """Returns the values of a dataclass as a list, for json.dumps(.., default=as_array). Other values become texts."""
     written = as_object(value)
     return list(written.values()) if isinstance(written, dict) else written
 
 
 def read_record(kind: type[T], stored: object) -> T:
-    """Reads a value of this type from JSON, from parts of JSON, or from a row with JSON in some columns.
+    """Returns a value of this type from JSON text, parsed JSON, or a row with JSON in some columns.
 
     >>> read_record(tuple[Fraction | None, ...], '["1/2", null]')
     (Fraction(1, 2), None)
@@ -55,7 +55,7 @@ def read_record(kind: type[T], stored: object) -> T:
 
 
 def _parse_value(kind: Any, stored: Any) -> Any:
-    """Reads a value of this type. Raises one of _MISFITS if it does not fit."""
+    """Returns a value of this type from parsed JSON. Raises one of _MISFITS if it does not fit."""
     if type(stored) is kind or (kind is float and type(stored) is int):
         return stored
     parts = get_args(kind)
@@ -72,7 +72,7 @@ def _parse_value(kind: Any, stored: Any) -> Any:
 
 
 def _parse_parts(kind: Any, kinds: tuple[Any, ...], values: Any) -> Any:
-    """Reads a tuple or a dataclass. kinds: the types of a tuple's parts, none for a dataclass."""
+    """Returns a tuple or a dataclass. kinds: the types of a tuple's parts, () for a dataclass."""
     hints = {} if kinds else _hints(kind)
     if isinstance(values, dict) and hints:
         return kind(**{name: _parse_value(hints[name], value) for name, value in values.items()})

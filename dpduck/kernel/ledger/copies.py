@@ -1,11 +1,11 @@
-"""Positions of the ledger's end that two places outside the store remember: the secrets file and the witness.
+"""Positions of the ledger's end that are stored in two places outside the store: the secrets file and the witness.
 
 A charge is committed to the store first, then to the secrets file, then to the witness, and only then answered. A crash
-in between leaves the ledger one valid entry ahead, never more: the next charge first brings both up to date. Both also
-know the charges without an answer. A charge is struck off in both before its answer can be seen. So a copy of the store
-that was taken between charge and answer gets none. Everything fails closed if a position is beyond the ledger's end,
-more than one entry behind, or has another hash than the ledger there. It also fails closed if the witness is ahead of
-the secrets. Each is a sign of an older copy or a second copy.
+in between leaves the ledger one valid entry ahead at most: the next charge first brings both positions up to date. Both
+also have the charges without an answer. Before an answer can be seen, its charge is removed there. So a copy of the
+store from the time between charge and answer gets no answer. The ledger refuses to work if a position is beyond its
+end, or more than one entry behind, or has another hash than the ledger there. It also refuses if the witness is ahead
+of the secrets file. Each is a sign of an older or a second copy.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dpduck.values.privacy import Charge
 
 POSITION = "ledger_position"
 MOST_BEGUN = 1000
-"""The most charges without an answer that are remembered. Older ones are not answered any more."""
+"""Most charges without an answer that are remembered. Older ones are never answered."""
 
 Begun = dict[int, int]
-"""The charges that have no answer yet, by entry: the number of times that the answer of each was begun."""
+"""Charges without an answer, by ledger entry: how often the answer of each was begun."""
 
 Change = Callable[[Begun], Begun]
 _COPY = (
@@ -40,7 +40,7 @@ _COPY = (
 
 @dataclass(frozen=True)
 class ChainEnd:
-    """End of the chain: number and hash of the last entry, and the units' sums and unanswered charges as of then."""
+    """End of the chain: number and hash of the last entry. spent, begun: sums by unit, and unanswered charges then."""
 
     counter: int
     head: str
@@ -50,19 +50,19 @@ class ChainEnd:
 
 @dataclass(frozen=True)
 class PositionTexts:
-    """Texts of both positions as they were read, for the compare-and-swap that follows."""
+    """Texts of both positions as they were read. A later write replaces only these texts (compare-and-swap)."""
 
     secrets: bytes | None
     witness: bytes | None
 
 
 def latest(begun: Begun) -> Begun:
-    """Returns the charges without an answer that are remembered, in the order of their entries."""
+    """Returns the latest MOST_BEGUN charges without an answer, in the order of their entries."""
     return dict(sorted(begun.items())[-MOST_BEGUN:])
 
 
 def encode_position(position: ChainEnd) -> bytes:
-    """Encodes a position as one line of JSON with exact texts."""
+    """Returns a position as one line of JSON with exact texts."""
     spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
     begun = {str(entry): times for entry, times in latest(position.begun).items()}
     fields = {"counter": position.counter, "head": position.head, "spent": spent, "begun": begun}
@@ -70,7 +70,7 @@ def encode_position(position: ChainEnd) -> bytes:
 
 
 def decode_position(text: bytes | None, where: str) -> ChainEnd:
-    """Decodes the text of a position. No text stands for the beginning of the chain."""
+    """Returns the position in a text. None stands for the beginning of the chain."""
     if text is None:
         return ChainEnd(0, GENESIS, {})
     try:
@@ -83,19 +83,19 @@ def decode_position(text: bytes | None, where: str) -> ChainEnd:
 
 
 class OutsideCounters:
-    """Positions in both places. A witness is None only if the owner chose to have none, or the store is in memory."""
+    """The position in both places. The witness is None if the owner chose to have none, or the store is in memory."""
 
     def __init__(self, secrets: Secrets, witness: Witness | None) -> None:
         self._secrets = secrets
         self._witness = witness
 
     def read(self) -> PositionTexts:
-        """Reads the witness first: every writer writes the secrets first."""
+        """Returns both texts. Reads the witness first, since every writer writes the secrets first."""
         witness = None if self._witness is None else self._witness.read()
         return PositionTexts(self._secrets.get(POSITION), witness)
 
     def require_same(self, texts: PositionTexts, state: LedgerState) -> None:
-        """Fails closed unless both positions lie on this ledger's chain, at its end or one entry before."""
+        """Raises StoreError unless both positions are on this ledger's chain, at its end or one entry before."""
         secrets = decode_position(texts.secrets, "secrets file")
         _require_on_chain(secrets, state, "secrets file")
         if texts.witness is None:
@@ -106,12 +106,12 @@ class OutsideCounters:
             raise StoreError(f"the secrets file is older than the ledger; {_COPY}")
 
     def spent(self, texts: PositionTexts) -> list[tuple[str, Charge]]:
-        """Lists the units with their sums according to the secrets file, and then according to the witness."""
+        """Lists the units with their sums, first by the secrets file and then by the witness."""
         places = (decode_position(texts.secrets, "secrets file"), decode_position(texts.witness, "witness"))
         return [amounts for place in places for amounts in place.spent.items()]
 
     def begun(self, texts: PositionTexts, state: LedgerState) -> Begun:
-        """Returns the charges that neither place has struck off. A place may not have seen the last entry yet."""
+        """Returns the charges that no place counts as answered. A place may not know the last entry yet."""
         places = [decode_position(texts.secrets, "secrets file")]
         if self._witness is not None:
             places.append(decode_position(texts.witness, "witness"))
@@ -127,7 +127,7 @@ class OutsideCounters:
     def advance(self, texts: PositionTexts, state: LedgerState, begun: Begun) -> PositionTexts | None:
         """Moves both positions to the end of the ledger, and returns their texts.
 
-        Returns None if another writer came in between.
+        Returns None if another writer has changed one meanwhile.
         """
         text = encode_position(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
         if texts.secrets != text and not self._secrets.replace(POSITION, texts.secrets, text):
@@ -163,17 +163,17 @@ def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> Non
 #
 # Noticed: the store and its secrets file restored together from an older copy, and two processes that charge
 # copies of one store on this machine as this user. The second process is refused at the latest at its first
-# charge, before a count runs. Not noticed: copies on different machines or under different users or state
-# directories, since each has a witness of its own. Not noticed either: a copy made before this machine saw
-# the store, and a witness that was deleted or restored along with the store. A store that comes to a new
-# machine has no witness there yet, and gets one.
+# charge, before a count runs. Not noticed: copies on different machines, or under different users or state
+# directories, since each has a witness of its own. Not noticed either: a copy from before this machine saw the
+# store, and a witness that was deleted or restored along with the store. A store that is new on a machine has no
+# witness there yet, and gets one.
 #
 # Without a writable directory the store is refused. To do without the witness, the owner must say so:
 # DPDUCK_STATE_DIR=none, or no directory given to the ledger.
 
 
 def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """Returns the folder of witnesses according to the environment. None if the owner chose to have none.
+    """Returns the folder of witnesses by the environment. None if the owner chose to have none.
 
     >>> state_directory({"XDG_STATE_HOME": "/var/state"}).as_posix()
     '/var/state/dpduck'
@@ -186,7 +186,7 @@ def state_directory(environment: Mapping[str, str]) -> Path | None:
 
 
 class Witness:
-    """Witness of one store."""
+    """Witness of one store, in a file of its own."""
 
     def __init__(self, directory: Path, store_id: str, *, steps: Steps = no_step) -> None:
         self._path = directory / f"{store_id}.witness"
@@ -196,7 +196,7 @@ class Witness:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def read(self) -> bytes | None:
-        """Reads the text that was written last. None if this machine has not seen the store."""
+        """Returns the text that was written last. None if this machine has not seen the store."""
         with _own_errors():
             try:
                 return self._path.read_bytes()
@@ -204,7 +204,7 @@ class Witness:
                 return None
 
     def replace(self, expected: bytes | None, value: bytes) -> bool:
-        """Writes the value only if `expected` is still there. The value is on disk when this returns."""
+        """Writes the value if the file still has `expected`, and returns whether it did. The value is then on disk."""
         with _own_errors(), self._hold_lock():
             if self.read() != expected:
                 return False

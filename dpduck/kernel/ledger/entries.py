@@ -1,8 +1,8 @@
 """Rows of the ledger as texts, and the keyed hash that chains each row to the one before.
 
-The hash is HMAC-SHA256 under a key that only the secrets file holds. It covers every field of the row, the store's
-identity and the previous hash. Without the key, no row can be changed, swapped, removed from the middle or forged
-unnoticed. The counters outside the store are there to notice that the end of the chain was cut off (see copies).
+The hash is HMAC-SHA256, and only the secrets file has its key. It covers every field of the row, the store's identity
+and the previous hash. Without the key, no row can be changed, swapped, forged, or removed from the middle unnoticed.
+The counters outside the store show whether the end of the chain was cut off (see copies).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LedgerRow(NamedTuple):
-    """One row of the ledger table as it is stored. Amounts are texts "numerator/denominator".
+    """One row of the ledger table in its stored form. Amounts are texts "numerator/denominator".
 
-    at: microseconds since 1970 in UTC. epsilon: None for a release without a pure guarantee. budget: the budget that
-    this row declares, None for charges.
+    at: microseconds since 1970 in UTC. epsilon: None for a release without pure differential privacy. budget: the
+    budget that this row declares, None for charges.
     """
 
     id: int
@@ -46,7 +46,7 @@ class LedgerRow(NamedTuple):
 
 
 def row_hash(chain_key: bytes, store_id: str, row: LedgerRow) -> str:
-    """Hashes every field but the hash itself. Lengths in front keep fields from running into each other."""
+    """Returns the hash of all fields but the hash. The length before each field keeps them apart."""
     message = b"".join(_encode_field(field) for field in (store_id, *row[:-1]))
     return hmac.digest(chain_key, message, "sha256").hex()
 
@@ -64,7 +64,7 @@ def seal_row(chain_key: bytes, store_id: str, row: LedgerRow) -> LedgerRow:
 
 
 def require_next(chain_key: bytes, store_id: str, row: LedgerRow, last_id: int, last_hash: str) -> None:
-    """Fails closed unless this row is the very one that was written after `last_id`."""
+    """Raises StoreError unless this row is the one that was written after the entry `last_id`."""
     if row.id != last_id + 1:
         raise StoreError(
             f"ledger entry {last_id + 1} is missing; accepted: the store as it was last written, or its newest backup"
@@ -75,7 +75,7 @@ def require_next(chain_key: bytes, store_id: str, row: LedgerRow, last_id: int, 
 
 
 def require_untouched(chain_key: bytes, store_id: str, row: LedgerRow) -> None:
-    """Fails closed unless every field of this row is as it was written."""
+    """Raises StoreError unless every field of this row is as it was written."""
     if not hmac.compare_digest(str(row.hash).encode(), row_hash(chain_key, store_id, row).encode()):
         raise _change_error(row)
 
@@ -102,7 +102,7 @@ def microseconds_of(at: datetime) -> int:
 
 
 def datetime_of(microseconds: int) -> datetime:
-    """Returns the moment in UTC."""
+    """Returns the moment of these microseconds since 1970, in UTC."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -131,13 +131,13 @@ class LedgerEntry:
 
 
 def add_charges(charge: Charge, other: Charge) -> Charge:
-    """Adds two charges. The sum has no pure epsilon if one of the charges has none."""
+    """Adds two charges. The sum has no pure epsilon unless both have one."""
     epsilon = None if charge.epsilon is None or other.epsilon is None else charge.epsilon + other.epsilon
     return Charge(epsilon=epsilon, rho=charge.rho + other.rho, delta=charge.delta + other.delta)
 
 
 def missing_from(own: Charge, other: Charge) -> Charge:
-    """Returns the charge to add to `own` so that none of its amounts is below the amount of `other`."""
+    """Returns the charge that `own` lacks, so that with it no amount is below that of `other`."""
     epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
     if other.epsilon is None and own.epsilon is not None:
         epsilon = None
@@ -150,14 +150,14 @@ def amounts_text(charge: Charge) -> tuple[str | None, str, str]:
     return epsilon, rational_text(charge.rho), rational_text(charge.delta)
 
 
-@lru_cache(maxsize=1024)  # the same prices recur: a whole ledger is read in three quarters of the time
+@lru_cache(maxsize=1024)  # prices recur, and so a whole ledger is read in three quarters of the time
 def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
-    """Reads the charge that amounts_text wrote."""
+    """Returns the charge that amounts_text wrote."""
     return Charge(epsilon=None if epsilon is None else Fraction(epsilon), rho=Fraction(rho), delta=Fraction(delta))
 
 
 def budget_text(budget: Budget) -> str:
-    """Writes a budget as one canonical text."""
+    """Returns a budget as one canonical text."""
     return json.dumps(_budget_fields(budget))
 
 
@@ -170,12 +170,12 @@ def _budget_fields(budget: Budget) -> dict[str, object]:
 
 
 def budget_of(text: str) -> Budget:
-    """Reads the budget that budget_text wrote."""
+    """Returns the budget that budget_text wrote."""
     return read_record(Budget, text)
 
 
 def entry_of(row: LedgerRow) -> LedgerEntry:
-    """Converts a row with a verified hash to an entry."""
+    """Returns the entry of a row with a verified hash."""
     charge = charge_of(row.epsilon, row.rho, row.delta)
     budget = None if row.budget is None else budget_of(row.budget)
     amounts = {"epsilon": charge.epsilon, "rho": charge.rho, "delta": charge.delta}

@@ -1,7 +1,7 @@
-"""Worker processes that run programs over batches. A batch that fails is halved, down to the row that is left out.
+"""Worker processes that run programs over batches. A batch that fails is halved, until its faulty row is left out.
 
 A row's result is the program's result for that row alone. If a batch raises, crashes its process, fills its memory or
-never ends, its other rows are computed without the row at fault. The statement goes on: only time differs.
+never ends, its other rows are computed without the faulty row. The statement goes on, and only its time differs.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ MEMORY = 3 << 30
 """Bytes that DuckDB may use in a worker."""
 
 ROOM = 9 << 28
-"""Bytes that the operating system lets a worker map beside its libraries and threads."""
+"""Bytes of memory that a worker may map, beyond its libraries and threads. The operating system enforces it."""
 
 MAPPED, DATA = (2 << 30, 64 << 20), (5 << 28, 32 << 20)
-"""Most bytes of a worker that has just started, and most for each processor: of address space, and of its own data."""
+"""Most bytes of a new worker, and most in addition for each processor: first of address space, then of its own data."""
 
 TEXTS = 18
-"""All texts that are made of one row may have 1/TEXTS of ROOM, 128 MiB: no row comes near the limits of memory then,
-where earlier computations in a process could matter."""
+"""All texts that are made of one row may have 1/TEXTS of ROOM, 128 MiB. So no row comes near the limits of memory,
+where earlier computations in the same process could matter."""
 
 ROW_SECONDS = 1.0
-"""Processor seconds for one row, besides a margin (worker.allowed). A row that uses more contributes nothing."""
+"""Processor seconds by which the limit of a batch is set (processor_seconds). A row above its limit is left out."""
 
 PATIENCE = 300.0
-"""Seconds after which a process that neither reads nor says anything is given up: nothing allowed in it sleeps."""
+"""Seconds after which a process that neither reads nor writes is given up. No allowed SQL sleeps."""
 
 LEAST_ROWS = 4096
-"""Batches up to this size are not halved in advance, however slow the ones before were."""
+"""Batches up to this size are sent whole, even if larger ones before them were too slow."""
 
 MOST_IDLE = 2
 
 
 @dataclass(frozen=True)
 class WorkerProgram:
-    """SQL over the table BATCH that answers each row once. schema: schema of the answer, NULL for a row left out.
+    """SQL over the table BATCH with one answer for each row. schema: schema of the answers, NULL for a row left out.
 
-    tells: whether DuckDB's error texts are wanted. They may quote rows, which then are made up.
+    tells: whether DuckDB's error texts are sent back. They may quote rows, so this is for made-up rows alone.
     """
 
     sql: str
@@ -64,7 +64,7 @@ class WorkerProgram:
 
 
 def least_room() -> int:
-    """Returns the bytes of ROOM that a worker surely has by its own limits and this process's. With fewer it ends."""
+    """Returns the part of ROOM that the limits of a worker and of this process surely leave. With less, it ends."""
     processors = os.cpu_count() or 1
     kinds = {resource.RLIMIT_AS: MAPPED, resource.RLIMIT_DATA: DATA}
     left = (limit_of(kind) - started - each * processors for kind, (started, each) in kinds.items())
@@ -72,12 +72,12 @@ def least_room() -> int:
 
 
 def row_texts() -> int:
-    """Returns the most bytes of all texts that are made of one row."""
+    """Returns the largest size in bytes of all texts that are made of one row."""
     return least_room() // TEXTS
 
 
 class Worker(ChildProcess):
-    """One process. It is ended whenever it gives anything but a plain answer."""
+    """One worker process. It is killed if it gives an answer of another form, or none."""
 
     def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
         arguments = map(str, (os.cpu_count() or 1, MEMORY, ROOM, least_room()))
@@ -87,7 +87,7 @@ class Worker(ChildProcess):
         self.said, self.spent = "", False
 
     def prepare(self, program: WorkerProgram) -> None:
-        """Sends a program, unless it is the last one."""
+        """Sends a program, unless the process has it already."""
         if self._program is None and self._receive()[0] != b"S":
             raise ChildFailed
         if program != self._program:
@@ -100,7 +100,7 @@ class Worker(ChildProcess):
         self.send(b"B", self._room.stream(batch))
 
     def finish(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
-        """Returns the answer to the last batch. None if it failed and the process lives on, or is spent."""
+        """Returns the last batch's answer, None if the batch failed. Sets `spent` if the process must be replaced."""
         kind, body = self._receive()
         self.spent, kind = kind.islower(), kind.upper()
         if kind == b"F":
@@ -118,13 +118,13 @@ class Worker(ChildProcess):
 
 
 class Workers:
-    """Worker processes of one database, started when they are first needed and kept warm."""
+    """Worker processes of one database. They start when they are first needed, and wait for further work."""
 
     complaints: list[str] | None = None
-    """Failures that are noted instead of passed over, for rows that are made up. None passes over failures."""
+    """Error texts of DuckDB, for made-up rows. None: rows that fail are left out, and no text is noted."""
 
     def __init__(self, command: tuple[str, ...] = COMMAND, idle: int = MOST_IDLE) -> None:
-        """Starts no process yet. idle: the most processes that are kept while nobody uses them."""
+        """Starts no process yet. idle: largest number of processes that wait for work."""
         self._command, self._most_idle = command, idle
         self._idle: dict[bool, list[Worker]] = {False: [], True: []}
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class Workers:
 
     @contextmanager
     def runner(self, program: WorkerProgram) -> Iterator[Runner]:
-        """Lends a runner of one program. Its process is kept for the next one if it is sound."""
+        """Yields a runner of one program. Afterwards its process serves other runners if it is in order."""
         runner = Runner(self, program)
         try:
             yield runner
@@ -148,7 +148,7 @@ class Workers:
             runner.abandon()
 
     def take(self, clean: bool = False) -> Worker:
-        """Returns an idle process or a new one. clean: whether it must never have computed a private row."""
+        """Returns an idle process or a new one. clean: whether it must never have read a private row."""
         with self._lock:
             while self._idle[clean]:
                 worker = self._idle[clean].pop()
@@ -158,7 +158,7 @@ class Workers:
         return Worker(self._command)
 
     def give_back(self, worker: Worker, clean: bool = False) -> None:
-        """Keeps a sound process, or ends it if enough are idle."""
+        """Takes back a process for further work. Kills it if enough processes are idle."""
         with self._lock:
             if len(self._idle[clean]) < self._most_idle and not self._closed:
                 self._idle[clean].append(worker)
@@ -166,7 +166,7 @@ class Workers:
         worker.kill()
 
     def close(self) -> None:
-        """Ends every idle process."""
+        """Kills every idle process."""
         with self._lock:
             self._closed = True
             _end_all(self._idle)
@@ -179,9 +179,9 @@ def _end_all(idle: dict[bool, list[Worker]]) -> None:
 
 
 class StrictWorkers(Workers):
-    """Processes for rows that are made up: a batch that fails ends the job, and DuckDB's error text is kept.
+    """Processes for made-up rows: a batch that fails ends the job, and DuckDB's error text is noted.
 
-    They never computed a private row. Otherwise their used memory would depend on such rows, and so would a rehearsal,
+    They have never read a private row. Otherwise their memory could depend on private rows, and so could a rehearsal,
     which costs no budget.
     """
 
@@ -192,7 +192,7 @@ class StrictWorkers(Workers):
         self.complaints = []
 
     def take(self, clean: bool = True) -> Worker:
-        self._pool.start()  # for private rows, which are next
+        self._pool.start()  # for private rows, which come next
         return self._pool.take(clean)
 
     def give_back(self, worker: Worker, clean: bool = True) -> None:
@@ -200,7 +200,7 @@ class StrictWorkers(Workers):
 
 
 class Runner:
-    """One program over batch after batch: `begin` the next one while the last answer is used."""
+    """One program over batches. The next batch may `begin` before the answer to the last one is used."""
 
     def __init__(self, workers: Workers, program: WorkerProgram) -> None:
         self._workers = workers
@@ -210,7 +210,7 @@ class Runner:
         self._most = sys.maxsize
 
     def begin(self, batch: pa.Table) -> None:
-        """Sends a batch, unless it will be halved anyway. A failure shows when its answer is asked for."""
+        """Sends a batch, unless it will be halved anyway. If this fails, `finish` tries again."""
         self._sent = None
         if batch.num_rows > self._most:
             return
@@ -221,7 +221,7 @@ class Runner:
             self.abandon()
 
     def finish(self, batch: pa.Table) -> pa.Table:
-        """Returns the answer to the batch that was begun last, NULL for rows that cannot be computed."""
+        """Returns the answer to the batch that was begun last. Rows that cannot be computed have NULL."""
         answer = self._receive(batch)
         if answer is None and batch.num_rows == 1 and self._worker is None:
             # the process is gone, perhaps because of an earlier row: only a fresh process gives up a row
@@ -230,10 +230,10 @@ class Runner:
         return answer if answer is not None else self._halve(batch)
 
     def check(self, batch: pa.Table) -> pa.Table:
-        """Answers a batch without rows. A program that fails on it is a defect, and no row is the reason.
+        """Returns the answer to a batch without rows. If the program fails, the program is wrong, and not a row.
 
-        It is asked each time, since it measures the present time of planning. On a busy machine an earlier measure can
-        be too small: rehearsals failed, and no row was the reason.
+        Each call runs it, since the worker measures its time for planning. On a busy machine an earlier measure can be
+        too small: rehearsals failed although no row was at fault.
         """
         self.begin(batch)
         answer = self._receive(batch)
@@ -243,7 +243,7 @@ class Runner:
         raise InternalError("a worker does not run this program")
 
     def compute(self, batch: pa.Table) -> pa.Table:
-        """Begins and finishes a batch."""
+        """Sends a batch and returns its answer."""
         self.begin(batch)
         return self.finish(batch)
 
@@ -256,7 +256,7 @@ class Runner:
         return pa.concat_tables([self.compute(batch.slice(0, middle)), self.compute(batch.slice(middle))])
 
     def _complain(self) -> bool:
-        """Keeps DuckDB's error text on rows that are made up. Returns False if they are not."""
+        """Notes DuckDB's error text if rows are made up. Returns whether they are."""
         if self._workers.complaints is None:
             return False
         self._workers.complaints.append("" if self._worker is None else self._worker.said)
@@ -277,7 +277,7 @@ class Runner:
             return None
 
     def _current(self) -> Worker:
-        """Returns the process, with the program. A new one is tried twice before it counts as the machine's failure."""
+        """Returns a process with the program. Raises InternalError if three processes in a row fail to take it."""
         for _ in range(3):
             self._worker = worker = self._worker or self._workers.take()
             try:
@@ -288,7 +288,7 @@ class Runner:
         raise InternalError("a worker process could not be started")
 
     def release(self) -> None:
-        """Gives the process back. One that still computes is ended."""
+        """Gives the process back for further work, or kills it if it still computes."""
         if self._sent is not None:
             self.abandon()
         if self._worker is not None:
@@ -296,6 +296,6 @@ class Runner:
             self._workers.give_back(worker)
 
     def abandon(self) -> bool:
-        """Ends the process. Tells whether it had been ended before, for using too much of the processor."""
+        """Kills the process. Returns whether it had already ended because it used too much processor time."""
         worker, self._worker = self._worker, None
         return worker is not None and worker.kill() == -signal.SIGPROF

@@ -1,1 +1,1 @@
-"""Flight SQL."""
+"""Listener for clients of Arrow Flight SQL."""

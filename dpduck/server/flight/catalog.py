@@ -1,8 +1,8 @@
 """Answers to Arrow Flight SQL clients about the server and its catalog, as Arrow tables. Nothing here charges.
 
-Schemas of the answers: arrow/format/FlightSql.proto. The served private views are in one catalog and schema. The
-private tables that the caller may ask about are in no catalog: a plain SELECT over main.visits is answered from earlier
-releases.
+Schemas of the answers: arrow/format/FlightSql.proto. The served private views are in one catalog and schema. Private
+tables that the caller may ask about are listed without a catalog. Their answers come from earlier releases: so does
+that to a plain SELECT over main.visits.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ SQL_INFO = pa.schema(
 
 
 def sql_info() -> dict[int, str | bool | int]:
-    """Lists facts by SqlInfo's number: the server's name and versions, read-only, no transactions, no Substrait."""
+    """Returns facts by SqlInfo's number: the server's name and versions, read-only, no transactions, no Substrait."""
     return {
         0: "dpduck", 1: version("dpduck"), 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: False, 100: 0,
         101: 0, 500: False, 501: False, 502: False, 503: 1, 504: '"', 505: 1, 506: True, 515: True, 516: True,
@@ -113,7 +113,7 @@ def _info_table(wanted: tuple[int, ...]) -> pa.Table:
 
 
 def _pattern(text: str | None) -> Callable[[str], bool]:
-    """Returns a test by SQL's LIKE with % and _, without an escape. None lets every name pass."""
+    """Returns a test of names by a LIKE pattern of SQL, without escapes. For None, every name passes."""
     if text is None:
         return lambda _: True
     parts = [".*" if letter == "%" else "." if letter == "_" else re.escape(letter) for letter in text]
@@ -151,12 +151,12 @@ def _tables(command: Message, public: PublicDatabase, private: PrivateTables) ->
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection, relation: str) -> pa.Schema:
-    """Returns the Arrow schema of a relation, as clients will see it."""
+    """Returns the Arrow schema of a relation, as clients see it."""
     return as_texts(cursor.sql(f"FROM {relation} LIMIT 0").to_arrow_table().schema)
 
 
 def _empty_sql(columns: Mapping[str, str]) -> str:
-    """Returns a subquery with these columns. Types are parsed and written anew, whatever their texts are."""
+    """Returns a subquery with these columns. Types are parsed and written again, so no other text gets into SQL."""
     listed = (f"CAST(NULL AS {duckdb.sqltype(kind)}) AS {quote_identifier(name)}" for name, kind in columns.items())
     return f"(SELECT {', '.join(listed)})"
 

@@ -1,8 +1,8 @@
 """Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers: the same principals, gate and limits as over Quack.
 
-Looking for columns (GetSchema, CreatePreparedStatement) never charges. Running may charge: drivers run a statement
-by GetFlightInfo, and DoGet runs one, too. pyarrow sends the traceback of any error except its own Flight errors to the
-client. So every method is wrapped, and an unexpected error has one fixed text.
+Requests for columns (GetSchema, CreatePreparedStatement) never charge. GetFlightInfo, which drivers use, and DoGet run
+a statement, which may charge. pyarrow sends the traceback of any error except its own Flight errors to the client. So
+every method is wrapped, and an unexpected error has one fixed text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Handshake of drivers that trade a password for a token. The middleware checks both, not this handler."""
+    """Handshake of drivers that exchange a password for a token. The middleware checks both, not this handler."""
 
     def authenticate(self, outgoing: object, incoming: object) -> None: ...
 
@@ -46,7 +46,7 @@ class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
 
 
 class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """Caller of a method. A token that came as a password goes back, and the client sends it with further calls."""
+    """Caller of a method. After a handshake, its token is sent back, and the client sends it with further calls."""
 
     def __init__(self, principal: Principal, token: str, handshake: bool) -> None:
         self.principal = principal
@@ -58,7 +58,7 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Authentication of callers, anew in every call, so that a revocation counts at once."""
+    """Authenticates the caller of every call, so that a revocation has effect at once."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -83,7 +83,7 @@ class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 def _credentials(header: str) -> tuple[str, str]:
-    """Returns the user name and the token of a header, empty if there are none.
+    """Returns the user name and the token of a header. Missing ones are empty.
 
     >>> _credentials("Bearer abc"), _credentials("Basic YWxpY2U6YWJj")
     (('', 'abc'), ('alice', 'abc'))
@@ -102,7 +102,7 @@ def _credentials(header: str) -> tuple[str, str]:
 
 
 def _flight_errors(method: Method) -> Method:
-    """Turns errors into Flight errors of one line: pyarrow would send any other error with its traceback."""
+    """Turns errors into Flight errors of one line, since pyarrow would send other errors with their traceback."""
 
     @functools.wraps(method)
     def wrapper(*arguments: Any) -> Any:
@@ -117,14 +117,14 @@ def _flight_errors(method: Method) -> Method:
 
 
 def as_flight_error(error: DpduckError) -> Exception:
-    """Returns a Flight error with the same line."""
+    """Returns a Flight error with the same message."""
     kind = flight.FlightUnauthorizedError if isinstance(error, PermissionRefusal) else flight.FlightServerError
     flight_error: Exception = kind(str(error))
     return flight_error
 
 
 class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Server with the methods of the protocol."""
+    """Flight server with a method for each method of the protocol."""
 
     def __init__(self, service: Service, statements: Statements, location: str, tls: Tls | None) -> None:
         certificates = [] if tls is None else [(tls.certificate.read_bytes(), tls.key.read_bytes())]
@@ -225,7 +225,7 @@ def _principal(context: Any) -> Principal:
 
 
 def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same batches, and turns errors on the way into Flight errors of one line."""
+    """Yields the same batches. An error on the way becomes a Flight error of one line."""
     try:
         yield from batches
     except DpduckError as error:

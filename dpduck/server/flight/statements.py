@@ -1,8 +1,8 @@
 """Statements that came over Arrow Flight SQL: their columns, which cost nothing, and their rows.
 
 The few protobuf messages of Arrow Flight SQL (arrow/format/FlightSql.proto) are read and written by hand. All are flat:
-fields of texts, bytes, booleans and small numbers. So a reader of wire types is enough. Malformed or too large messages
-are refused, and unknown fields are skipped, as protobuf demands.
+fields of texts, bytes, booleans and small numbers. So their decoding is short. Malformed or too large messages are
+refused, and unknown fields are skipped, as protobuf demands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Value = int | bytes
 
 @dataclass(frozen=True)
 class Message:
-    """Message with its name in FlightSql.proto. fields: the values of each field number, every occurrence in order."""
+    """Message with its name in FlightSql.proto. fields: all values of each field number, in order."""
 
     name: str
     fields: Mapping[int, Sequence[Value]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Message:
 
 
 def read_any(body: bytes) -> Message:
-    """Reads the message in a google.protobuf.Any. Refusal for a message outside Flight SQL.
+    """Returns the message in a google.protobuf.Any. Refuses a message outside Flight SQL.
 
     >>> read_any(write_any("CommandGetTables", {3: b"by_%", 5: 1})).text(3)
     'by_%'
@@ -136,7 +136,7 @@ def _fields(body: bytes) -> dict[int, list[Value]]:
 
 
 def _varint(body: bytes, position: int) -> tuple[int, int]:
-    """Reads an unsigned number of up to 64 bits, seven bits a byte, the lowest first. Also returns its end."""
+    """Returns an unsigned number of up to 64 bits, seven in each byte, the lowest first. Also returns its end."""
     value = 0
     for place in range(10):
         if position + place >= len(body):
@@ -165,13 +165,13 @@ def _format_refusal() -> Refusal:
 
 MOST_ADMITTED = 256
 ROWS_AT_ONCE = 131_072
-"""Rows of a batch, so large that Python's work for each batch does not matter."""
+"""Rows of a batch. There are so many that Python's work for each batch does not matter."""
 _HANDLE = 16
 
 
 @dataclass(frozen=True)
 class _Admitted:
-    """Statement that passed the gate and waits for its reader. sql: the text to run in the public database."""
+    """Statement that passed the gate, and waits for its reader. sql: the SQL to run in the public database."""
 
     principal: str
     token_hash: str
@@ -179,7 +179,7 @@ class _Admitted:
 
 
 class Statements:
-    """Statements that passed the gate, until they are read. Many threads may use it.
+    """Statements that passed the gate, until their rows are read. Many threads may use it.
 
     A handle is random bytes, followed by the statement's text. If the statement is forgotten, its text passes the gate
     again, which is free.
@@ -193,17 +193,17 @@ class Statements:
         self._most, self._each = limits.running, limits.running_each
 
     def text_of(self, command: Message) -> str | None:
-        """Returns the statement of a command, None for the catalog. The handle of a prepared statement is its text."""
+        """Returns the statement of a command, None for other commands. A prepared statement's handle is its text."""
         if command.name in ("CommandStatementQuery", "CommandPreparedStatementQuery"):
             return command.text(1) or ""
         return None
 
     def columns(self, principal: Principal, text: str) -> pa.Schema:
-        """Returns the columns of a statement. It is not run, and charges nothing."""
+        """Returns the columns of a statement, without running it or charging."""
         return self._schema(self._service.gate.probe(principal, text))
 
     def private_tables(self, principal: Principal) -> dict[str, dict[str, str]]:
-        """Returns the tables with plain names that a principal may ask about, with the types of their columns."""
+        """Returns the tables with plain names that a principal may ask about, each with the types of its columns."""
         handle, _ = self.run(principal, "SELECT table_name, column_name, data_type FROM dp_columns()")
         tables: dict[str, dict[str, str]] = {}
         for batch in self.stream(principal, handle)[1]:
@@ -213,7 +213,7 @@ class Statements:
         return tables
 
     def run(self, principal: Principal, text: str, given_up: GivenUp = never) -> tuple[bytes, pa.Schema]:
-        """Sends a statement through the gate, which may charge. Returns a handle for reading, and the columns."""
+        """Sends a statement through the gate, which may charge. Returns a handle for its rows, and its columns."""
         sql = self._service.gate.admit(principal, text, given_up)
         schema = self._schema(sql)
         handle = secrets.token_bytes(_HANDLE) + text.encode()
@@ -226,7 +226,7 @@ class Statements:
     def stream(
         self, principal: Principal, handle: bytes, given_up: GivenUp = never
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Returns the rows. A handle works once, for the token that passed the gate. Else its text passes once more."""
+        """Returns the columns and rows of a handle. Used again, or by another token, its text passes the gate again."""
         with self._lock:
             entry = self._admitted.get(handle[:_HANDLE])
             mine = entry is not None and (entry.principal, entry.token_hash) == (principal.name, principal.token_hash)
@@ -239,7 +239,7 @@ class Statements:
                 reader = None
                 if entry is not None and mine:
                     reader = _reader(cursor, entry.sql)
-                if reader is None:  # never seen, forgotten, or its answer has left the public database
+                if reader is None:  # unknown or forgotten, or its answer was removed
                     text = handle[_HANDLE:].decode("utf-8", "replace")
                     reader = _reader(cursor, self._service.gate.admit(principal, text, given_up))
                 if reader is None:
@@ -261,7 +261,7 @@ class Statements:
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
 
     def _begin(self, name: str) -> None:
-        """Counts a reader. Refuses it if there are too many in all, or of this principal."""
+        """Counts one more reader of results. Refuses it if there are too many, in all or of this principal."""
         with self._lock:
             most = self._each if self._reading[name] >= self._each else self._most
             if self._reading[name] >= self._each or self._reading.total() >= self._most:
@@ -269,7 +269,7 @@ class Statements:
             self._reading[name] += 1
 
     def end_reader(self, name: str) -> None:
-        """Counts one reader less."""
+        """Counts one reader of results less."""
         with self._lock:
             self._reading[name] -= 1
 
@@ -284,7 +284,7 @@ def _reader(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
 
 
 def as_texts(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with texts for ENUM: clients want a dictionary before the rows, but streams have none."""
+    """Returns the schema with texts in place of ENUM. Clients want a dictionary first, which streams do not have."""
     return pa.schema([column.with_type(_as_text(column.type)) for column in schema])
 
 
@@ -301,7 +301,7 @@ def _as_text(shown: pa.DataType) -> pa.DataType:
 
 
 class _ResultBatches:
-    """Batches of a result. Its place among the readers is free again when it ends or is given up."""
+    """Batches of a result. Once they end, or nobody uses this object, its reader counts no more."""
 
     def __init__(
         self, statements: Statements, name: str, cursor: duckdb.DuckDBPyConnection, reader: pa.RecordBatchReader

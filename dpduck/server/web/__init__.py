@@ -1,1 +1,1 @@
-"""The web page."""
+"""Listener of the web page, and its pages."""

@@ -1,7 +1,7 @@
-"""Questions of the page to the server. Every statement passes the gate, as every other client's does.
+"""Questions of the page to the server. Every statement passes the gate, as for every other client.
 
-Only SQL that the gate admitted reads the public database, and nothing here asks the vault. Only shown prices are
-charged: each question to the vault has its shown price as its ceiling.
+Only SQL that the gate admitted reads the public database, and nothing here asks the vault directly. Only shown prices
+are charged: each question to the vault has its shown price as its limit.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from dpduck.values.sqltypes import sql_type
 
 MOST_COLUMNS = 60
 MOST_LETTERS = 1_000
-"""The largest number of letters of a value that is shown."""
+"""The largest number of letters of a shown value."""
 
 MOST_BYTES = 8 * 2**20
-"""The largest size of the rows of one answer. Further rows never become Python objects."""
+"""The largest size of the rows of one answer. Further rows are not turned into Python objects."""
 
 _LETTERS_OF_A_ROW = 20_000
 _ROWS_AT_ONCE, _ROWS_OF_A_PIECE = 2_048, 64
@@ -54,7 +54,7 @@ _CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PageAnswer:
-    """Rows of a statement, as many as a page can use. types: DuckDB's names. more: whether there are further rows."""
+    """Rows of a statement for a page. types: DuckDB's names. more: if rows are missing. left_out: missing columns."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -77,7 +77,7 @@ class PageStatement:
 
 @dataclass(frozen=True)
 class Priced:
-    """Statement with its price and its errors. plan: its row of dp_plan, if it has a price. errors: rows of dp_errors.
+    """Statement with its price and its errors. plan: its row of dp_plan, None without price. errors: rows of dp_errors.
     note: the note of dp_explain.
     """
 
@@ -89,7 +89,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of all statements of a text, one after the other. totals: rows of dp_plan, the total of each budget.
+    """Prices of all statements of a text, in order. totals: rows of dp_plan, the total of each budget.
 
     policies: the policies under which the prices hold, each with its revision and epoch.
     """
@@ -104,7 +104,7 @@ class Prices:
         return all(row["fits"] is not False for row in self.totals)
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """Returns the ceiling of each statement: its price, and no more."""
+        """Returns the largest cost that each statement may have: its shown price."""
         limits: dict[str, Ceiling] = {}
         for priced in self.statements:
             ceiling = FREE_OF_CHARGE if priced.plan is None else _ceiling(priced.plan)
@@ -113,7 +113,7 @@ class Prices:
         return limits
 
     def facts(self) -> str:
-        """Returns the shown facts as a text, which differs if a price, or the thing that it buys, differs."""
+        """Returns the shown facts as a text. It differs if a statement, its price or its policy differs."""
         rows = [
             (priced.statement, priced.plan and (priced.plan["table_name"], _ceiling(priced.plan), priced.plan["note"]))
             for priced in self.statements
@@ -126,7 +126,7 @@ def _ceiling(row: Mapping[str, Any]) -> Ceiling:
 
 
 class Desk:
-    """Questions of one principal, in one request."""
+    """Asks questions for one principal, within one request of a browser."""
 
     def __init__(self, service: Service, principal: Principal, gone: GivenUp = never) -> None:
         self._service = service
@@ -137,7 +137,7 @@ class Desk:
     ) -> PageAnswer:
         """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 without an entry.
 
-        typed: whether somebody typed the statement, or the text that it quotes. Otherwise the page asks by itself.
+        typed: whether somebody typed the statement, or a text within it. Otherwise the page asks by itself.
         """
         terms = ClientTerms(ceilings or {}, MOST_LETTERS, page=not typed)
         sql = self._service.gate.admit(self.principal, text, self._gone, terms)
@@ -161,14 +161,14 @@ class Desk:
         return PageAnswer(tuple(names[: len(types)]), tuple(types), tuple(rows), more, len(names) - len(types))
 
     def read(self, text: str) -> PageAnswer | None:
-        """Returns the rows for a part of a page, None if the statement is refused or fails."""
+        """Returns the rows for a part of a page. None if the statement is refused or fails."""
         try:
             return self.ask(text)
         except DpduckError:
             return None
 
     def asked(self, text: str) -> PageStatement:
-        """Reads a statement of dp(), or any other that the gate takes. Asks the vault nothing, and charges nothing."""
+        """Returns a typed text in the form that the gate takes, with its calls that may charge. Charges nothing."""
         if is_ours(text):
             statement = text.strip().rstrip(";")
             return PageStatement(f"FROM dp({quote_text(statement)})", (("run", statement),))
@@ -176,7 +176,7 @@ class Desk:
         return PageStatement(text, tuple((call.action, call.argument or "") for call in calls))
 
     def prices(self, asked: PageStatement) -> Prices:
-        """Returns the prices of all calls that may charge, in one plan. A Refusal is about the statement."""
+        """Returns the prices of all calls that may charge, planned together. Raises the statement's own refusal."""
         run = [statement for action, statement in asked.charging if action == "run"]
         paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
         if not paying:
@@ -194,7 +194,7 @@ class Desk:
         return Prices(listed, totals, policies.rows if policies else ())
 
     def with_errors(self, priced: Priced) -> Priced:
-        """Returns a price with the errors of the answers that it buys, and with the most helpful advice."""
+        """Returns a priced statement with the errors of its answers, and with the note of dp_explain."""
         if priced.plan is None:
             return priced
         statement, quoted = priced.statement, quote_text(priced.statement)
@@ -204,7 +204,7 @@ class Desk:
         return Priced(statement, priced.plan, errors, note)
 
     def charges(self) -> int:
-        """Counts the charges of this principal."""
+        """Returns the number of this principal's charges."""
         answer = self.ask("SELECT count(*) FROM dp_ledger()")
         return int(answer.rows[0][0])
 
@@ -219,11 +219,11 @@ class Desk:
         return [] if answer is None else answer.dicts()
 
     def admitted(self, sql: str) -> str:
-        """Returns a SELECT over private views in the form that the public database runs. It may wait for a place."""
+        """Returns SQL that reads a SELECT over private views in the public database. It may wait for a place."""
         return self._service.gate.admit(self.principal, sql, self._gone, ClientTerms({}))
 
     def table(self, admitted: str, most_bytes: int) -> pa.Table:
-        """Returns all rows of admitted SQL, and refuses more bytes than `most_bytes`."""
+        """Returns all rows of admitted SQL. Refuses more than `most_bytes`."""
         with self._service.public.cursor() as cursor:
             try:
                 reader = cursor.sql(admitted).to_arrow_reader(_ROWS_AT_ONCE)
@@ -262,7 +262,7 @@ def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _read_rows(
     cursor: duckdb.DuckDBPyConnection, sql: str, types: Sequence[str], most: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Reads numbers and short texts in pieces, up to a count of rows and a size. Also tells whether more rows exist."""
+    """Returns rows of numbers and short texts, within a limit of rows and bytes, and whether more rows exist."""
     rows: list[tuple[Any, ...]] = []
     size = 0
     for batch in cursor.sql(sql).to_arrow_reader(_ROWS_AT_ONCE):
@@ -279,7 +279,7 @@ def _read_rows(
 
 
 def _values(column: pa.Array, kind: str) -> list[Any]:
-    """Returns Python values. Whole numbers may be of any length. Days and moments beyond Python's range stay texts."""
+    """Returns Python values. Whole numbers may have any length. Days and moments beyond Python's range stay texts."""
     values = column.to_pylist()
     column_type = sql_type(kind)
     if column_type.is_whole and not column_type.is_integer:
@@ -288,7 +288,7 @@ def _values(column: pa.Array, kind: str) -> list[Any]:
 
 
 def _is_number(kind: str) -> bool:
-    """Tells whether a page has values of the type as numbers or flags, and not as texts. Wide numbers are texts."""
+    """Tells whether a page has the type's values as numbers or flags. It has wide numbers as texts."""
     column_type = sql_type(kind)
     return column_type.is_boolean or (column_type.is_numeric and column_type.bits <= 64)
 
@@ -303,17 +303,17 @@ def _moment(kind: str, text: str | None) -> date | str | None:
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py). It uses only columns that
-    an Answer has under their whole names.
+    """Returns the keys and answers of a view by the comments on its columns (see publish/pictures.py). Leaves out those
+    that a page leaves out, or with a name that it cuts.
     """
     there = [c for c in columns[:MOST_COLUMNS] if len(str(c["column_name"])) < MOST_LETTERS]
     return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in there])
 
 
 def answer_shape(answer: PageAnswer, text: str = "") -> Shape:
-    """Guesses the keys of an answer: the columns before its first number that has errors, or before its last number.
+    """Guesses the keys of an answer: columns before its first number with errors, or otherwise before its last number.
 
-    text: the statement. Without several grouping sets in it, a NULL is no total.
+    text: the statement. If it has only one grouping set, a NULL is a value and no total.
     """
     nulls = None if _LEVELS.search(text) else Nulls.VALUE
     names = set(answer.columns)
@@ -330,7 +330,7 @@ def answer_shape(answer: PageAnswer, text: str = "") -> Shape:
 
 
 def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """Returns each answer with the column of its standard errors, which views and statements name differently."""
+    """Returns each answer with the column of its standard errors. Views and statements have different names for it."""
     shown = [name for name in answers if not name.endswith("_stderr")]
     return tuple(
         (name, next((column for column in (f"{name}_stderr", f"dp_stderr({name})") if column in names), None))
@@ -344,23 +344,23 @@ def seal(key: bytes, session: str) -> str:
 
 
 def has_seal(key: bytes, session: str, given: str) -> bool:
-    """Checks the proof that a form belongs to this session, in constant time."""
+    """Checks in constant time that a form belongs to this session."""
     return hmac.compare_digest(seal(key, session).encode(), given.encode("utf-8", "surrogatepass"))
 
 
 MOST_OFFERS = 200
-"""The largest number of prices of one principal that were shown, and not paid yet."""
+"""The largest number of shown and unpaid prices of one principal."""
 
 
 class Offers:
-    """Prices that were shown, each for one press of its button. Many threads may use it."""
+    """Offers: prices that were shown. Each allows one press of the button that pays. Many threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of: dict[str, OrderedDict[str, bytes]] = {}
 
     def made(self, principal: str, session: str, text: str, prices: Prices) -> str:
-        """Adds an offer, and returns its name. The oldest offers of this principal make room."""
+        """Adds an offer, and returns its ticket. Removes this principal's oldest offers if there are too many."""
         ticket = secrets.token_urlsafe(32)
         with self._lock:
             mine = self._of.setdefault(principal, OrderedDict())
@@ -370,13 +370,13 @@ class Offers:
         return ticket
 
     def taken(self, principal: str, ticket: str) -> bytes | None:
-        """Removes an offer, and returns it for is_offer. None if it is not there."""
+        """Removes an offer, and returns its digest for is_offer. None if there is no such offer."""
         with self._lock:
             return self._of.get(principal, OrderedDict()).pop(ticket, None)
 
 
 def is_offer(offer: bytes, session: str, text: str, prices: Prices) -> bool:
-    """Tells whether an offer is to this session, of this text, at exactly these prices, under these policies."""
+    """Tells whether an offer is for this session, this text, these prices and these policies, without a difference."""
     return hmac.compare_digest(offer, _digest(session, text, prices))
 
 
@@ -385,7 +385,7 @@ def _digest(session: str, text: str, prices: Prices) -> bytes:
 
 
 def is_paid(asked: PageStatement, prices: Prices) -> bool:
-    """Tells whether a statement only reads answers that are paid for, and changes nothing, as a reloaded page does."""
+    """Tells whether a statement only reads answers that are paid for, and changes nothing. A reloaded page asks it."""
     selects = all(priced.plan is not None and _SELECTS.match(priced.statement) for priced in prices.statements)
     return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))
 

@@ -1,4 +1,4 @@
-"""Sidebar of a statement: the tables and their columns, examples, and earlier statements.
+"""Sidebar beside a statement: the tables and their columns, examples, and earlier statements.
 
 An example is a form that asks for the price of a statement, so that a click shows the price and charges nothing.
 """
@@ -43,7 +43,7 @@ class History:
                 mine.popitem(last=False)
 
     def of(self, principal: str) -> list[str]:
-        """Lists the statements of a principal, the latest first."""
+        """Lists the remembered statements of a principal, the latest first."""
         with self._lock:
             return list(reversed(self._of.get(principal, ())))
 
@@ -74,7 +74,7 @@ def _statements(statements: Sequence[tuple[str, str]], form_token: str) -> Html:
 
 
 def _brief(text: str) -> str:
-    """Shortens a statement to one line, without the words that every statement has.
+    """Shortens a statement to one line, without its clause WITH DIFFERENTIAL_PRIVACY.
 
     >>> _brief("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)\\n  count(*) AS n FROM visits")
     'epsilon = 0.1: count(*) AS n FROM visits'
@@ -84,7 +84,7 @@ def _brief(text: str) -> str:
 
 
 def _examples(columns: Sequence[Mapping[str, Any]], views: Sequence[str], written: Written) -> list[tuple[str, str]]:
-    """Lists examples, each with its purpose and its statement."""
+    """Lists examples, each with a title and a statement."""
     first: dict[str, str] = {}
     for row in columns:
         if row["domain"] is not None and row["cells"] is not None and row["cells"] <= _FEW_CELLS:

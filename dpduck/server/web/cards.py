@@ -1,7 +1,7 @@
 """Cards of private views: the title, a sentence, a small picture, and the day of the numbers.
 
-A card has the first picture of the page of its view, without axes. It is for the eye alone: the words beside it
-say the same.
+A card has the first picture of its view's page, without axes. Screen readers skip the picture, since the words beside
+it say the same.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _WIDTH, _HEIGHT = 300, 80
 
 @dataclass(frozen=True)
 class View:
-    """Private view, as its card shows it. day: the day of its numbers, empty if they are another principal's.
+    """Private view on its card. day: the day of its numbers, empty unless the owner or the reader made it.
 
-    of_owner: whether the owner of the data made it. The words of others are marked as theirs.
+    of_owner: whether the owner of the data made it. The card tells readers if an analyst wrote its words.
     """
 
     name: str
@@ -44,12 +44,12 @@ class View:
 
     @property
     def title(self) -> str:
-        """Returns the title, or the name if its maker gave it no title."""
+        """Returns the title, or the name if there is no title."""
         return self.caption.title or self.name
 
     @property
     def sentence(self) -> str:
-        """Returns a sentence about the view."""
+        """Returns a sentence about the view: its description, or its answers and keys."""
         if self.caption.description:
             return self.caption.description
         answers, keys = (_join_names(names) for names in ([name for name, _ in self.shape.answers], self.shape.names))
@@ -69,7 +69,7 @@ def _join_names(names: Sequence[str]) -> str:
 def views_of(desk: Desk, marks: Mapping[str, str]) -> list[View]:
     """Lists the private views. marks: the marks of the public database, with the maker and the moment of each view.
 
-    A principal learns the days of the owner's views and of its own views, as by dp_known and dp_releases.
+    A principal may know the days of the owner's views and of its own views, as from dp_known and dp_releases.
     """
     tables = desk.ask("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").rows
     columns: dict[str, list[dict[str, Any]]] = {}
@@ -131,7 +131,7 @@ def _single(shape: Shape, answer: PageAnswer) -> list[str]:
 
 
 def small(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the same picture without axes, labels and legends, and with short names."""
+    """Returns a picture's specification without axes, labels and legends, and with short names."""
     layers = []
     for layer in spec["layer"]:
         bare = {channel: _bare(channel, encoding) for channel, encoding in layer["encoding"].items()}

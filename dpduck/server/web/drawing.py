@@ -1,7 +1,7 @@
-"""Drawing of pictures in a process of its own that holds nothing else: Vega-Lite is a large program, and may be ended.
+"""Draws pictures in a separate process without other data. Vega-Lite is a large program, and may have to be killed.
 
-A picture is one frame in each direction. The process has limits of time, memory and open files. It writes no file and
-fetches nothing. Without vl-convert there are no pictures.
+Each picture is one message to the process and one back. The process has limits of time, memory and open files. It
+writes no file and fetches nothing. Without vl-convert there are no pictures.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dpduck.values.child_process import ChildFailed, ChildProcess
 from dpduck.values.errors import Refusal
 
 SECONDS = 10.0
-"""The largest time of one picture in seconds. The first one includes the start of the process."""
+"""The time limit of one picture in seconds. The time of the first one includes the start of the process."""
 
 OF_A_PAGE = 10.0
-"""Seconds for all pictures of one page together, with their wait for the pictures of other pages."""
+"""Seconds for all pictures of one page, with their wait for pictures of other pages."""
 
 MEMORY = 2 << 30
-"""Bytes beside the memory of the process at its start. V8 reserves much of this."""
+"""Bytes beyond the memory of the process at its start. V8 reserves much of this."""
 
 REMEMBERED, REMEMBERED_LENGTH = 64, 2**20
 """The number of remembered pictures, and their largest length. A returning browser asks for the same pictures."""
@@ -53,7 +53,7 @@ while True:
 
 
 class Artist:
-    """Artist of one picture at a time. The principal that drew least lately comes first. Many threads may use it."""
+    """Draws one picture at a time, next for the principal with the least recent drawing. Many threads may use it."""
 
     def __init__(self) -> None:
         self._able = find_spec("vl_convert") is not None
@@ -63,7 +63,7 @@ class Artist:
         self._process: ChildProcess | None = None
 
     def picture(self, name: str, spec: Mapping[str, Any], until: float | None = None) -> str | None:
-        """Returns an SVG, None if it takes too long, now or before, or if nothing can draw.
+        """Returns an SVG. None without vl-convert, if the time is over, or if this picture has failed before.
 
         name: the principal. until: the end of the page's time for pictures, by time.monotonic.
         """
@@ -80,7 +80,7 @@ class Artist:
         try:
             with self._places.place(name, left):
                 drawn = self._draw(line)
-        except Refusal:  # no place was free: not the fault of the picture
+        except Refusal:  # no place was free, so the picture did not fail
             return None
         if drawn is None or len(drawn) <= REMEMBERED_LENGTH:
             with self._lock:
@@ -90,7 +90,7 @@ class Artist:
         return drawn
 
     def close(self) -> None:
-        """Ends the process, and refuses everyone who waits for it."""
+        """Ends the process, and refuses all who wait for it."""
         self._places.close()
         if self._process is not None:
             self._process.kill()
@@ -104,7 +104,7 @@ class Artist:
         try:
             process.send(line.encode())
             svg = json.loads(bytes(process.receive(max(0.0, end - time.monotonic()))))
-        except ChildFailed:  # it ended, for want of time or of memory
+        except ChildFailed:  # it ran out of time or memory
             process.kill()
             return None
         return None if svg is None else str(svg)

@@ -1,4 +1,4 @@
-"""Files of all rows of an answer, for a download."""
+"""Files with all rows of a private view, for a download."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpduck.values.sqltypes import sql_type
 
 
 def file_sql(name: str, columns: Sequence[tuple[str, str]]) -> str:
-    """Returns a SELECT of a view for a file. columns: name and type. Types that few programs read are cast."""
+    """Returns a SELECT of a view for a file. columns: names and types. Types that few programs read are cast."""
     shown = ", ".join(_as_read(quote_identifier(column), kind) for column, kind in columns)
     return f"SELECT {shown} FROM {quote_identifier(name)}"
 
@@ -27,7 +27,7 @@ def _as_read(column: str, kind: str) -> str:
 
 
 def file_of(kind: str, table: pa.Table) -> bytes:
-    """Writes a table as a file. In CSV, a text that a spreadsheet would take for a formula gets a leading '."""
+    """Writes a table as a file. In CSV, a text that a spreadsheet would take for a formula gets a "'" at its start."""
     if table.nbytes > FILE_BYTES:
         raise Refusal("the view is too large for a file", accepted="a SELECT of fewer rows or columns")
     from pyarrow import csv, parquet  # noqa: PLC0415 - only files need them

@@ -1,7 +1,7 @@
-"""Listener of the page: a bounded number of connections, with one request each. Slow clients lose their place.
+"""Listener of the page: a limited number of connections, with one request each. Slow clients lose their place.
 
-If all places are taken, the connection that has kept the server waiting longest is closed: a client that opens many and
-sends nothing, or sends and reads drop by drop, makes room for others. None is closed while the server works on it.
+If all places are taken, the connection that has kept the server waiting longest is closed. So clients that are slow,
+or that open many connections, make room for others. No connection is closed while the server works on its request.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PageConnections:
         self._working: set[socket.socket] = set()
 
     def enter(self, connection: socket.socket) -> bool:
-        """Takes a place, if necessary from the connection that waits longest. Returns False if all are at work."""
+        """Takes a place, if necessary from the longest waiting connection. Returns False if the server works on all."""
         with self._lock:
             if len(self._waiting) + len(self._working) >= self._most:
                 if not self._waiting:
@@ -73,21 +73,21 @@ class PageConnections:
         return True
 
     def works(self, connection: socket.socket) -> None:
-        """Records that a whole request is here: while the server works on it, the connection does not count as slow."""
+        """Records that a request has arrived. While the server works on it, the connection keeps its place."""
         with self._lock:
             if connection in self._waiting:
                 del self._waiting[connection]
                 self._working.add(connection)
 
     def waits(self, connection: socket.socket) -> None:
-        """Records that it is the browser's turn again."""
+        """Records that the server waits for the browser again. So the connection may lose its place."""
         with self._lock:
             if connection in self._working:
                 self._working.discard(connection)
                 self._waiting[connection] = threading.Event()
 
     def pause(self, connection: socket.socket, seconds: float) -> None:
-        """Makes a connection wait for `seconds`, or until a new connection takes its place."""
+        """Makes a connection wait for `seconds`, or until it loses its place to a new connection."""
         self.waits(connection)
         with self._lock:
             gone = self._waiting.get(connection)
@@ -95,7 +95,7 @@ class PageConnections:
             gone.wait(seconds)
 
     def leave(self, connection: socket.socket) -> None:
-        """Gives the place back."""
+        """Gives the connection's place back."""
         with self._lock:
             self._waiting.pop(connection, None)
             self._working.discard(connection)
@@ -103,7 +103,7 @@ class PageConnections:
 
 def _hang_up(connection: socket.socket) -> None:
     with suppress(OSError):
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # for TLS, too: its own would disturb a reading thread
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also for TLS: its own would disturb a reading thread
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.connections.waits(self.connection)
         self.connection.settimeout(WRITE_SECONDS)
-        self.request_version = self.protocol_version  # whatever was asked: HTTP/0.9 would get no headers
+        self.request_version = self.protocol_version  # HTTP/0.9 would get no headers
         self.send_response_only(response.status)
         for name, value in headers_of(response, self.server.pages.place):
             self.send_header(name, value)
@@ -162,14 +162,14 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends nothing: the one answer follows."""
+        """Sends nothing, since REFUSED is sent afterwards."""
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Writes nothing: the audit log says who did what."""
+        """Writes nothing, since the audit log has every event."""
 
 
 class _PageServer(ThreadingHTTPServer):
-    """Server with a thread for each connection, and a bounded number of connections."""
+    """Server with a thread for each connection, and a limited number of connections."""
 
     daemon_threads, block_on_close, request_queue_size = True, False, 128
 
@@ -206,11 +206,11 @@ class _PageServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Writes nothing: the failure of a connection is its client's concern."""
+        """Writes nothing. A failed connection concerns its client alone."""
 
 
 def page_address(address: str, tls: Tls | None, origin: str | None) -> tuple[str, int]:
-    """Returns the host and port of an address. Refuses it if no page may be served there."""
+    """Returns the host and port of an address. Refuses an address at which no page may be served."""
     parts = _ADDRESS.fullmatch(address)
     if parts is None or not int(parts["port"] or PORT) < 65536:
         raise Refusal(f"{address[:200]!r} is no address", accepted="127.0.0.1:8080")
@@ -226,7 +226,7 @@ def page_address(address: str, tls: Tls | None, origin: str | None) -> tuple[str
 
 
 class WebListener:
-    """Listener of the page, in threads of its own."""
+    """Listener of the page, in threads that it starts."""
 
     def __init__(
         self,
@@ -237,9 +237,9 @@ class WebListener:
         origin: str | None = None,
         title: str = "",
     ) -> None:
-        """origin: the origin that browsers see, if a proxy that speaks TLS is before the page.
+        """origin: the origin that browsers see, if a proxy that speaks TLS stands before the page.
 
-        title: the subject of the page and its owner, for readers who may log in.
+        title: the owner's title of the page, for readers who have not logged in.
         """
         host, port = page_address(address, tls, origin)
         pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}", title)
@@ -255,7 +255,7 @@ class WebListener:
         threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True).start()
 
     def close(self) -> None:
-        """Stops listening. Running work is finished, or ends with the process."""
+        """Stops listening. Running work goes on until it is done, or until the process ends."""
         self._server.shutdown()
         self._server.server_close()
         self._pages.close()

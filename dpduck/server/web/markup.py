@@ -1,4 +1,4 @@
-"""HTML of the page. Everything in an element is escaped as text, unless it was made here."""
+"""HTML of the page. All text in an element is escaped, unless it is an element itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpduck.server.web.asking import MOST_LETTERS, PageAnswer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
 MOST_PICTURES = 6
-"""The largest number of pictures on one page. Other answers are in the table alone."""
+"""The largest number of pictures on one page. Further answers are only in the table."""
 
 MOST_LABEL = 60
 _WIDTH, _LETTERS, _BAR = 340, 13, 26
@@ -25,7 +25,7 @@ _WIDTH, _LETTERS, _BAR = 340, 13, 26
 
 
 class Html(str):
-    """HTML that was made here, or by the page of reports."""
+    """HTML that needs no escaping, since this file or the page of reports wrote it."""
 
 
 def element(tag: str, *inside: object, **attributes: object) -> Html:
@@ -46,7 +46,7 @@ def element(tag: str, *inside: object, **attributes: object) -> Html:
 
 
 def join_parts(parts: Sequence[object]) -> Html:
-    """Joins parts. None stands for nothing, and a list for its parts."""
+    """Joins parts. None is left out, and a list stands for its parts."""
     return Html("".join(_text(part) for part in parts))
 
 
@@ -59,7 +59,7 @@ def _text(part: object) -> str:
 
 
 def page(title: str, nonce: str, header: object, *body: object) -> bytes:
-    """Renders a page with its styles and its script, and permits no others."""
+    """Renders a page. nonce: the word that lets browsers load the page's own styles and script, and no others."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -77,7 +77,7 @@ def page(title: str, nonce: str, header: object, *body: object) -> bytes:
 
 
 def header(principal: str, here: str, form_token: str) -> Html:
-    """Renders the header of every page, for a principal who has logged in."""
+    """Renders the header of a page, for a principal who has logged in."""
     links = [
         element("a", said, href=path, aria_current="page" if path == here else None)
         for path, said in (("/", "Views"), ("/ask", "Ask"))
@@ -99,14 +99,14 @@ def hidden(name: str, value: str) -> Html:
 
 
 def refusal(said: str) -> Html:
-    """Renders a refusal, with its remedy on a line of its own."""
+    """Renders a refusal, with its part after "accepted:" on a line of its own."""
     what, _, accepted = said.partition("; accepted: ")
     remedy = element("p", element("strong", "Accepted: "), accepted) if accepted else None
     return element("div", element("p", what[:1].upper() + what[1:], "."), remedy, class_="refusal", role="alert")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Sequence[str] = ()) -> Html:
-    """Renders rows as a table that scrolls by itself. about: its name for screen readers. names: see table_html."""
+    """Renders rows as a table that scrolls by itself. about: its name for screen readers. names: as in table_html."""
     return Html(table_html(columns, [[_short(value) for value in row] for row in rows], about, names))
 
 
@@ -116,7 +116,7 @@ def _short(value: Any) -> Any:
 
 
 def pictures(answer: PageAnswer, shape: Shape, artist: Artist, name: str) -> list[Html]:
-    """Draws the pictures of an answer. name: the principal for whom it is drawn."""
+    """Draws the pictures of an answer. name: the principal that reads it."""
     until = time.monotonic() + OF_A_PAGE
     drawn = [picture for pair in shape.answers[:MOST_PICTURES] for picture in pictures_of(shape, pair, answer)]
     figures = [_picture(picture, artist, name, until) for picture in drawn[:MOST_PICTURES]]
@@ -124,14 +124,14 @@ def pictures(answer: PageAnswer, shape: Shape, artist: Artist, name: str) -> lis
 
 
 def in_order(answer: PageAnswer, shape: Shape) -> PageAnswer:
-    """Sorts the rows by their keys, unless rows are missing."""
+    """Sorts the rows of an answer by their keys. Leaves them as they are if rows are missing."""
     if answer.more:
         return answer
     return replace(answer, rows=tuple(map(tuple, in_key_order(shape, answer.columns, answer.rows))))
 
 
 def render_answer(answer: PageAnswer, shape: Shape, about: str, artist: Artist, name: str) -> list[Html]:
-    """Renders an answer as pictures and as a table. name: the principal for whom it is drawn."""
+    """Renders an answer as pictures and as a table. name: the principal that reads it."""
     ordered = in_order(answer, shape)
     figures = pictures(ordered, shape, artist, name)
     said = []
@@ -148,10 +148,10 @@ def render_answer(answer: PageAnswer, shape: Shape, about: str, artist: Artist, 
 
 
 def pictures_of(shape: Shape, pair: tuple[str, str | None], answer: PageAnswer) -> list[Drawn]:
-    """Returns the pictures of an answer, none if some of its rows are missing."""
+    """Returns the pictures of an answer: none if rows are missing, or if the shape does not fit them."""
     try:
         return [] if answer.more else charts(shape, pair, answer.dicts())
-    except (KeyError, TypeError, ValueError, OverflowError):  # the meaning of a view's columns must not break a page
+    except (KeyError, TypeError, ValueError, OverflowError):  # odd comments on a view's columns must not break a page
         return []
 
 
@@ -167,9 +167,9 @@ def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Html | No
 
 
 def cut_labels(spec: Any, data: bool = False) -> Any:
-    """Cuts every label and title of a picture before it is drawn: none has room for more.
+    """Cuts every label and title of a picture's specification to MOST_LABEL letters.
 
-    data: whether `spec` is a part of the rows. Their labels stay different even if they begin alike.
+    data: whether `spec` is a part of the rows. Labels of rows stay different even if they begin alike.
     """
     if isinstance(spec, Mapping):
         return {name: cut_labels(value, data or name in ("values", "domain")) for name, value in spec.items()}
@@ -182,7 +182,7 @@ def cut_labels(spec: Any, data: bool = False) -> Any:
 
 
 def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the same picture, narrower and with larger letters."""
+    """Returns a picture's specification with a smaller width and larger letters."""
     axis = {**spec["config"]["axis"], "labelFontSize": _LETTERS, "titleFontSize": _LETTERS}
     bars = any(layer["mark"] == {"type": "bar"} or layer["mark"] == "rect" for layer in spec["layer"])
     height = {"height": {"step": _BAR}} if bars and "height" not in spec else {}
@@ -190,7 +190,7 @@ def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def render_price(quote: Priced, several: bool) -> list[Html]:
-    """Renders the price and the errors of a statement, in words and as a table. several: whether there are others."""
+    """Renders the price and errors of a statement in words, and errors as a table. several: if others are beside it."""
     parts = []
     if quote.plan is not None:
         named = element("code", " ".join(quote.statement.split())) if several else None
@@ -213,12 +213,12 @@ def render_price(quote: Priced, several: bool) -> list[Html]:
 
 
 def total(row: Mapping[str, Any]) -> Html:
-    """Renders the price of all statements together. row: the row of dp_plan with the total of one budget."""
+    """Renders the price of all statements together. row: dp_plan's row with the total of one budget."""
     return element("p", "In all ", element("strong", price(row)), _remains(row), class_="price")
 
 
 def price(row: Mapping[str, Any]) -> str:
-    """Returns a price in a few words, never less than the true one.
+    """Returns a price in a few words. Its numbers are rounded up.
 
     >>> price({"epsilon": 0.12345641, "delta": 1e-6}), price({"epsilon": 0.0, "note": "answered already: free"})
     ('epsilon = 0.123457, delta = 1e-06', 'free: it is paid for already')
@@ -263,7 +263,7 @@ def _remains(row: Mapping[str, Any]) -> str:
 
 
 def budgets(rows: Sequence[Mapping[str, Any]]) -> Html:
-    """Renders the spent part of each budget, in words, as a bar, and in numbers."""
+    """Renders the spent part of each budget in words, as a bar and in numbers."""
     listed = []
     for row in rows:
         if row["budget"] is None or row["spent"] is None:
@@ -281,12 +281,12 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Html:
 
 
 def promises(costs: Sequence[Cost]) -> list[Html]:
-    """Renders the promises of budgets to one person, in words."""
+    """Renders in words what each budget promises to one person."""
     return [element("p", " ".join(promise_sentences(cost))) for cost in costs]
 
 
 def ledger(rows: Sequence[Mapping[str, Any]]) -> Html:
-    """Renders charges as a list, which fits a phone as well as a desk."""
+    """Renders charges as a list, which fits the screen of a phone."""
     listed = [
         element(
             "li",
@@ -299,7 +299,7 @@ def ledger(rows: Sequence[Mapping[str, Any]]) -> Html:
 
 
 def welcome(title: str) -> list[Html]:
-    """Renders words about the page for a reader who has not logged in. title: the title that the owner chose."""
+    """Renders a welcome for readers who have not logged in. title: the title that the owner chose."""
     return [
         element("h1", title or "Private statistics"),
         element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, to "
@@ -321,5 +321,5 @@ def login_form() -> Html:
 
 
 def more(summary: str, inside: Html) -> Html:
-    """Renders content that a click on its summary opens."""
+    """Renders content that is shown after a click on its summary."""
     return element("details", element("summary", summary), inside)

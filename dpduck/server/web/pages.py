@@ -1,4 +1,4 @@
-"""Pages for logged-in principals: private views, questions, and their price and errors before any payment.
+"""Pages for logged-in principals: private views, and questions with their price and errors before any payment.
 
 Only a form reaches a page that charges. The form works once, for the session that was shown the price of exactly this
 statement, and charges that price at most.
@@ -71,7 +71,7 @@ from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Re
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 LIFE, IDLE = 4 * 3600.0, 20 * 60.0
-"""Seconds after which a session ends, in all and unused."""
+"""Largest seconds of a session, since its start and since its last use."""
 
 SESSIONS, SESSIONS_EACH = 2_000, 20
 WRONG_TOKEN_SECONDS = 1.0
@@ -79,7 +79,7 @@ AT_WORK_EACH = 8
 """The largest number of requests of one principal at the same time."""
 
 FILE_SECONDS = 60.0
-"""The longest wait of a file for the files of others, in seconds."""
+"""The longest time in seconds that a file waits for the files of others."""
 
 MOST_NAMES, MOST_PAID = 5_000, 200
 NOT_AS_SHOWN = "The price, or what it buys, is not what you were shown. Nothing was charged; this is what it is now."
@@ -103,7 +103,7 @@ class Pages:
     """Pages of one server. Many threads may use it."""
 
     def __init__(self, service: Service, limits: Limits, place: PageHosts, cookie: str, title: str = "") -> None:
-        """place: the names of the page. cookie: the name of the session's cookie. title: the owner's title."""
+        """place: the hosts of the page. cookie: the name of the session's cookie. title: the owner's title."""
         self._title = title
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
@@ -123,12 +123,12 @@ class Pages:
         }
 
     def close(self) -> None:
-        """Ends the process that draws, and refuses everyone who waits for a file."""
+        """Ends the process that draws, and refuses all who wait for a file."""
         self._artist.close()
         self._filing.close()
 
     def knows(self, request: PageRequest) -> bool:
-        """Tells whether a request comes from a logged-in principal. Forms of others are read up to a token's length."""
+        """Tells whether a request is of a logged-in principal. Others may send forms of LOGIN_BYTES at most."""
         return self._principal(request) is not None
 
     def answer(self, request: PageRequest, pause: Callable[[float], None]) -> Response:
@@ -153,7 +153,7 @@ class Pages:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Counts a request of a principal as running until the block ends. Refuses it if too many run."""
+        """Counts a request of a principal as running until the block ends. Refuses it if there are too many."""
         with self._lock:
             if self._at_work[name] >= AT_WORK_EACH:
                 raise BusyRefusal("too many pages at once", accepted=f"{AT_WORK_EACH} at a time")
@@ -267,9 +267,9 @@ class Pages:
         return self._page(name, visit, "", body)
 
     def _file(self, visit: _Visit, name: str, kind: str, columns: Sequence[Mapping[str, object]]) -> Response:
-        """Returns all rows of a view as a file, which browsers save and do not show."""
+        """Returns all rows of a view as a file that browsers save."""
         sql = file_sql(name, [(str(column["column_name"]), str(column["data_type"])) for column in columns])
-        admitted = visit.desk.admitted(sql)  # before it takes the place of a file: no file waits for the gate
+        admitted = visit.desk.admitted(sql)  # before it takes a place, so that no file waits for the gate
         with self._filing.place(visit.principal.name, FILE_SECONDS, visit.request.gone):
             body = file_of(kind, visit.desk.table(admitted, FILE_BYTES))
         named = ("Content-Disposition", f'attachment; filename="{name}.{kind}"')
@@ -291,7 +291,7 @@ class Pages:
             return self._refusal_page(visit, text, error)
 
     def _run(self, visit: _Visit) -> Response:
-        """Pays and answers once, if this session was shown the price and it still holds. Shows the price otherwise."""
+        """Pays and answers once, if this session was shown a price that still holds. Otherwise shows the price."""
         text, ticket = visit.request.form.get("statement", ""), visit.request.form.get("offer", "")
         with self._pressed.held(f"{visit.request.session} {ticket}"):  # a second press waits for the first
             offer = self._offers.taken(visit.principal.name, ticket)
@@ -312,7 +312,7 @@ class Pages:
         return replace(response, status=_status(error, response.status))
 
     def _pays(self, visit: _Visit, text: str, asked: PageStatement, prices: Prices) -> Response:
-        """Pays the price that was shown, and answers."""
+        """Pays the shown price, and renders the answer. If the price has risen, renders the new price."""
         before = visit.desk.charges()
         try:
             return self._ask_page(visit, text, "Answer", self._ask_and_render(visit, asked, prices))
@@ -343,8 +343,8 @@ class Pages:
     def _render_offer(
         self, visit: _Visit, asked: PageStatement, text: str, prices: Prices, changed: bool = False
     ) -> list[Html]:
-        """Renders the price, the errors, and the button that pays, if the budget has room. changed: whether the
-        session was shown a different offer before.
+        """Renders the price, the errors, and the button that pays if the budget has room. changed: if the shown offer
+        differs from this one.
         """
         paying = [price(row) for row in prices.totals if is_charged(row)]
         said = f"Pay {' and '.join(paying)}, and run" if paying else "Run: nothing is charged"
@@ -390,7 +390,7 @@ class Pages:
         return self._page(title, visit, "/ask", [element("div", main, side, class_="desk")])
 
     def _quote_name(self, name: str) -> str:
-        """Writes a name for a statement, quoted if necessary."""
+        """Writes a name for a statement, with quotes if necessary."""
         return name if _PLAIN.fullmatch(name) and name.lower() not in self._reserved else quote_identifier(name)
 
     def _budgets(self, visit: _Visit) -> Html:
@@ -413,7 +413,7 @@ def _dicts(answer: PageAnswer | None) -> list[dict[str, object]]:
 
 
 def _budgets_of(desk: Desk, policies: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Returns the rows of dp_budget for the tables that this principal may ask about, and no others."""
+    """Returns the rows of dp_budget for the tables that this principal may ask about."""
     theirs = desk.may_ask([str(row["table_name"]) for row in policies])
     rows = _dicts(desk.read("FROM dp_budget()"))
     return [row for row in rows if fold(str(row["table_name"]).rpartition(".")[2].strip('"')) in theirs]

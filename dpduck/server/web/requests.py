@@ -1,7 +1,7 @@
-"""Request of a browser, read within bounds, and its response with every header that keeps it safe.
+"""Requests of browsers, read within limits, and responses with headers that keep browsers safe.
 
-A request that the page itself would not send gets one fixed response, whatever is wrong: an unknown path or
-method, the name of another host, a form that came from elsewhere.
+A request that the page itself would not send gets one fixed response, whatever is wrong: an unknown path or method, the
+name of another host, or a form from another page.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True)
 class PageHosts:
-    """Names under which browsers may see the page. secure: whether it reaches browsers over TLS.
+    """Hosts under which browsers may see the page. secure: whether it reaches browsers over TLS.
 
-    strict: whether browsers must use TLS alone, on every port of a name. False for the names of this machine itself.
+    strict: whether browsers must use TLS alone, on every port of a host. False for the hosts of this machine itself.
     """
 
     hosts: frozenset[str]
@@ -57,12 +57,12 @@ class PageHosts:
         return self.secure and names.isdisjoint(("localhost", "127.0.0.1", "["))
 
     def origin(self, host: str) -> str:
-        """Returns the origin of the page under this name."""
+        """Returns the origin of the page under one of its hosts."""
         return f"{'https' if self.secure else 'http'}://{host}"
 
 
 def place_of(host: str, port: int, tls: bool, origin: str | None) -> PageHosts:
-    """Returns the names for a listener's address. origin: the origin of a proxy before it, if there is one.
+    """Returns the hosts of a page by its listener's address. origin: the origin of a proxy before it, if any.
 
     >>> sorted(place_of("localhost", 8080, False, None).hosts)
     ['127.0.0.1:8080', '[::1]:8080', 'localhost:8080']
@@ -84,7 +84,7 @@ def place_of(host: str, port: int, tls: bool, origin: str | None) -> PageHosts:
 
 
 class Patient(io.RawIOBase):
-    """Reader of a socket with a deadline and a limit of bytes. A client that sends drop by drop gets no more time."""
+    """Reader of a socket with a deadline and a limit of bytes. A client that sends slowly gets no more time."""
 
     def __init__(self, connection: socket.socket, seconds: float, most: int) -> None:
         self._connection, self._most = connection, most
@@ -109,9 +109,9 @@ class Patient(io.RawIOBase):
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Request of a browser. host: the name of the page. session: its cookie. gone: whether the browser has gone.
+    """Request of a browser. host: the page's host. session: the session's cookie. gone: tells if the browser has gone.
 
-    query: the query of the address, for rows of a view.
+    query: the query of the URL, which selects rows of a view.
     """
 
     method: str
@@ -135,19 +135,19 @@ class Response:
 
 
 STRICT = "max-age=31536000"
-"""For a year, browsers use TLS for this name, whatever was typed. The page does not decide for names below this one."""
+"""For a year, browsers use TLS for this host, whatever was typed. This does not extend to hosts below it."""
 
 REFUSED = Response(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain; charset=utf-8")
-"""The one response to every request that is not understood."""
+"""The response to every request that is not understood."""
 
 
 def new_nonce() -> str:
-    """Draws an unguessable word for one page."""
+    """Returns a random word that nobody can guess, for one page."""
     return secrets.token_urlsafe(18)
 
 
 def headers_of(response: Response, place: PageHosts) -> list[tuple[str, str]]:
-    """Lists every header of a response: browsers must not store, frame or sniff it, or load anything from elsewhere."""
+    """Lists all headers of a response. They forbid browsers to store, frame or sniff it, or to load from elsewhere."""
     strict = [("Strict-Transport-Security", STRICT)] if place.strict else []
     loaded = f"'nonce-{response.nonce}'" if response.nonce else "'none'"
     policy = (
@@ -173,7 +173,7 @@ def headers_of(response: Response, place: PageHosts) -> list[tuple[str, str]]:
 def request_of(
     method: str, target: str, headers: Message, place: PageHosts, cookie: str, gone: GivenUp
 ) -> PageRequest | None:
-    """Reads a request without its form. None if the page does not make such requests under its own name."""
+    """Returns a request without its form. None if the page, under its own hosts, sends no such requests."""
     hosts = headers.get_all("Host") or []
     host = hosts[0].lower() if len(hosts) == 1 else ""
     target, mark, asked = target.partition("?")
@@ -190,7 +190,7 @@ def request_of(
 
 
 def _query(text: str) -> dict[str, str] | None:
-    """Reads the part after a question mark. None if it is no form, or has a control character."""
+    """Returns the fields of a URL's query. None if it is malformed, or has a control character."""
     if not text:
         return {}
     fields = form_of(text.encode("ascii")) if _QUERY.fullmatch(text) else None
@@ -198,8 +198,8 @@ def _query(text: str) -> dict[str, str] | None:
 
 
 def _well_formed(headers: Message) -> bool:
-    """Tells whether every line is a header, and no body comes in chunks. A name with a blank, as in
-    `Transfer-Encoding : chunked`, ends the headers for Python, but perhaps not for a proxy before it.
+    """Tells whether every line is a header, and no body comes in chunks. With a blank in a name, as in
+    `Transfer-Encoding : chunked`, the headers end for Python, but perhaps not for a proxy before it.
     """
     if headers.defects or headers.get_payload() or "Transfer-Encoding" in headers:
         return False
@@ -207,20 +207,20 @@ def _well_formed(headers: Message) -> bool:
 
 
 def _from_here(headers: Message, origin: str) -> bool:
-    """Tells whether a page of this origin sent a form. Browsers say so, and no page can make browsers lie."""
+    """Tells whether a page of this origin sent a form. The browser writes these headers, and no page can."""
     origins, sites = headers.get_all("Origin") or [], headers.get_all("Sec-Fetch-Site") or []
     return [sender.lower() for sender in origins] == [origin] and sites in ([], ["same-origin"])
 
 
 def _cookie(headers: Message, name: str) -> str:
-    """Returns the session, empty unless there is exactly one valid one. Other cookies may have any form."""
+    """Returns the session in the cookies, empty unless there is exactly one valid one. Ignores other cookies."""
     parts = "; ".join(headers.get_all("Cookie") or ()).split(";")
     named = [value.strip() for key, _, value in (part.partition("=") for part in parts) if key.strip() == name]
     return named[0] if len(named) == 1 and _SESSION.fullmatch(named[0]) else ""
 
 
 def length_of(headers: Message, most: int) -> int | None:
-    """Returns the number of bytes of a form. None if the headers do not have it exactly once, or it is too large."""
+    """Returns the number of bytes of a form. None if the headers do not give it exactly once, or if it is too large."""
     said = headers.get_all("Content-Length") or []
     kind = (headers.get("Content-Type") or "").partition(";")[0].strip().lower()
     if len(said) != 1 or not _LENGTH.fullmatch(said[0]) or kind != "application/x-www-form-urlencoded":
@@ -234,7 +234,7 @@ def form_bytes(characters: int) -> int:
 
 
 def form_of(body: bytes) -> dict[str, str] | None:
-    """Reads a form. None if it is no form, or has a field twice."""
+    """Returns the fields of a form. None if it is malformed, or has a field twice."""
     try:
         given = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS)
     except ValueError:
@@ -243,9 +243,9 @@ def form_of(body: bytes) -> dict[str, str] | None:
 
 
 def set_cookie(name: str, value: str, place: PageHosts) -> tuple[str, str]:
-    """Returns the header that gives a session to a browser, or removes it if the value is empty.
+    """Returns the header that gives a session to a browser, or removes it if `value` is empty.
 
-    Without a date the session ends with the browser at the latest. The server ends it sooner.
+    The cookie has no date, so that browsers drop it when they end. The server may end the session before.
     """
     ended = "" if value else "; Max-Age=0"
     secure = "; Secure" if place.secure else ""
@@ -253,10 +253,10 @@ def set_cookie(name: str, value: str, place: PageHosts) -> tuple[str, str]:
 
 
 def is_gone(connection: socket.socket) -> Callable[[], bool]:
-    """Returns a test whether the browser hung up. It is called only while nothing else reads the connection.
+    """Returns a function that tells whether the browser hung up. Call it only while nothing else reads the connection.
 
-    Over TLS, bytes after a whole request are read and dropped. TLS's goodbye is a record like any other, and
-    peeking would take it for further data.
+    Over TLS, bytes after a whole request are read and dropped. Looking ahead would not do: a TLS message that ends the
+    connection would look like further data.
     """
     secret = isinstance(connection, ssl.SSLSocket)
 

@@ -1,6 +1,6 @@
-"""Rows of a private view on its page: sorted, filtered, in pieces that have addresses, and as files.
+"""Rows of a private view on its page: sorted, filtered, in pieces that have URLs, and as files.
 
-An address selects some of the rows that are here already. Its text reaches no statement.
+A URL selects from rows that were already read. Its text does not get into any SQL.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dpduck.server.web.asking import MOST_LETTERS, PageAnswer
 from dpduck.server.web.markup import Html, element, hidden
 
 OF_A_PIECE = 100
-"""Rows of a view that its page shows at once."""
+"""Rows of a view that a page shows at once."""
 
 LONGEST_FILTER = 200
 FILE_BYTES = 8 * 2**20
-"""Bytes of a file's rows in memory. A text file is two or three times as large, and waits for a slow reader."""
+"""Most bytes of a file's rows in memory. A text file is two or three times as large, and waits for a slow reader."""
 
 FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 _WHOLE = re.compile(r"[0-9]{1,7}")
 _NAMES = frozenset(("sort", "down", "filter", "page", "row"))
 FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-"""The beginning of texts that a spreadsheet takes for formulas. Some take the wide forms of =, +, - and @, too."""
+"""Beginnings of texts that a spreadsheet takes for formulas. Some also take the wide forms of =, +, - and @."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Rows that an address asks for. sort: a column, "" for the order of the keys. page, row: from 1."""
+    """Rows that a URL asks for. sort: a column, "" for the order of the keys. down: descending. page, row: from 1."""
 
     sort: str = ""
     down: bool = False
@@ -42,7 +42,7 @@ class Wish:
     row: int = 0
 
     def address(self) -> str:
-        """Returns the query of an address, which follows the path of the view."""
+        """Returns the query that asks for these rows. A URL has it after the path of the view."""
         given = {
             "sort": self.sort, "down": "1" if self.down else "", "filter": self.filter,
             "page": str(self.page) if self.page > 1 else "", "row": str(self.row) if self.row else "",
@@ -52,7 +52,7 @@ class Wish:
 
 
 def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
-    """Reads an address. None if the page writes no such address. An empty field of its form counts as absent."""
+    """Returns the rows that a query asks for. None if the page writes no such query. Empty fields count as absent."""
     given = {name: value for name, value in query.items() if value}
     if not given.keys() <= _NAMES or given.get("down", "1") != "1" or len(given.get("filter", "")) > LONGEST_FILTER:
         return None
@@ -64,7 +64,7 @@ def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
 
 
 def render_rows(answer: PageAnswer, shape: Shape, wish: Wish, name: str) -> list[Html]:
-    """Renders the rows of a wish, with a form and links for other rows. answer: sorted by its keys."""
+    """Renders the rows that a wish asks for, with a form and links for other rows. answer: sorted by its keys."""
     worded = with_null_words(shape, answer.columns, answer.rows)
     rows = _sort_rows([row for row in worded if _contains(row, wish.filter)], answer.columns, wish)
     pages = max(1, -(-len(rows) // OF_A_PIECE))
@@ -142,7 +142,7 @@ def _contains(row: Sequence[Any], text: str) -> bool:
 
 
 def _sort_rows(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> list[list[Any]]:
-    """Sorts the rows by a column, numbers before texts, and rows without a value last."""
+    """Sorts the rows by a column, ascending with numbers before texts. Rows without a value are always last."""
     if not wish.sort:
         return rows
     place = columns.index(wish.sort)
