@@ -1,7 +1,7 @@
 """Prints the tables of an attacker's odds, those of docs/odds.md: `python -m benchmarks.odds`.
 
 All figures are exact bounds on a test between two tables, one with a person's rows and one without. `without` is the
-chance that the attacker points at the person where the rows are absent. A bound returns the largest chance that the
+chance that the attacker points at the person although the rows are absent. A bound returns the largest chance that the
 attacker points at the person where the rows are there.
 
 * Pure epsilon, and epsilon with delta: Wasserman and Zhou 2010, Theorem 2.4, and Dong, Roth and Su 2022, Proposition 3.

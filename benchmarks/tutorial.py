@@ -1,4 +1,4 @@
-"""Draws the tutorial's pictures from what its pages show: `python -m benchmarks.pictures` calls this.
+"""Draws the tutorial's pictures from the tables on its pages. `python -m benchmarks.pictures` calls this.
 
 Private numbers are those of the tables on the pages, which are answers that somebody got. Exact ones are counted in the
 clinic of the first page. So a picture says what the table beside it says, and the same pages give the same files.

@@ -38,7 +38,7 @@ PARTS = "a statement for each grouping set, a quarter of the price each"
 
 
 class Asked:
-    """Contexts over the tables of a folder; each is for one release."""
+    """Contexts over the tables of a folder. Each context serves one release."""
 
     def __init__(self, folder: Path) -> None:
         self.table = pd.read_parquet(folder / "table.parquet")

@@ -133,9 +133,9 @@ def guessed(table: Wide, epsilon: str) -> float:
 def peer(
     python: str, table: Wide, sets: list[Members], mechanism: str, epsilon: str, most: float
 ) -> list[float] | None:
-    """The same of OpenDP's mechanism, and bytes at most; None where it needs more processor seconds than that.
+    """Measures OpenDP's mechanism: error and bytes at most. None where it needs more processor seconds than allowed.
 
-    Of its rows the better of both methods.
+    Of its two methods for rows, the better one counts.
     """
     with tempfile.TemporaryDirectory() as folder:
         given, kept = Path(folder) / "table.npz", Path(folder) / "kept.npz"

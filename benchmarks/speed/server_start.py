@@ -2,9 +2,9 @@
 
 Gates: an answer 3 s after a start and after the vault's death where nobody else asks, and 5 s after either under 16
 clients, medians. `--before FOLDER`: a tree of another commit, whose servers take turns with those of this one, on files
-of their own; each figure is then shown beside its. Traps avoided: the question is a new one each time, so that it needs
-the vault and its ledger; whoever asks was attached before where the server lives on, and knocks without a pause where
-it does not; every client had an answer before something dies (a quarter asks without a pause, the others read four
+of their own. Each figure is then shown beside its. Traps avoided: the question is a new one each time, so that it needs
+the vault and its ledger. Whoever asks was attached before where the server lives on, and knocks without a pause where
+it does not. Every client had an answer before something dies (a quarter asks without a pause, the others read four
 times a second). Where nobody else asks, the processor seconds of all processes of the server are shown as well.
 """
 
@@ -84,7 +84,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = f"{folder}/state"
-        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first of them compiled
+        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first one compiled
         trees = [made("now", ROOT, Path(folder), 9751)]
         if given.before is not None:
             trees.append(made("before", given.before.resolve(), Path(folder), 9752))
@@ -117,7 +117,7 @@ def told(kind: str, clients: int, times: dict[str, list[Taken]], gate: float) ->
 
 
 def measured(kind: str, trees: list[Tree], rounds: int, clients: int) -> dict[str, list[Taken]]:
-    """Seconds until an answer, by tree, whose servers take turns."""
+    """Seconds until an answer, by tree. Servers of the trees take turns."""
     found: dict[str, list[Taken]] = {tree.name: [] for tree in trees}
     while len(found["now"]) < rounds:
         for tree in trees:
@@ -231,7 +231,7 @@ def processor_of(process: int) -> float:
     """Processor seconds of a process and of all that it started, those that have ended included."""
     times = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:15]
     own = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-    with suppress(OSError):  # one that has ended meanwhile
+    with suppress(OSError):  # the process has ended meanwhile
         own += sum(map(processor_of, children(process)))
     return own
 
