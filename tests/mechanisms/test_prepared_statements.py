@@ -1,4 +1,4 @@
-"""Statements over prepared tables: golden ones, those of the docs and random ones count what they count without it."""
+"""Statements over prepared tables count as they do unprepared: golden ones, those of the docs and random ones."""
 
 from __future__ import annotations
 

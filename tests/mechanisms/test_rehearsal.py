@@ -1,4 +1,4 @@
-"""A rehearsal evaluates each condition alone; it is left out for a job that went well before, and for no other."""
+"""A rehearsal evaluates each condition alone. Only a job that went well before needs no rehearsal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ TYPES = {'"r0"."u"': "INTEGER", '"r0"."note"': "VARCHAR", '"r0"."f"': "FLOAT"}
 
 
 def alone(*filters: str, nested: bool = False) -> tuple[list[str], list[pa.Table]]:
-    """What is complained of when the conditions of a job are rehearsed each alone, and what a worker was sent."""
+    """Returns the complaints when the conditions of a job are rehearsed each alone, and the messages to a worker."""
     unit, columns = RelationColumn("r0", "u", "INTEGER"), columns_of(TYPES)
     source = Source(Stored("t", "r0"), (), tuple(condition_of(text, columns) for text in filters))
     if nested:

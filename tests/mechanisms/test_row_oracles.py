@@ -113,7 +113,7 @@ ESCAPES = [("%\\", "\\"), ("%", "%"), ("a!!!", "!"), ("\\", "\\"), ("alice", "é
 def test_patterns_that_end_in_their_escape_are_refused(
     patients: Neighbours, match: str, pattern: str, escape: str
 ) -> None:
-    """DuckDB raises what TRY does not catch for each text that reaches the end of such a pattern."""
+    """For each text that reaches the end of such a pattern, DuckDB raises an error that TRY does not catch."""
     condition = ENDS.format(her=HER, match=match, pattern=pattern, escape=escape)
     first, second = patients.outcomes(f"count(*) FROM visits WHERE {condition}")
     assert first == second
@@ -122,7 +122,7 @@ def test_patterns_that_end_in_their_escape_are_refused(
 
 @pytest.mark.slow
 def test_patterns_with_something_behind_their_escape_are_answered(patients: Neighbours) -> None:
-    """An escape that escapes a wildcard, or itself, is what it is for."""
+    """An escape before a wildcard, or before itself, works as usual."""
     for pattern, escape in (("%\\%", "\\"), ("a!!", "!"), ("!_!%%", "!"), ("", "!"), ("%%%_", "%")):
         condition = ENDS.format(her=HER, match="LIKE", pattern=pattern, escape=escape)
         assert patients.outcomes(f"count(*) FROM visits WHERE {condition}") == ("answered", "answered")
@@ -297,7 +297,7 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["AND", "OR"])
 def test_a_row_that_raises_changes_no_order_of_conditions(word: str) -> None:
-    """DuckDB adapts the order of AND and OR in a CASE to the rows it saw: one that raises under TRY counts as many."""
+    """DuckDB adapts the order of AND and OR in a CASE to the rows it saw. One that raises under TRY counts as many."""
     guard = "age = 97 AND" if word == "AND" else "age < 97 OR"
     start = "CASE WHEN age < 200 THEN 9223372036854775807 ELSE 1 END"
     value = f"CASE WHEN {guard} substring(note, {start}, 1) = 'q' "

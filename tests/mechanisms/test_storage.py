@@ -19,7 +19,7 @@ OTHERS = 10_000
 
 
 def zeros(path: Path, kind: str, her: bool) -> None:
-    """A file of zeros of both signs, which are stored as runs of one value; between them her other one."""
+    """A file of zeros of both signs, stored as runs of one value. Between the runs lies her other zero."""
     tiny = "1e-300" if kind == "DOUBLE" else "1e-30"
     zero = f"CAST(CASE WHEN i % 2 = 0 THEN {tiny} ELSE -{tiny} END AS {kind}) * CAST({tiny} AS {kind})"
     with duckdb.connect(str(path), config={"threads": 1}) as con:
@@ -35,7 +35,7 @@ def zeros(path: Path, kind: str, her: bool) -> None:
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
 @pytest.mark.parametrize("prepared", [False, True])
 def test_zero_has_no_sign(tmp_path: Path, kind: str, prepared: bool) -> None:
-    """Nobody's zero is negative, whoever stands beside it: a sign would be what runs of equal values leave of it."""
+    """Nobody's zero is negative, whoever stands beside it: runs of equal values would lose or change the sign."""
     for her in (False, True):
         path = tmp_path / f"clinic_{her}.duckdb"
         zeros(path, kind, her)

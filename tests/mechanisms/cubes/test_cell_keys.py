@@ -254,7 +254,7 @@ def test_counts_that_are_planned_together_go_with_it(stays: Clinic, column: str,
 
 
 def test_known_answers_of_prepared_rows_go_with_it() -> None:
-    """A target with reuse pays for what is missing, of the same rows and at the same bounds or wider ones."""
+    """A target with reuse pays only for the missing part, of the same rows and at the same bounds or wider ones."""
     made = open_stays()
     made.dp("ALTER PRIVACY POLICY ON stays PREPARE")
     for target in (3, 2):

@@ -119,7 +119,7 @@ def test_prepared_rows_have_the_same_groups(trips: Clinic) -> None:
 
 
 def test_a_statement_with_groups_is_another_one(trips: Clinic) -> None:
-    """Another number of groups is another release, and the same one is free. It says what it leaves out."""
+    """Another number of groups is another release, and the same one is free. It states the rows left out."""
     select, before = "town, count(*) FROM trips GROUP BY town", trips.charges()
     first = ask(trips, select, rho=0.25)
     assert ask(trips, select, rho=0.25) == first and trips.charges() == before + 1

@@ -103,7 +103,7 @@ def literal(value: int | str | None) -> str:
 
 
 class Trips:
-    """A database whose private rows are put in anew, and the request of each source."""
+    """A database with changing private rows, and the request of each source."""
 
     def __init__(self) -> None:
         self.connection = dpduck.connect(config={"threads": 1})
@@ -141,7 +141,7 @@ class Trips:
         return table
 
     def require_bounded(self, name: str, rows: Rows, unit: int, max_rows: int | None = None) -> int:
-        """Compares with the neighbour without a unit; returns by how many rows they differ."""
+        """Compares with the neighbour without a unit. Returns by how many rows they differ."""
         request = self.requests[name]
         request = request if max_rows is None else bounded_to(request, max_rows)
         self.put(rows)
@@ -201,7 +201,7 @@ OTHERS = Rows(((2, "F"), (3, "M")), ((10, 2, "a"), (11, 3, "b")), ((10, "bus", 2
 
 
 def small_units() -> Iterator[Rows]:
-    """Everything that unit 1 can be with one person's row or none, up to two trips and up to two legs of them."""
+    """Every shape of unit 1: one person's row or none, up to two trips and up to two legs of each."""
     legs = [(0, "bus", 2), (0, "tram", 0), (1, "bus", 2)]
     for people, kinds in product(((), ((1, "F"),)), ([], ["a", "a"], ["a", "b"])):
         known = [leg for leg in legs if leg[0] < len(kinds)]

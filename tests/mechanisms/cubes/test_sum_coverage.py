@@ -17,7 +17,7 @@ from tests.support.clinics import Clinic
 CELLS = 20_000
 LOW, HIGH = 0.94, 0.99
 ANSWERS = "g, sum(charge) AS s, dp_stderr(s) AS e, dp_interval_low(s) AS low, dp_interval_high(s) AS high"
-# every fifth cell is empty, some hold hundreds of rows; charges are lognormal, with NULLs and values beyond the clamp
+# Every fifth cell is empty, some hold hundreds of rows. Charges are lognormal, with NULLs and values beyond the clamp.
 ROWS = f"""CREATE TABLE stays AS SELECT range // 2 AS who,
     CAST(floor({CELLS} * pow(hash(range, 1) / 18446744073709551616, 3)) AS INTEGER) // 5 * 5 + range % 4 AS g,
     CASE WHEN range % 50 > 0 THEN CAST(exp(3 + 1.5 * sqrt(-2 * ln((hash(range, 2) / 18446744073709551616) + 1e-9))
@@ -56,7 +56,7 @@ def covered(found: NDArray[np.float64], exact: NDArray[np.float64], widened: flo
 
 @pytest.mark.parametrize("budget", ["epsilon = 3", "rho = 3"])
 def test_intervals_of_sums_cover(stays: Callable[[str], Clinic], budget: str) -> None:
-    """Of 20,000 cells, 94 % to 96 % of the 95 % intervals hold the clamped sum, under both kinds of noise; intervals
+    """Of 20,000 cells, 94 % to 96 % of the 95 % intervals hold the clamped sum, under both kinds of noise. Intervals
     from two thirds or from one and a half times the standard error are rejected."""
     price = budget.replace("3", "1")
     found, exact = released(

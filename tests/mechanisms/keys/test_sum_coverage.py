@@ -108,9 +108,9 @@ def test_intervals_hold_where_units_are_weighed(calls: Clinic, epsilon: float, a
 def test_sums_have_the_noise_that_was_paid_for(calls: Clinic, noise: str) -> None:
     """Over 600 groups the mean error of sums is that of their standard errors, within 0.75 and 1.32 of it.
 
-    Of Laplace noise the mean of 600 sizes is beyond these with a chance below 2e-10 (Chernoff), of Gaussian noise it is
-    8 standard deviations off. Two thirds of the noise would be found. A sum beside an average is a count times the
-    centre and a sum about it. At a far larger price the count's noise would be 0 in most groups.
+    For Laplace noise the mean of 600 sizes leaves this range with a chance below 2e-10 (Chernoff). For Gaussian noise
+    the range is 8 standard deviations wide. Two thirds of the noise would be found. A sum beside an average is a count
+    times the centre and a sum about it. At a far larger price the count's noise would be 0 in most groups.
     """
     known = exact(calls, "sum(cost)")
     text = statement(noise, 4, 0, "sum(cost)").replace("dp_interval_low(a) AS low", "dp_stderr(a) AS low")

@@ -93,7 +93,7 @@ def weight(squares: float, norm: float) -> Fraction:
 
 
 def vectors(rows: Sequence[Row], key: int, value: Any) -> dict[int, dict[Any, float]]:
-    """What each person adds to each cell. value: of a row, None for nothing."""
+    """Returns each person's contribution to each cell. value: of a row, None for no contribution."""
     found = defaultdict[int, dict[Any, float]](lambda: defaultdict(float))
     for row in rows:
         added = value(row)
@@ -258,7 +258,7 @@ def test_prepared_rows_give_the_same_figures(trips: Clinic) -> None:
 
 
 def test_an_analysts_function_is_computed_by_a_worker(trips: Clinic) -> None:
-    """A condition that DuckDB does not read itself has the figures of an equal one that it does."""
+    """A condition that DuckDB does not read itself has the same figures as an equal condition that it reads."""
     select = "month, count(*) AS n FROM trips WHERE {} GROUP BY month"
     plain = checked(trips, select.format("town = 'a'"))
     assert checked(trips, select.format("upper(town) = 'A'")) == plain

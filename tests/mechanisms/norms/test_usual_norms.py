@@ -93,7 +93,7 @@ def test_a_statement_that_says_no_bound_gets_norms(shop: Clinic, select: str) ->
 
 @pytest.mark.parametrize("select", BY_ROWS)
 def test_what_gains_nothing_keeps_its_rows(shop: Clinic, select: str) -> None:
-    """Few cells, few rows of a unit, sums of both signs, and what has no norm."""
+    """Few cells, few rows of a unit, sums of both signs, and aggregates that have no norm."""
     assert not request_of(shop, select).question.treatment.finds_norm
 
 

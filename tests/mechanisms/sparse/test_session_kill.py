@@ -1,4 +1,4 @@
-"""SIGKILL at every step of a session's answers: no update is lost or repeated, and what was said stays said."""
+"""SIGKILL at every step of a session's answers: no update is lost or repeated, and given answers stay."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_view_of_several_sets_is_refused(visits: Visits) -> None:
     ],
 )
 def test_what_is_refused(released: Visits, arguments: str, said: str) -> None:
-    """What has no difference, or none whose error is known, is refused in one line."""
+    """Columns without a difference, or without a known error, are refused in one line."""
     with pytest.raises(Exception, match="accepted:") as error:
         released.con.execute(f"FROM dp_difference({arguments})")
     assert said in str(error.value)
@@ -177,7 +177,7 @@ def test_different_aggregates_are_refused(aggregates: Visits, names: str) -> Non
 
 
 def test_principals_learn_count_or_sum_alone(aggregates: Visits) -> None:
-    """Statements of others are not shown: whose sum it is of another's view is not told by a refusal."""
+    """Statements of others are not shown: a refusal does not tell whether another's view is a count or a sum."""
     table = "private.dpduck.releases"
     aggregates.con.execute(f"UPDATE {table} SET principal = 'alice' WHERE name IN ('twice', 'people')")
     try:
@@ -215,7 +215,7 @@ def test_one_release_under_two_names_is_refused(visits: Visits) -> None:
 
 @pytest.mark.parametrize("alias", ["day_total", "n_last"])
 def test_a_count_may_be_called_as_a_total_is(visits: Visits, alias: str) -> None:
-    """What an answer is about follows from its place among the columns, not from how its name ends."""
+    """The kind of an answer follows from its place among the columns, not from the end of its name."""
     visits.dp("DROP PRIVATE STREAM IF EXISTS by_month")
     statement = STREAM.format(options=options("rho = 1", "periods"), source="visits")
     visits.dp(statement.replace("count(*) AS n", f"count(*) AS {alias}"))
@@ -228,7 +228,7 @@ def test_a_count_may_be_called_as_a_total_is(visits: Visits, alias: str) -> None
 
 
 def test_sums_of_a_streams_cells_are_refused_by_name(visits: Visits) -> None:
-    """dp_stderr_of is about one release; a stream's own columns and dp_difference have the errors over time."""
+    """dp_stderr_of is about one release. A stream's own columns and dp_difference have the errors over time."""
     visits.create(options("rho = 1"))
     with pytest.raises(duckdb.Error) as caught:
         visits.con.execute("FROM dp_stderr_of('by_month', '1')")

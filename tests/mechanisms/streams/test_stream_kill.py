@@ -15,7 +15,7 @@ HARNESS = Path(__file__).with_name("stream_kill_harness.py")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["count", "cube"])
 def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
-    """Whoever refreshes next publishes what was measured, with the very noise, and goes on; one charge pays for all."""
+    """The next refresh publishes the same measurements, with the same noise, and goes on. One charge pays for all."""
     found = account(HARNESS, tmp_path, len(STEPS), kind)
     assert set(found) - {"published"} == set(STEPS)
     assert found["published"] > 0
