@@ -91,7 +91,7 @@ def test_a_text_in_full_answers_as_the_bare_one(served: Served) -> None:
 
 
 def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
-    """A store of before may hold such a name: between check and use the view goes, and nothing is read in its place."""
+    """An earlier store may hold such a name. If the view goes between check and use, nothing is read in its place."""
     public, bob = served.service.public, served.service.book.named("bob")
     ages = table_of(served, "FROM memory.main.ages")
     public.put_view(
@@ -117,6 +117,6 @@ def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
 
 @pytest.mark.parametrize("text", ["FROM memory.main.ages", "FROM answers.main.x", "FROM listing.main.tables"])
 def test_full_names_are_not_for_clients(served: Served, text: str) -> None:
-    """What is written into a statement's text is not accepted from one."""
+    """The gate writes full names into a statement's text, and accepts none from a client."""
     with pytest.raises(DpduckError, match="is not served"):
         served.sql("alice", text)

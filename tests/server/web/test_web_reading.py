@@ -100,7 +100,7 @@ def test_words_of_others_are_marked_as_theirs(served: Served, alice: Browser, po
     "columns", [f'2 * count(*) AS "{"n" * 1_200}"', ", ".join(f"count(*) AS n{one}" for one in range(61))]
 )
 def test_a_view_of_somebody_spoils_no_page_of_others(served: Served, alice: Browser, port: int, columns: str) -> None:
-    """A name is longer than what is shown of it, or there are more columns than are shown."""
+    """A name is longer than the shown part, or there are more columns than are shown."""
     bob = Browser(port)
     bob.login(served.tokens["bob"])
     bob.pay(bob.ask(f"CREATE PRIVATE VIEW a_odd OPTIONS (epsilon = 0.01) AS SELECT {columns} FROM visits"))
@@ -193,7 +193,7 @@ def test_rows_are_sorted_filtered_and_linked(alice: Browser) -> None:
 
 
 def test_addresses_of_rows_are_read_strictly(served: Served, alice: Browser) -> None:
-    """What the page does not write has the one answer, before any statement. No other path takes a question mark."""
+    """An address that the page does not write has one fixed answer, before any statement."""
     before = len(served.audited())
     for path in (
         "/?sort=n", "/ask?statement=x", f"/view/ages?token={served.tokens['alice']}", "/view/ages?sort=n&sort=n",
@@ -238,7 +238,7 @@ def test_a_view_is_a_file(served: Served, alice: Browser) -> None:
 def test_a_file_that_waits_for_its_statement_holds_up_no_other(
     served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bob's statement waits, as for a place among the runners; alice has her file meanwhile."""
+    """Bob's statement waits, as for a place among the runners. Alice has her file meanwhile."""
     bob, at_work, done = Browser(alice.port), threading.Event(), threading.Event()
     bob.login(served.tokens["bob"])
     admit = served.service.gate.admit
