@@ -1,4 +1,4 @@
-"""The counts of the house may only fall: sizes, ties of trusted code, and what a plain count runs through."""
+"""The counts of the house may only fall: sizes, ties of trusted code, and the calls of a plain count."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_function_that_is_given_nodes_takes_no_text_apart() -> None:
 
 
 def test_the_kernel_is_on_the_reading_list() -> None:
-    """Lines of the kernel are read by a referee as soon as there are some; tier 1 is what lies in its folder itself."""
+    """Lines of the kernel are read by a referee as soon as there are some. Tier 1 is what lies in its folder itself."""
     files = house.sources()
     before, kernel = (
         house.sizes(files),

@@ -39,7 +39,7 @@ def test_a_failure_says_how_it_is_run_alone() -> None:
 
 
 def test_kills_are_of_every_change() -> None:
-    """Of releases, the ledger, streams, sessions and preparing; and the auditor's search."""
+    """Of releases, the ledger, streams, sessions and preparing. The auditor's search."""
     texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     kept = {path.name for path, text in texts.items() if "def test_a_kill_at_any_" in text}
     assert kept >= {"test_release_kill.py", "test_ledger_kill.py", "test_stream_kill.py", "test_session_kill.py"}

@@ -19,7 +19,7 @@ WORDS = " ".join(PAGE.split())
 
 
 def test_every_table_is_computed() -> None:
-    """Each table of the page is the one that benchmarks/odds.py computes, and there is no other."""
+    """Each table of the page equals the one that benchmarks/odds.py computes, and there is no other."""
     tables = odds.pure_table(), odds.rho_table(), odds.delta_table(), odds.deployment_table()
     assert all("\n".join(table) in PAGE for table in tables)
     assert sum(line.startswith("|") for line in PAGE.splitlines()) == sum(map(len, tables))

@@ -40,7 +40,7 @@ def tables(page: str) -> Counter[str]:
 
 
 def chained(page: str) -> list[str]:
-    """The sentences that a semicolon joins, and those with "whose"."""
+    """Returns the sentences with a semicolon, and those with "whose"."""
     return [one for one in sentences(page) if ";" in one[:-1] or re.search(r"\bwhose\b", one, re.IGNORECASE)]
 
 
@@ -58,7 +58,7 @@ def sources() -> dict[str, str]:
 
 @cache
 def words_of_sources() -> frozenset[str]:
-    """The names that occur in these files."""
+    """Returns the names that occur in these files."""
     return frozenset(word for text in sources().values() for word in re.findall(r"\w+", text))
 
 
@@ -116,7 +116,7 @@ def test_every_theorem_has_its_proof() -> None:
 
 
 def test_theorems_of_the_kernel_are_on_the_page() -> None:
-    """A file of the kernel with a theorem in its docstring is named on the page, and so is one that cites a section."""
+    """The page names each file of the kernel with a theorem in its docstring, or with a section cited there."""
     kernel = {path: text for path, text in sources().items() if path.startswith("dpduck/kernel/")}
     said = {path: ast.get_docstring(ast.parse(text)) or "" for path, text in kernel.items()}
     stated = [path for path, text in said.items() if "\nTheorem." in text]
@@ -175,7 +175,7 @@ COSTS = {
 
 @pytest.mark.parametrize("asked", COSTS)
 def test_the_figures_of_rho_are_computed(asked: str) -> None:
-    """What an epsilon costs in rho, as Theorem 7 says: three digits of each figure in the table."""
+    """The rho of an epsilon, as Theorem 7 says: three digits of each figure in the table."""
     l1, most = COSTS[asked]
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {asked} |")]
     figures = [figure.strip() for figure in row.strip("|").split("|")[-2:]]

@@ -41,5 +41,5 @@ def test_the_site_fetches_nothing(site: Path) -> None:
 
 
 def test_pages_that_are_named_are_linked(site: Path) -> None:
-    """`docs/sql.md` on a page is a link on the site; in blocks of code it is text."""
+    """`docs/sql.md` on a page is a link on the site. In blocks of code it is text."""
     assert '<a class="reference internal" href="sql.html">' in (site / "index.html").read_text(encoding="utf-8")

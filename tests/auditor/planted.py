@@ -122,7 +122,7 @@ def counted(change: Callable[[Any, Any], Any]) -> Callable[[pytest.MonkeyPatch],
 
 
 def job_of(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Another job is counted than the one that was priced; its bounds are told as they were priced."""
+    """Counts another job than the priced one, and reports the priced bounds."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = door.count_exactly

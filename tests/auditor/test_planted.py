@@ -29,7 +29,7 @@ def pairs() -> Iterator[Pairs]:
 
 @pytest.fixture(scope="module")
 def untouched() -> Iterator[Pairs]:
-    """Others, in which nothing was ever planted: what a connection remembers of a plan or a price would stay."""
+    """Databases without planted faults, since a connection remembers plans and prices."""
     with ExitStack() as stack:
         source = stack.enter_context(shop())
         yield {kind: stack.enter_context(neighbours(source, kind)) for kind in (CROWDED, SPREAD)}
@@ -58,7 +58,7 @@ def test_nothing_is_found_where_nothing_is_planted(pairs: Pairs) -> None:
 @pytest.mark.audit
 @pytest.mark.parametrize(("statement", "kind"), STATEMENTS)
 def test_no_statement_of_the_list_is_found_in_the_product(untouched: Pairs, statement: str, kind: str) -> None:
-    """Nothing is found in the product by statements and runs that find what is planted. False alarm: 1e-9 each."""
+    """Statements and runs that find the planted faults find nothing in the product. False alarm: 1e-9 each."""
     most = max(one.runs for one in PLANTED if one.statement == statement)
     one = Planted("", lambda patch: None, statement, kind)
     assert not audited(untouched, one, f"sound{STATEMENTS.index((statement, kind))}_", most).broken

@@ -1,4 +1,4 @@
-"""Files and names that are easily mistaken: one line that says what is wrong, and what can be typed."""
+"""Files and names that are easily mistaken: one line with the mistake, and with a command to type."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_file_of_a_newer_duckdb_is_named_by_every_command(
 
 
 def test_a_damaged_file_is_not_said_to_be_in_use(clinic: Path) -> None:
-    """DuckDB's words for it have a block in them, and no lock."""
+    """DuckDB's message about damage names a block, and no lock."""
     file = bytearray(clinic.read_bytes())
     file[20] ^= 255
     clinic.write_bytes(file)

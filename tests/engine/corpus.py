@@ -1,6 +1,6 @@
 """A small database of every kind of privacy unit, and statements over it, which are pinned (corpus_pins.py).
 
-People have several visits each, visits have lines; texts, NULLs, NaN, orphans and values outside of domains are among
+People have several visits each, visits have lines. Texts, NULLs, NaN, orphans and values outside of domains are among
 them. Nothing is random. Units of `trips`, `pings` and `answers` have more rows than MAX ROWS, most others have fewer.
 """
 

@@ -1,6 +1,6 @@
-"""What must stay as it was when the house is rebuilt: digests, ledger rows and a store of an earlier commit.
+"""Values that a restructuring must keep: digests, ledger rows and a store of an earlier commit.
 
-`python -m tests.engine.pinned_statements pins` writes the values of this commit to pinned/releases.json;
+`python -m tests.engine.pinned_statements pins` writes the values of this commit to pinned/releases.json.
 `python -m tests.engine.pinned_statements counts` writes the exact counts of these statements to pinned/counts.json;
 `python -m tests.engine.pinned_statements store` writes a small store of this commit to pinned/store.zip.
 """
@@ -136,7 +136,7 @@ def golden(counts: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
 
 
 def _release(connection: duckdb.DuckDBPyConnection, statements: list[str], counts: dict[str, str] | None) -> None:
-    """Releases statements in order, and writes down the exact counts of those that count anything."""
+    """Releases statements in order, and writes down the exact counts of statements that count anything."""
     with noted_counts() as seen:
         for statement in statements:
             seen.clear()
@@ -174,7 +174,7 @@ def stored() -> list[str]:
 
 
 def write_store(folder: Path) -> None:
-    """A closed clinic with its store, its secrets and its witness, packed; and what each statement answered."""
+    """Writes a closed clinic with its store, secrets and witness, packed, and the answer to each statement."""
     os.environ["DPDUCK_STATE_DIR"] = str(folder / "state")
     with made(POLICY, stored(), folder / "clinic.duckdb") as connection:
         answers = {text: answer(connection, text) for text in stored()}
@@ -186,7 +186,7 @@ def write_store(folder: Path) -> None:
 
 
 def answer(connection: duckdb.DuckDBPyConnection, text: str) -> str:
-    """What a statement answers, in an order of its own."""
+    """Returns a statement's answer, in a sorted order."""
     return repr(sorted(map(repr, connection.execute("FROM dp(?)", [text]).fetchall())))
 
 

@@ -1,4 +1,4 @@
-"""What a process loads by the time that dpduck is loaded on a connection, and by its first count."""
+"""The modules that a process loads until dpduck is loaded on a connection, and until its first count."""
 
 from __future__ import annotations
 

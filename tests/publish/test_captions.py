@@ -49,7 +49,7 @@ def test_words_travel_with_the_view(clinic: Clinic) -> None:
 
 
 def test_names_are_no_words_for_readers(clinic: Clinic) -> None:
-    """A name with a line break gives no title, and one with a semicolon gives no unit and no other answer's error."""
+    """A name with a line break gives no title. One with a semicolon gives no unit and no other answer's error."""
     columns = (
         'sex, count(*) AS "n\nBy the owner", sum(age) AS "m; in euros", count(age) AS "k; the standard error of b"'
     )
