@@ -97,7 +97,7 @@ BUDGET = "BUDGET (epsilon = 10, delta = 1e-6, delta_keys = 5e-7)"
 
 @dataclass
 class Line:
-    """Of one suggestion in many drafts: how often it was left open, and the share that it said and that is."""
+    """One suggestion in many drafts: how often it was left open, its stated shares and its exact shares."""
 
     left_open: int = 0
     held: list[bool] = field(default_factory=list)

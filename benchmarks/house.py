@@ -113,7 +113,7 @@ def tier_1(files: Iterable[Source]) -> list[Source]:
     return [file for file in files if file.name.rpartition("/")[0] == TIER_1]
 
 
-# What hangs together by an import, or by a test of a kind.
+# Ties by an import, or by a test of a kind.
 
 
 def stations_of(file: Source) -> list[str]:

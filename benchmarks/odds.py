@@ -36,7 +36,7 @@ Test = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Deployment:
-    """A release of somebody else, as the registry of deployments has it. unit: what its parameters protect."""
+    """A release of somebody else, as the registry of deployments has it. unit: the unit that its parameters protect."""
 
     who: str
     unit: str
@@ -192,7 +192,7 @@ def rho_table() -> list[str]:
 
 
 def delta_table() -> list[str]:
-    """Lines of Markdown: what epsilon with a delta promises by itself, and as a budget here, which is held in rho."""
+    """Lines of Markdown: the promise of epsilon with a delta by itself, and as a budget here, which is held in rho."""
     heads = ["epsilon", "right guesses, by definition", "held here as rho", "right guesses", "the same, Gaussian noise"]
     rows = []
     for epsilon in DELTA_EPSILONS:

@@ -122,7 +122,7 @@ def draw_bars(axes: Any, labels: Sequence[str], series: Sequence[Series]) -> Non
 
 
 def ward_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, float]:
-    """The exact visits of each ward, without those that have none."""
+    """The exact visits of each ward. Wards without visits are left out."""
     counted = "SELECT ward, count(*) FROM visits WHERE ward IS NOT NULL GROUP BY ward ORDER BY ward"
     return {ward: float(count) for ward, count in connection.execute(counted).fetchall()}
 

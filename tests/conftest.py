@@ -66,7 +66,7 @@ times. That what is written is written before it is looked at is tested by kills
 
 
 def has_room(folder: Path) -> bool:
-    """Whether the suite's files fit into a folder, and programs among them may run."""
+    """Tells whether the suite's files fit into a folder, and programs may run there."""
     if not os.access(folder, os.W_OK):
         return False
     disk = os.statvfs(folder)
@@ -74,7 +74,7 @@ def has_room(folder: Path) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses a seed before xdist starts its workers, which all collect the same, and where temporary files lie."""
+    """Chooses a seed before xdist starts its workers, which all collect alike, and the place of temporary files."""
     os.environ.setdefault("DPDUCK_SAMPLE", str(secrets.randbelow(10**6)))
     if not config.getoption("basetemp") and has_room(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))

@@ -203,7 +203,7 @@ def test_private_drafts_are_compared(
 def test_shares_of_drafts_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The benchmark of what drafts leave out runs, and says of a table that is not there that it is skipped."""
+    """The benchmark of drafts' omissions runs, and says that a missing table is skipped."""
     monkeypatch.setenv("DPDUCK_DATA", str(tmp_path))
     words = ["--tables", "adult", "made: planes", "--prices", "2", "--drafts", "2"]
     monkeypatch.setattr(sys, "argv", ["draft_shares", *words])

@@ -88,7 +88,7 @@ def test_without_data_a_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_names_that_there_are_not() -> None:
-    """A paper stands for all of its pictures. Another name is refused with those that are accepted."""
+    """A paper stands for all of its pictures. Another name is refused with the accepted ones."""
     assert [picture.name for picture in figures.chosen(["sparse"])] == [f"sparse_{n}" for n in (2, 3, 4, 5, 6)]
     with pytest.raises(SystemExit, match=r"accepted: datacubes_4, .*sparse_queries"):
         figures.chosen(["sparse_1"])

@@ -133,7 +133,7 @@ TIES = {
     ],
 )
 def test_what_is_counted_is_found(name: str, absent: set[str]) -> None:
-    """Each tie is found in a file that has it: some in trusted code alone, one in the kernel's folder alone."""
+    """Each tie is found in a file that has one: some in trusted code alone, one in the kernel's folder alone."""
     assert house.ties([made(name, PLANTED)]) == {tie: 0 if tie in absent else count for tie, count in TIES.items()}
 
 

@@ -284,7 +284,7 @@ def test_the_publication_is_as_the_page_says(warehouse: tuple[Typed, str]) -> No
 def test_a_tool_reads_the_publication(
     name: str, warehouse: tuple[Typed, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What tools send is answered, and adds up to the same three wards and six months."""
+    """A tool's queries are answered, and add up to the same three wards and six months."""
     typed, reader = warehouse
     wards = sorted(psql(reader, "SELECT ward, sum(n) FROM released.by_cell GROUP BY ward"))
     for query in blocks(name, "postgresql"):

@@ -43,7 +43,7 @@ def imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def forbidden(station: str, name: str) -> bool:
-    """Whether a file of this station must not import this name."""
+    """Tells whether a file of this station must not import this name."""
     top, *inner = name.split(".")
     if top == "dpduck":
         other = inner[0] if inner else "__init__"

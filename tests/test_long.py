@@ -1,4 +1,4 @@
-"""What `make test` leaves out at times: functions that take long, none of which a planted fault needs."""
+"""The tests that `make test` leaves out at times: slow functions that no planted fault needs."""
 
 from __future__ import annotations
 

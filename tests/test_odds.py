@@ -88,7 +88,7 @@ def test_a_bound_of_rho_keeps_every_divergence() -> None:
 
 
 def test_deployments_name_their_source() -> None:
-    """What others chose is from a registry, at a stated commit. Each has parameters of one kind."""
+    """The parameters of others come from a registry, at a stated commit. Each has parameters of one kind."""
     assert "opendp/deployments-registry-data" in WORDS and "`3e9c812`" in WORDS
     for one in odds.DEPLOYMENTS:
         assert (one.rho is None) != (one.epsilon is None), one.who

@@ -24,7 +24,7 @@ def errors() -> ModuleType:
 
 
 def run(module: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A benchmark in a process of its own."""
+    """Runs a benchmark in a separate process."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", f"benchmarks.{module}", *options], cwd=ROOT,
         env={**os.environ, **variables}, capture_output=True, text=True, check=False,

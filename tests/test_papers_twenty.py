@@ -1,4 +1,4 @@
-"""Twenty of the 136 items of the four papers, drawn at random and typed: what comes out is beside the papers' formulas.
+"""Twenty of the 136 items of the four papers, drawn at random and typed: results agree with the papers' formulas.
 
 Formulas are computed here anew, without dpduck. docs/papers_items.md has the table, and its figures are these.
 """

@@ -29,7 +29,7 @@ def headings(page: str) -> list[str]:
 
 
 def tables(page: str) -> Counter[str]:
-    """How many tables stand under each heading of level 2 or 3."""
+    """Counts the tables under each heading of level 2 or 3."""
     found, heading, inside = Counter[str](), "", False
     for line in _FENCED.sub("", page).splitlines():
         row = line.startswith("|")
@@ -63,7 +63,7 @@ def words_of_sources() -> frozenset[str]:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path of the page is in the repository. Without a first folder it is in dpduck/, or a page of docs/."""
+    """Tells whether a path of the page exists. Without a first folder it is in dpduck/, or a page of docs/."""
     return any((ROOT / first / path).exists() for first in ("", "dpduck", "docs"))
 
 
@@ -84,7 +84,7 @@ def cited(text: str) -> list[str]:
 
 
 def proofs(page: str) -> dict[int, str]:
-    """What stands behind each theorem, up to the next theorem or heading."""
+    """Returns the text behind each theorem, up to the next theorem or heading."""
     parts = re.split(r"^\*\*Theorem (\d+) \([\w ]+\)\.\*\*", page, flags=re.MULTILINE)
     behind = (re.split(r"^#", text, flags=re.MULTILINE)[0] for text in parts[2::2])
     return dict(zip(map(int, parts[1::2]), behind, strict=True))
@@ -148,7 +148,7 @@ def test_headings_that_others_name_are_there() -> None:
 
 
 def is_theorem(text: str) -> bool:
-    """Whether a text names a theorem that is on the page."""
+    """Tells whether a text names a theorem on the page."""
     found = re.fullmatch(r"Theorem (\d+)", text)
     return found is not None and int(found[1]) in proofs(PAGE)
 

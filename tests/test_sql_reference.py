@@ -120,7 +120,7 @@ def undocumented(tables: Sequence[Option], shown: dict[str, str], elsewhere: str
 
 
 def test_words_and_bounds_of_options_are_those_of_their_tables() -> None:
-    """Each word that an option takes is on a page, and bounds that a page states are those that are read."""
+    """Each word of an option is on a page, and the bounds on a page are those of the parser."""
     summaries = (DOCS / "summaries.md").read_text(encoding="utf-8")
     assert undocumented((*options.TABLE, *own_options()), documented("The clause", "sql"), summaries) == []
     synthetic = documented("Options", "synthetic_data")

@@ -34,7 +34,7 @@ EXACT_VISITS = "SELECT ward, count(*) FROM visits GROUP BY ward"
 
 @dataclass(frozen=True)
 class Written:
-    """What typing the chapters in order gave, by chapter, and the folder with its files."""
+    """The output of the chapters typed in order, by chapter, and the folder with its files."""
 
     typed: dict[str, list[Typed]]
     folder: Path

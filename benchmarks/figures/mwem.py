@@ -145,7 +145,7 @@ def claims_of_3(found: Sequence[Values]) -> list[Claim]:
 
 
 def table_1(setup: Setup) -> Drawn:
-    """The tables' cells and rows, ours beside those that the paper prints."""
+    """The tables' cells and rows: ours, and the paper's figures."""
     figure, (axes,) = panels(1)
     lines, same = [], True
     for name, printed in PRINTED.items():

@@ -50,7 +50,7 @@ def nltcs(sources: Sequence[Path], to: Path) -> int:
 
 
 def contingency(name: str) -> Callable[[Sequence[Path], Path], int]:
-    """What R writes of a table: one column for each attribute, then Freq, which is called n here."""
+    """R's file of a table: one column for each attribute, then Freq, which is called n here."""
 
     def prepared(sources: Sequence[Path], to: Path) -> int:
         source = f"read_csv({texts(sources)}, header = true)"

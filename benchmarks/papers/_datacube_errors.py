@@ -150,7 +150,7 @@ class Measured:
 
     @property
     def root_mean_square(self) -> float:
-        """Beside the predicted one."""
+        """The measured error, for comparison with the predicted one."""
         return float(self.squared.mean() ** 0.5)
 
 

@@ -58,7 +58,7 @@ class Turbo:
         self._seen: set[tuple[Asked, ...]] = set()
 
     def said(self) -> str:
-        """How its queries were answered."""
+        """Says how many queries were answered in which way."""
         return f"{self.hits} in the cache, {self.direct} bypassed, {self.free} from the histogram, {self.failed} failed"
 
     def answer(self, parts: tuple[Asked, ...]) -> None:

@@ -181,7 +181,7 @@ def seconds_of(setting: Setting, method: str) -> float:
 
 
 def automatic_gates(asked: Sequence[Setting], results: Results, epsilons: Sequence[Fraction]) -> Iterator[Gate]:
-    """auto beside each of the paper's seven."""
+    """Compares auto with each of the paper's seven."""
     worst, margin = max(
         (results[str(setting), "auto", epsilon].plan.total_variance / plan.total_variance - 1, (str(setting), method))
         for setting in asked

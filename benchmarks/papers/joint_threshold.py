@@ -126,7 +126,7 @@ def calibrate_jointly(epsilon: Fraction, delta: Fraction, groups: int, rows: int
 
 
 def calibrate_apart(epsilon: Fraction, delta: Fraction, groups: int, rows: int = 1) -> JointThreshold:
-    """What adding two deltas of one half gives: one for old groups, one for new ones."""
+    """Calibrates by adding two deltas of one half: one for old groups, one for new ones."""
     sigma = _smallest_sigma(float(epsilon), float(delta) / 2 * (1 - 1e-7), groups, rows)
     variance = Fraction(sigma * sigma).limit_denominator(10**9)
     excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), groups, delta / 2)

@@ -87,7 +87,7 @@ def summarised(
 
 
 def range_gaps(table: np.ndarray, summary: EstimatedSummary, sizes: Sequence[int]) -> list[np.ndarray]:
-    """How far the sums over all ranges are off, for each size."""
+    """Returns, for each size, by how much the sums over all ranges are off."""
     dense = -table.astype(np.float64)
     dense[summary.positions[0]] += summary.weights
     off = np.concatenate([[0.0], np.cumsum(dense)])

@@ -142,7 +142,7 @@ WAYS = {"projection": projection, "histogram": histogram, "session": session}
 
 
 class Tally:
-    """What all runs gave."""
+    """The results of all runs."""
 
     def __init__(self) -> None:
         self.runs = 0

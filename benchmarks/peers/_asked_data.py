@@ -92,7 +92,7 @@ def error(answers: Answers, exact: pd.Series | Mapping[Any, float], others: bool
 
 
 def cube_error(answers: Mapping[int, Answers], table: pd.DataFrame) -> float:
-    """The same over all cells of all grouping sets, by their place in SETS."""
+    """Root mean squared error over all cells of all grouping sets. answers: by the set's place in SETS."""
     squares: list[float] = []
     for place, keys in enumerate(SETS):
         exact = counts_of(table, keys)
@@ -101,12 +101,12 @@ def cube_error(answers: Mapping[int, Answers], table: pd.DataFrame) -> float:
 
 
 def counts_of(table: pd.DataFrame, keys: list[str]) -> pd.Series | dict[Key, int]:
-    """Counts rows by keys, of which there may be none."""
+    """Counts rows by keys. Without keys there is one count."""
     return table.groupby(keys).size() if keys else {(): len(table)}
 
 
 def range_error(counts: Mapping[tuple[int, int], float], table: pd.DataFrame) -> float:
-    """The same over all ranges of charges, from one to before another."""
+    """Root mean squared error over all ranges of charges, from a first charge to before a second."""
     upto = np.concatenate([[0], np.bincount(table["charge"], minlength=CHARGES).cumsum()])
     ranges = list(combinations(range(CHARGES + 1), 2))
     return float(np.sqrt(np.mean([(counts[one] - (upto[one[1]] - upto[one[0]])) ** 2 for one in ranges])))
@@ -119,7 +119,7 @@ def ranges_of(bins: Answers) -> dict[tuple[int, int], float]:
 
 
 def block_error(answers: Answers, table: pd.DataFrame) -> float:
-    """The same over sums of pairs in squares of 100 homes by 100 places of work."""
+    """Root mean squared error over sums of pairs in squares of 100 homes by 100 places of work."""
     side = PLACES // BLOCK
     found, exact = np.zeros((side, side)), np.zeros((side, side))
     np.add.at(exact, (table["home"] // BLOCK, table["work"] // BLOCK), 1)

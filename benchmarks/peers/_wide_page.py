@@ -121,7 +121,7 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
 
 
 def better_of(one: Compared) -> list[bool]:
-    """Tells of which figures the peer's is better."""
+    """Tells for which figures the peer's is better."""
     pairs = zip(one.own, one.theirs or one.own, strict=True)
     return [other < own / (MARGIN if place < 2 else 1) for place, (own, other) in enumerate(pairs)]
 

@@ -117,7 +117,7 @@ def against_smartnoise(python: str, table: Table, busy: float, error: float) -> 
 
 
 def figure(table: Table, name: str, bar: float, runs: int) -> bool:
-    """The fitted cube against its bar, and MWEM beside it."""
+    """The fitted cube against its bar, and MWEM's figure."""
     sets, records = sets_of(table, 3), int(table.sum())
     found = [timed(lambda: run_cube(table, sets, False, RHO)) for _ in range(runs)]
     errors = [variation(table, one, sets) for _, _, one in found]

@@ -125,7 +125,7 @@ def order_of(table: Wide) -> int:
 
 
 def guessed(table: Wide, epsilon: str) -> float:
-    """What dp_explain tells of the rounds."""
+    """Returns dp_explain's prediction for the rounds."""
     workload = tuple(combinations(range(len(table.sizes)), order_of(table)))
     return plan_aim(table.sizes, workload, False, price_of(epsilon), 1, table.rows).seconds or 0.0
 

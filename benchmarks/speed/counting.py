@@ -123,7 +123,7 @@ def exact_sql(names: list[str]) -> str:
 
 
 def window_sql(names: list[str], max_rows: int) -> str:
-    """What somebody would write for bounding: the peak memory of this is DuckDB's own."""
+    """A plain way to bound rows: its peak memory stands for DuckDB's own."""
     window = f"row_number() OVER (PARTITION BY unit ORDER BY hash({', '.join(CONTENT)}))"
     return f"SELECT {', '.join(names)}, count(*) AS n FROM (FROM t QUALIFY {window} <= {max_rows}) GROUP BY ALL"
 

@@ -172,7 +172,7 @@ class Bench:
             self.prepared(tables[1], rows, native)
 
     def prepared(self, table: str, rows: int, other: float) -> None:
-        """The same once it is prepared, and the room that it takes then."""
+        """Times the prepared table, and measures its room."""
         seconds, _ = self.line("the same, prepared", Run(self.server.address, table, rows, prepared=True))
         self.gate("times that", seconds / other, PREPARED_GATE)
         packed = sum(file.stat().st_size for file in self.server.folder.rglob("*dpduck_packed*/**/*.parquet"))
@@ -180,7 +180,7 @@ class Bench:
         self.gate("bytes of it, times those of the Parquet", packed / raw, PREPARED_GATE)
 
     def growth(self, rows: int) -> None:
-        """How cost grows, at a tenth of the rows."""
+        """Prints costs at a tenth of the rows, to show their growth."""
         address, rows = self.server.address, max(rows // 10, 100)
         table = "db.few"
         for people in (rows // 100, rows):

@@ -114,7 +114,7 @@ def load(database: Path, tokens: list[str], seconds: float, clients: int) -> lis
 
 
 class Counted:
-    """What clients of one run found."""
+    """The results of the clients of one run."""
 
     def __init__(self) -> None:
         self.reads: list[float] = []
@@ -159,7 +159,7 @@ def run_clients(address: str, tokens: list[str], askers: int, readers: int, read
 
 
 def ledger(database: Path) -> tuple[int, float]:
-    """How many charges the ledger holds, and their sum, after its whole chain was read again."""
+    """Reads the whole ledger. Returns the number of its charges, and their sum."""
     verify_store(database)
     with dpduck.connect(database) as con:
         row = con.execute(

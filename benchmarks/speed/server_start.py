@@ -43,7 +43,7 @@ STARTED, VAULT, SERVER = "start", "vault killed", "server killed"
 
 @dataclass(frozen=True)
 class Taken:
-    """What passed until an answer: seconds, and processor seconds of all processes of the server."""
+    """The time to an answer: seconds, and processor seconds of all processes of the server."""
 
     seconds: float
     processor: float
@@ -51,7 +51,7 @@ class Taken:
 
 @dataclass
 class Tree:
-    """A tree of the project, with a clinic of its own. asked: how many questions it was asked."""
+    """A tree of the project, with a clinic of its own. asked: the number of questions so far."""
 
     name: str
     folder: Path
@@ -135,7 +135,7 @@ def started(tree: Tree) -> Taken:
 
 
 def deaths(kind: str, tree: Tree, times: int, clients: int) -> list[Taken]:
-    """What passes from each death of a vault, or of a server, to the next answer, under so many clients."""
+    """Times each death of a vault, or of a server, until the next answer, under so many clients."""
     found = []
     with ExitStack() as servers:
         server = servers.enter_context(serving(tree))
@@ -197,7 +197,7 @@ def until(call: Callable[[], object]) -> None:
 
 @contextmanager
 def crowd(tree: Tree, clients: int) -> Iterator[None]:
-    """So many clients, each a process, a quarter of which ask: they attach again where they have lost the server."""
+    """So many clients, each a process. A quarter ask. They attach again where they have lost the server."""
     files = [str(extension_file(name, "the wheel")) for name in ("httpfs", "quack")]
     script = str(Path(server_load.__file__).with_name("_server_client.py"))
     with ExitStack() as stack:
@@ -228,7 +228,7 @@ def vault_of(server: int) -> int:
 
 
 def processor_of(process: int) -> float:
-    """Processor seconds of a process and of all that it started, those that have ended included."""
+    """Processor seconds of a process and of all that it started, also of processes that have ended."""
     times = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:15]
     own = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
     with suppress(OSError):  # the process has ended meanwhile

@@ -76,7 +76,7 @@ def make_clinic(folder: Path) -> duckdb.DuckDBPyConnection:
 
 
 def processor_seconds() -> float:
-    """What this process has used of processors, and every child that has ended."""
+    """Processor seconds of this process, and of every child that has ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -156,7 +156,7 @@ def main() -> int:
 
 
 def listed(connection: duckdb.DuckDBPyConnection) -> float:
-    """How long DuckDB takes to list its functions."""
+    """Times DuckDB's listing of its functions."""
     begin = time.perf_counter()
     connection.execute("SELECT count(*) FROM duckdb_functions()").fetchall()
     return time.perf_counter() - begin

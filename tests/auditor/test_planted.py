@@ -43,7 +43,7 @@ def audited(pairs: Pairs, one: Planted, word: str, runs: int) -> AuditFinding:
 @pytest.mark.sampled
 @pytest.mark.parametrize("planted", ALL)
 def test_a_planted_weakness_is_found(pairs: Pairs, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tells too much is said to, whatever it is: noise, bounds, messages, shapes, prices, charges."""
+    """A planted weakness is reported, of any kind: noise, bounds, messages, shapes, prices, charges."""
     planted.plant(monkeypatch)
     finding = audited(pairs, planted, f"planted{PLANTED.index(planted)}_", planted.runs)
     assert finding.broken, finding

@@ -365,7 +365,7 @@ def test_demo_leaves_other_directories_alone(tmp_path: Path) -> None:
 
 
 def test_a_principal_is_for_tables_that_have_a_policy(clinic: Path) -> None:
-    """A name that is no private table gives no token. The names that there are, are said."""
+    """A name that is no private table gives no token. The message lists the private tables."""
     run("sql", clinic, POLICY)
     refused = run("principal", "add", clinic, "bob", "--tables", "visit")
     assert refused.exit_code == 1

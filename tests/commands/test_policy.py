@@ -43,7 +43,7 @@ def test_a_file_has_a_policy_in_two_lines(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
-    """No database, a table that is there, a policy that is not: what, and what to type instead."""
+    """No file for a new table, a table that exists already, a missing policy: one line says what to type instead."""
     database = tmp_path / "d.duckdb"
     (tmp_path / "f.csv").write_text("a\n1\n", encoding="utf-8")
     assert "--from a file" in ran("policy", "draft", database, "t").output

@@ -48,7 +48,7 @@ def test_every_table_is_prepared(clinic: Path) -> None:
 
 
 def test_what_can_be_prepared_is(clinic: Path) -> None:
-    """One table that cannot be does not stop the others: it is named, and the command fails."""
+    """If one table cannot be prepared, the others still are. It is named, and the command fails."""
     with dpduck.connect(clinic) as connection:
         connection.execute("ALTER TABLE visits ADD COLUMN many INTEGER[]")
     done = run("prepare", clinic)
@@ -67,7 +67,7 @@ def test_a_database_without_policies(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_was_done_is_said_however_often_it_is_bound(clinic: Path) -> None:
-    """DuckDB binds a relation again when it is shown, and a statement says the same then."""
+    """DuckDB binds a relation again when it is shown. The statement then has the same output."""
     for word, said in (("PREPARE", "visits is prepared: new questions"), ("UNPREPARE", "visits is not prepared: new")):
         assert said in run("sql", clinic, f"ALTER PRIVACY POLICY ON visits {word}", "--format", "csv").output
         assert prepared(clinic) == [False, word == "PREPARE"]

@@ -107,7 +107,7 @@ def test_completion_loads_click_alone(typed: str, offered: str) -> None:
 
 
 def test_principals_are_listed_without_a_database(clinic: tuple[Path, dict[str, str]]) -> None:
-    """Who may ask stands in the secrets file: only a box is drawn by DuckDB."""
+    """Principals stand in the secrets file. DuckDB only draws the box."""
     database, environment = clinic
     loaded(["principal", "add", str(database), "alice"], environment)
     printed, modules = loaded(["principal", "list", str(database), "--format", "json"], environment)

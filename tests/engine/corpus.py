@@ -108,7 +108,7 @@ PREPARED = ("people", "visits", "lines", "cards", "rides", "clicks", "answers", 
 
 
 def opened(key: bytes = KEYS[0], prepared: bool = False) -> duckdb.DuckDBPyConnection:
-    """Returns a new database with its policies, in memory. key: of the order in which rows of a unit are kept."""
+    """Returns a new database with its policies, in memory. key: orders the rows of a unit."""
     connection = dpduck.connect(config={"threads": 1})
     require_engine(connection).ledger.secrets.put(BOUNDING_KEY, key)
     for sql in TABLES:

@@ -108,7 +108,7 @@ def write(path: Path, values: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Writes all pins. Says of each statement whether the key of a unit's order moves its counts."""
+    """Writes all pins. Notes for each statement whether the key of a unit's order moves its counts."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = folder
         for name, statements in STATEMENTS.items():

@@ -50,7 +50,7 @@ def every_mechanism(price: str) -> list[str]:
         asked(f"{price}, budgets = 'uniform', strategy = 'F'", f"{cube} MARGINALS (2, sex, age, ward)"),
         asked(price, "age, count(*) AS n FROM visits GROUP BY RANGES(age)"),
         asked(price, "sex, sum(age) AS s, count(*) AS n, avg(age) AS a, stddev_pop(age) AS d FROM visits GROUP BY sex"),
-        # named since another mechanism is the default: the digest is that of the statement without the option before
+        # the mechanism has a name here since another is the default: the digest is that of the statement without it
         asked(
             f"{price}, quantiles = 'tree'",
             "sex, quantile_cont(age, 0.5) AS q, count(DISTINCT ward) AS w FROM visits GROUP BY sex",
@@ -166,7 +166,7 @@ def exact_counts() -> dict[str, dict[str, str]]:
 
 
 def stored() -> list[str]:
-    """The statements of the store that is kept: few, since a file of DuckDB is not small."""
+    """The statements of the stored clinic: few, since a file of DuckDB is not small."""
     chosen = every_mechanism("epsilon = 1, delta = 1e-6")
     words = ("CUBE (sex, age, ward)", "asked_t", "projected", "lazy", "few")
     found = [next(text for text in chosen if word in text) for word in words]

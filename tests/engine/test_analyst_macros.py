@@ -95,7 +95,7 @@ def test_a_cube_gives_flat_margins(
 
 
 def test_a_margin_of_all_columns_and_a_wrong_column(con: duckdb.DuckDBPyConnection) -> None:
-    """All kept is the base cells. A misspelt column is refused rather than ignored."""
+    """With all columns kept, the margin is the base cells. A misspelt column is refused rather than ignored."""
     assert con.execute("SELECT sum(n), count(*) FROM dp_margin('cube', ['sex', 'ward'], [])").fetchall() == [(15, 4)]
     with pytest.raises(duckdb.Error, match="the cube has no such column; accepted: lists of its grouping columns"):
         con.execute("FROM dp_margin('cube', ['sex'], ['wards'])").fetchall()

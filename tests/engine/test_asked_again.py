@@ -47,7 +47,7 @@ def analyses(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_the_same_text_is_analysed_once(clinic: duckdb.DuckDBPyConnection, analyses: list[object]) -> None:
-    """The same text, the same answer, no second analysis."""
+    """The same text has the same answer, without a second analysis."""
     first = clinic.execute(COUNT).fetchall()
     assert clinic.execute(COUNT).fetchall() == first
     assert len(analyses) == 1

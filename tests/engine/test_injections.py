@@ -74,7 +74,7 @@ def test_a_condition_cannot_leave_its_try(con: duckdb.DuckDBPyConnection, cast: 
 
 
 def test_sql_around_cached_answers_binds_in_the_sandbox(con: duckdb.DuckDBPyConnection) -> None:
-    """Even if a tree were fooled: what stands around an answer binds where no private table is, cached or not."""
+    """Even if the parse were fooled, SQL around an answer binds where no private table is, cached or not."""
     sql = ask(con, f"SELECT sum(n) AS total FROM ({COUNT})")
     assert not sql.startswith("FROM query(error(")
     refused = ask(con, f"SELECT sum(n) + total AS t FROM ({COUNT})")

@@ -43,7 +43,7 @@ def test_the_way_out_is_named(open_clinic: Callable[..., Clinic], statement: str
 
 
 def test_a_renamed_database_is_told_from_one_without_a_policy(tmp_path: Path) -> None:
-    """A policy is of a table of a database by its name: after the file has another one, the refusal says why."""
+    """A policy belongs to a table of a database by its name. After the file is renamed, the refusal says why."""
     place = tmp_path / "monthly.duckdb"
     with duckdb.connect(str(place)) as made:
         made.execute("CREATE TABLE visits AS SELECT range AS id FROM range(10)")
@@ -158,7 +158,7 @@ def test_values_outside_a_domain_may_be_asked_for_where_it_keeps_them(clinic: Cl
 
 
 def test_nearly_the_name_of_a_table_or_view(clinic: Clinic) -> None:
-    """What may have been meant is said where there is no table, and no private view, of a name."""
+    """For an unknown table or private view, the message suggests the nearest name."""
     clinic.dp("CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward")
     assert "accepted: cube (did you mean that?), or a name" in clinic.refused("DROP PRIVATE VIEW cubee")
     for call, near in (("dp_check('vists')", "visits"), ("dp_stderr_of('cubee', '1')", "cube")):

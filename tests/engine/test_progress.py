@@ -60,7 +60,7 @@ def test_a_terminal_shows_a_line_that_goes_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_pipe_is_silent(tmp_path: Path) -> None:
-    """The same statement, its standard error in a pipe: not one character."""
+    """With standard error in a pipe, the statement writes not one character."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, env=environment(tmp_path), timeout=120, check=False
     )

@@ -52,7 +52,7 @@ def test_a_database_that_has_the_macros_is_not_written(database: Path, written: 
 
 @pytest.mark.parametrize("dropped", ["TABLE dp_budget", "dp_key", "TABLE dp_sketch_point"])
 def test_a_macro_that_is_gone_is_made_again(dropped: str, database: Path, written: list[bool]) -> None:
-    """Each macro is looked for, those of dpduck and those that any DuckDB runs."""
+    """Every macro is checked, dpduck's own and those that any DuckDB runs."""
     with duckdb.connect(str(database)) as con:
         con.execute(f"DROP MACRO {dropped}")
     with dpduck.connect(database) as con:

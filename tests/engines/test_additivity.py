@@ -109,7 +109,7 @@ def test_a_column_that_became_wider(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_a_scan_leaves_out_is_found(
     case: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of the three is found where DuckDB is given conditions again."""
+    """Each of the three faults is found where DuckDB is given conditions again."""
     plain_again(monkeypatch)
     kind = () if case is test_a_column_that_became_wider else ("DOUBLE",)
     with pytest.raises(AssertionError, match="WHERE x"):
@@ -130,7 +130,7 @@ def random_sums(made: Counted, table: str, conditions: Conditions, statements: i
 def test_random_conditions_on_files(
     added: bool, statements: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files of which columns are constant or NULL. The long form by a fresh seed, which is printed."""
+    """Files with constant or NULL columns. The long form takes a fresh seed, which is printed."""
     seed = "files" if statements == 3 else operating_system_entropy().bytes(4).hex()
     print("seed:", seed)  # noqa: T201
     source = random.Random(seed)  # noqa: S311
@@ -154,7 +154,7 @@ def test_random_conditions_on_files(
 @needs("postgres_scanner")
 @pytest.mark.parametrize("statements", [3, pytest.param(40, marks=pytest.mark.audit)])
 def test_random_conditions_in_postgres(statements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What PostgreSQL would compare by itself is one thing or the other for each row."""
+    """Random conditions over a table of PostgreSQL: counts are the sums of each unit's alone."""
     seed = "postgres" if statements == 3 else operating_system_entropy().bytes(4).hex()
     print("seed:", seed)  # noqa: T201
     source = random.Random(seed)  # noqa: S311
@@ -174,7 +174,7 @@ def test_random_conditions_in_postgres(statements: int, monkeypatch: pytest.Monk
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["patient_id MAX ROWS 3", "ROW"])
 def test_statements_in_an_engine(unit: str, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every form of statement, over rows of few units, of which one has NULL in every column, and one constant ones."""
+    """Every form of statement, over rows of a few units: one unit has NULL in every column, and one constant rows."""
     lake.public("wards", "FROM (VALUES ('north'), ('south'), ('west'), ('nörth')) AS t(name)")
     lake.put(3, visits=laid(rows(600)), files=2)
     lake.dp(POLICY.format(unit=unit))

@@ -26,7 +26,7 @@ ORDER = Order((TABLE,), (), Asking("SELECT 1"), "SELECT 1", {}, "", 0, key=2**64
 
 
 def crowd(rows: int = MANY, others: int = 50) -> pa.Table:
-    """One unit with very many rows, some of which differ in the sign of 0 alone, and others with twenty each."""
+    """One unit with very many rows, some differing only in the sign of 0, and others with twenty each."""
     units = [7] * rows + [100 + number % others for number in range(20 * others)]
     reals = [(0.0, -0.0, 1.5, float("nan"), None)[number % 5] for number in range(len(units))]
     texts = [None if number % 11 == 0 else f"t{number % 3000}" for number in range(len(units))]

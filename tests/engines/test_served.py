@@ -51,7 +51,7 @@ def probed_before(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("probed_before")
 def test_attacks_on_the_gate(server: Server, tmp_path: Path) -> None:
-    """What must be refused is, with nothing charged or quoted, and what must not is answered, of an engine's rows."""
+    """Attacks are refused, with nothing charged or quoted, and honest statements answered, from an engine's rows."""
     if not server.address:
         pytest.skip("a session of this process has no address")
     path, token = made(server, tmp_path)

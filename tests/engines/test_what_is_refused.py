@@ -72,7 +72,7 @@ class Catalog:
 
 
 def pretending(facts: dict[str, str], fields: list[Any] | None = None) -> SparkEngine:
-    """An engine that says this of every table."""
+    """An engine that reports this for every table."""
     table = SimpleNamespace(schema=SimpleNamespace(fields=fields or []))
     session = SimpleNamespace(
         catalog=Catalog(),
@@ -157,7 +157,7 @@ READINGS: tuple[Callable[[duckdb.DuckDBPyConnection, str], object], ...] = (
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_no_reader_reads_a_twin(lake: Lake, reading: Callable[[duckdb.DuckDBPyConnection, str], object]) -> None:
-    """Its rows are elsewhere: whatever would read it here fails, whoever asks."""
+    """The twin's rows are elsewhere: any reader of the twin here fails, whoever asks."""
     lake.con.execute('ATTACH \':memory:\' AS "La""ke"; CREATE SCHEMA "La""ke".dpduck_twins')
     lake.con.execute('CREATE TABLE "La""ke".main.visits AS SELECT 1 AS unit')
     for name in ('"La""ke"."main"."visits"', '"LA""KE"."main"."visits"'):

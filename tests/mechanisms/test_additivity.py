@@ -235,7 +235,7 @@ def test_one_patient_who_decides_is_found(prepared: bool, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("number", range(10))
 def test_very_many_random_conditions(place: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, longer, by a fresh seed, which is printed."""
+    """Many more random conditions, by a fresh seed, which is printed."""
     seed = f"{number} {operating_system_entropy().bytes(4).hex()}"
     print("seed:", seed)  # noqa: T201
     assert require_sums(place, seed, 40, tmp_path, monkeypatch) == 40 * BRANCHES
@@ -266,7 +266,7 @@ def test_random_statements(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.audit
 @pytest.mark.parametrize("number", range(8))
 def test_very_many_random_statements(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, longer, by a fresh seed, which is printed.
+    """Many more random statements, by a fresh seed, which is printed.
 
     About 17 of 100 were answered in four runs. Where 15 are, fewer than 25 of 400 have a chance of 2e-8.
     """

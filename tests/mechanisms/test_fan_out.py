@@ -89,7 +89,7 @@ REFUSED = (
 
 
 def cuts(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
-    """How many tables are cut to some rows for a key before they are joined."""
+    """Returns how many tables are cut to some rows for a key before they are joined."""
     statement = ASKED.replace("1e-9, max_rows_contributed = 100", "1e-9") + rows
     found = connection.execute("SELECT private_sql FROM dp_explain(?) WHERE chosen", [statement]).fetchall()
     return str(found[0][0]).count("OVER (PARTITION BY dpduck_t.")
@@ -139,7 +139,7 @@ PER_UNIT = "(SELECT patient, count(*) AS n FROM visits GROUP BY patient)"
 
 
 def nested(levels: int, through: str = "") -> str:
-    """Joins to the right, each in another one. through: what begins each second level."""
+    """Joins to the right, each inside another. through: the beginning of each second level."""
     inner = "(SELECT d.patient FROM visits AS d JOIN visits AS e ON d.patient = e.patient)"
     for level in range(levels):
         inner = f"(SELECT b{level}.patient FROM visits AS b{level} JOIN {inner} AS s{level} USING (patient))"
@@ -161,7 +161,7 @@ def united(doublings: int) -> str:
     ids=["in one", "in three", "per unit", "16 tables", "128 tables"],
 )  # fmt: skip
 def test_joins_inside_of_joins_are_bounded_together(rows: str) -> None:
-    """Each level had a bound of its own: 60 visits of one person failed where none of hers was answered."""
+    """Each level once had a separate bound. 60 visits of one person then failed where none were answered."""
     said = []
     for hers in (0, 60):
         with opened(hers) as connection:

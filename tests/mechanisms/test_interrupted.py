@@ -36,7 +36,7 @@ class CtrlC:
 
 @pytest.fixture(autouse=True)
 def python_hears_ctrl_c() -> Iterator[None]:
-    """Whoever starts the tests in the background has them ignore SIGINT."""
+    """A background job ignores SIGINT: this sets Python's handler."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -73,7 +73,7 @@ def test_a_charge_without_an_answer_is_taken_up(clinic: Clinic, monkeypatch: pyt
 
 
 def test_rows_that_change_meanwhile_are_counted_as_they_are(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the count that was interrupted is kept."""
+    """Nothing of the interrupted count is stored."""
     interrupt(clinic, monkeypatch, "after the count")
     stopped(clinic, by("sex", epsilon="9"))
     clinic.rows("DELETE FROM visits WHERE sex = 0")
@@ -110,7 +110,7 @@ def test_before_the_charge_nothing_is_spent(clinic: Clinic, monkeypatch: pytest.
 
 
 def test_a_query_that_duckdb_interrupts(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB's client turns Ctrl-C during a query into a RuntimeError; other errors of that type are failures."""
+    """DuckDB's client turns Ctrl-C during a query into a RuntimeError. Other errors of that type are failures."""
 
     def count(door: Door) -> None:
         raise RuntimeError("Query interrupted")
@@ -123,7 +123,7 @@ def test_a_query_that_duckdb_interrupts(clinic: Clinic, monkeypatch: pytest.Monk
 
 
 def test_another_charge_is_not_taken_up(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry of less, or of another mechanism, opens no door; nothing is counted."""
+    """An entry of less, or of another mechanism, opens no door. Nothing is counted."""
     engine = engine_of(clinic.con)
     assert engine is not None
     clinic.dp(by("sex", epsilon="0.5"))

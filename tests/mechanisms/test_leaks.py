@@ -227,7 +227,7 @@ def break_at(monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseExcept
 def test_a_failure_after_the_charge_has_one_fixed_text(
     planted: Clinic, monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseException]
 ) -> None:
-    """Whatever fails, and whatever it says: one text, no chain, one charge however often DuckDB binds the statement."""
+    """Any failure has one text and no chain, and one charge however often DuckDB binds the statement."""
     with monkeypatch.context() as patch:
         break_at(patch, place, error)
         for ask in (planted.con.sql, planted.con.execute, planted.con.sql):

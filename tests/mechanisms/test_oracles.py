@@ -219,7 +219,7 @@ def keyed(key: str) -> str:
 
 
 def same_outcomes(empty: Clinic, full: Clinic, statements: Sequence[str]) -> list[str]:
-    """The kind of each statement's outcome, after it was the same over no rows and over hostile rows."""
+    """Requires equal outcomes over no rows and over hostile rows. Returns the kind of each outcome."""
     outcomes = [(outcome(empty, statement), outcome(full, statement)) for statement in statements]
     assert [pair for pair in outcomes if pair[0] != pair[1]] == []
     assert [pair for pair in outcomes if "unexpected" in str(pair) or "failed after" in str(pair)] == []

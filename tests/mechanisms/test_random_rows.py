@@ -87,7 +87,7 @@ def test_random_statements_are_answered_alike() -> None:
 @pytest.mark.audit
 @pytest.mark.parametrize("seed", range(8))
 def test_very_many_random_statements_are_answered_alike(seed: int) -> None:
-    """The same, longer."""
+    """Many more random statements."""
     assert require_alike(400, 100 + seed) >= 60
 
 

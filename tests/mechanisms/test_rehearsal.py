@@ -50,7 +50,7 @@ def job_of(domain: Domain) -> CountingJob:
     ],
 )
 def test_domains_of_one_size_and_type_are_told_apart(one: Domain, other: Domain) -> None:
-    """Each becomes SQL of its own, or labels that are cast, of which one may fail where the other does not."""
+    """Each job has its own SQL, or labels with casts, and one of these may fail where another does not."""
     assert one.size == other.size
     jobs = [job_of(one), job_of(other)]
     for several in (jobs, [selected(job, (), 1) for job in jobs]):
@@ -130,7 +130,7 @@ def test_a_worker_computes_all_combinations_of_the_values_of_its_columns() -> No
 def test_a_process_that_ended_without_a_word_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, said: tuple[str | None, ...], tries: int, refused: bool
 ) -> None:
-    """A busy machine decides no rehearsal: what ends without DuckDB's words is begun again, a few times."""
+    """A busy machine decides no rehearsal: a process that ends without DuckDB's words is started again, a few times."""
     answers = iter(said)
     asked: list[str | None] = []
 
@@ -187,7 +187,7 @@ def make_visits(connection: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.fixture(scope="module")
 def visits() -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same, for tests that start no process of their own."""
+    """The clinic, for tests that start no process of their own."""
     with dpduck.connect() as connection:
         make_visits(connection)
         yield connection
@@ -220,7 +220,7 @@ def test_a_plain_count_is_not_rehearsed(visits: duckdb.DuckDBPyConnection, runs:
 
 
 def test_whatever_was_written_is_rehearsed_once(visits: duckdb.DuckDBPyConnection, runs: list[int]) -> None:
-    """Each shape once, with one run of what will run over rows, however often it is asked for anew."""
+    """Each shape is rehearsed once, with one run of the later SQL, however often it is asked anew."""
     for number, text in enumerate((*WRITTEN, *COMPUTED)):
         for tag in ("a", "b"):
             visits.execute("FROM dp(?)", [ASKED.format(tag, text)]).fetchall()

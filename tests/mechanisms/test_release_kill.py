@@ -45,7 +45,7 @@ def test_a_kill_at_any_moment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", range(20))
 @pytest.mark.parametrize("mode", ["steps", "moments"])
 def test_thousands_of_kills(tmp_path: Path, mode: str, number: int) -> None:
-    """The same, thousands of times over, at all steps. Each hundred and fifty are on a store of their own."""
+    """Thousands of kills at all steps. Each hundred and fifty are on a store of their own."""
     found = account(HARNESS, tmp_path, mode, 150)
     assert found["answered"] > 0
     if mode == "steps":

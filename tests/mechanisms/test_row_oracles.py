@@ -77,7 +77,7 @@ def test_statistics_decide_nothing(patients: Neighbours, condition: str) -> None
 
 
 def test_passes_that_are_on_again_are_switched_off(open_pair: Neighbours) -> None:
-    """Whoever takes the optimizer's setting back has it set again before the next count."""
+    """If somebody resets the optimizer's setting, the next count sets it again."""
     for connection in open_pair.both:
         connection.execute("RESET disabled_optimizers")
     assert open_pair.outcomes(MOVED["a list of five"]) == ("answered", "answered")
@@ -146,7 +146,7 @@ OVER_COALESCE = (
 def test_coalesce_never_writes_into_the_result_of_try(
     patients: Neighbours, monkeypatch: pytest.MonkeyPatch, select: str
 ) -> None:
-    """What runs over rows has no COALESCE under TRY, where one row that raises has DuckDB write beside the result."""
+    """SQL over rows has no COALESCE under TRY: there a row that raises makes DuckDB overwrite the result."""
     run: list[str] = []
     monkeypatch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", lambda sql: seen(run, sql))
     more = {"k": ", delta = 1e-7, group_selection_strategy = LAPLACE_THRESHOLD", "s": ", refresh = 'a'"}
@@ -271,7 +271,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("name", COSTLY)
 def test_what_would_make_one_row_costly_is_refused(patients: Neighbours, name: str) -> None:
-    """Neither memory nor time tells whether one row took a branch: what would cost much is refused."""
+    """Neither memory nor time tells whether one row took a branch: expressions that could cost much are refused."""
     first, second = patients.outcomes(COSTLY[name])
     assert first == second
     assert "accepted: " in first

@@ -1,4 +1,4 @@
-"""One door: what costs more than it says is not made, and no mechanism measures more than it declared."""
+"""One door: no query above its stated price is made, and no mechanism measures more than it declared."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_the_owners_smallest_price(visits: Clinic) -> None:
 
 
 def test_prices_in_rho(visits: Clinic) -> None:
-    """Under an approximate budget the same holds for an epsilon with its delta, and for rho its square over 2."""
+    """Under an approximate budget the limit holds for an epsilon with its delta, and for rho as its square over 2."""
     visits.dp(APPROXIMATE)
     assert "at least 0.01" in visits.refused(COUNT.format("epsilon = 0.009, delta = 1e-7"))
     assert "rho of at least 5e-05" in visits.refused(COUNT.format("rho = 0.00004"))

@@ -84,7 +84,7 @@ def test_a_unit_without_a_text_fails_nothing(kind: str, prepared: bool) -> None:
 
 @pytest.fixture(scope="module")
 def joined() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Three tables of people, of whom fewer and fewer are known, and a public one."""
+    """Three tables of people, each with fewer people than the one before, and a public table."""
     with dpduck.connect(config={"threads": 1}) as connection:
         for sql in (
             "CREATE TABLE a (id INTEGER PRIMARY KEY, note VARCHAR, dpduck_stage_1_f0 BOOLEAN)",

@@ -62,7 +62,7 @@ def test_names_are_no_words_for_readers(clinic: Clinic) -> None:
 
 
 def test_other_words_are_free(clinic: Clinic) -> None:
-    """The same rows under another title, without a charge. A view without words has the comment that it had."""
+    """The same rows under another title, without a charge. A view without a title has its old comment."""
     view(clinic, "")
     before, charges = clinic.rows("FROM private.by_sex ORDER BY sex"), clinic.charges()
     bare, _ = comments(clinic)

@@ -1,4 +1,4 @@
-"""The checker's sums and verdicts of ledgers with periods, beside those of the ledger itself."""
+"""The checker's sums and verdicts about ledgers with periods agree with the ledger's own."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def parts_of(bundle: Bundle) -> Iterator[tuple[Bundle, Bundle]]:
 
 
 def found_in(bundle: Bundle, change: Callable[[Bundle], object]) -> int:
-    """How many parts can be changed so. Each change, the chain written anew, is found by the price of its release."""
+    """Returns how many parts can be changed so. Requires that the price of a release shows each change."""
     number = 0
     for place in range(len(list(parts_of(bundle)))):
         changed = copy.deepcopy(bundle)

@@ -88,7 +88,7 @@ def test_what_was_written_is_whole(written: Path, bundle: Bundle) -> None:
 
 
 def test_the_checker_imports_nothing_of_dpduck() -> None:
-    """Whoever checks need not trust what made the bundle: the standard library alone."""
+    """A checker need not trust the maker of the bundle: only the standard library is imported."""
     nodes = ast.walk(ast.parse(Path(checker.__file__).read_text("utf-8")))
     found = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     nodes = ast.walk(ast.parse(Path(checker.__file__).read_text("utf-8")))
@@ -306,7 +306,7 @@ def test_another_whole_chain_is_told_by_its_last_link(bundle: Bundle) -> None:
 
 
 def test_principals_are_left_out(written: Path) -> None:
-    """Who asked is in no certificate."""
+    """No certificate contains the asker."""
     assert '"principal"' not in (written / "certificates.json").read_text("utf-8")
 
 

@@ -63,7 +63,7 @@ def rows(file: Path) -> list[tuple[object, ...]]:
 
 
 def test_only_a_publication_is_replaced(store: Path, tmp_path: Path) -> None:
-    """The store itself, the database beside it, any other file: refused, and left byte for byte as they were."""
+    """The store itself, the database beside it, any other file: each is refused, and left byte for byte unchanged."""
     other, text = tmp_path / "other.duckdb", tmp_path / "text.duckdb"
     with duckdb.connect(str(other)) as precious:
         precious.execute("CREATE TABLE precious AS SELECT 1 AS x")
@@ -104,7 +104,7 @@ def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, 
 
 
 def test_published_parquet_holds_views_metadata_and_comments(store: Path, tmp_path: Path) -> None:
-    """The same as Parquet files: the comment of a view is in its file's own metadata."""
+    """Parquet files hold them, too: the comment of a view is in its file's own metadata."""
     publish(store, tmp_path / "out")
     cube = str(tmp_path / "out" / "cube.parquet")
     with duckdb.connect() as reader:
@@ -179,7 +179,7 @@ def test_a_killed_publication_leaves_the_old_one(
 
 @pytest.mark.slow
 def test_readers_find_whole_publications(store: Path, tmp_path: Path, open_clinic: Callable[..., Clinic]) -> None:
-    """Whoever opens the file or the directory while it is replaced finds the old or the new, never a part."""
+    """A reader who opens the file or directory during a replacement finds the old or the new, never a part."""
     file, folder = tmp_path / "published.duckdb", tmp_path / "parquet"
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

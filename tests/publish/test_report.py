@@ -1,4 +1,4 @@
-"""The page of a report: every private view with its picture, nothing fetched, nothing run, and nothing told unasked."""
+"""The page of a report: every private view with its picture. It fetches, runs and tells nothing unasked."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_nothing_is_told_unasked(clinic: Path) -> None:
 
 
 def test_some_views_are_shown_where_they_are_named(clinic: Path) -> None:
-    """The others are not mentioned. A name that is not there is refused with those that are."""
+    """Other views are not mentioned. An unknown name is refused with the known ones."""
     page = reported(clinic, "--view", "total")
     assert re.findall(r'<h2 id="(\w+)">', page) == ["total"]
     environment = {"DPDUCK_STATE_DIR": str(clinic / "state")}
@@ -124,7 +124,7 @@ def test_some_views_are_shown_where_they_are_named(clinic: Path) -> None:
 
 
 def test_another_file_is_not_replaced(clinic: Path) -> None:
-    """A page that report made is. Whatever else has the name stays as it is."""
+    """An earlier report is replaced. Any other file of this name stays."""
     mine = clinic / "mine.html"
     mine.write_text("<p>mine</p>", encoding="utf-8")
     environment = {"DPDUCK_STATE_DIR": str(clinic / "state")}
@@ -199,7 +199,7 @@ def test_a_single_number_is_told_with_its_error(clinic: Path) -> None:
 
 
 def test_tables_have_three_digits(clinic: Path) -> None:
-    """Standard errors are told as exactly as anybody can use."""
+    """Standard errors have as many digits as anybody can use."""
     (section,) = re.findall(r'<section><h2 id="by_ward">.*?</section>', reported(clinic), re.DOTALL)
     numbers = re.findall(r'<td class="number">([\d,.]+)</td>', section)
     assert len(numbers) == 4 and all(len(number.partition(".")[2]) <= 2 for number in numbers)

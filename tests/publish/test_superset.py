@@ -124,7 +124,7 @@ def test_superset_adds_up_cells(superset: Superset, tmp_path: Path) -> None:
 
 
 def test_superset_reads_postgresql(superset: Superset, store: Path) -> None:
-    """The same from a PostgreSQL publication."""
+    """Superset adds up cells from a PostgreSQL publication, too."""
     with postgres_server() as uri:
         publish(store, uri)
         database = add_database(

@@ -56,7 +56,7 @@ def alive(process: int) -> str:
 
 
 class Disturbance:
-    """What disturbed.c reads: the clock's error, and that of writing. None where there is no compiler."""
+    """The input of disturbed.c: the clock's error, and that of writing. None where there is no compiler."""
 
     def __init__(self, folder: Path) -> None:
         self.library, self._file = folder / "disturbed.so", folder / "disturbed"
@@ -194,7 +194,7 @@ class Chaos:
                 resource.prlimit(process, resource.RLIMIT_FSIZE, before)
 
     def read_only(self) -> None:
-        """Lets nothing be written or opened to be written, as on a disk that the system has made read-only."""
+        """Makes all writing fail, as on a disk that the system has made read-only."""
         with self.disturbance.failing(errno.EROFS):
             time.sleep(float(self.rng.uniform(0.2, 2)))
 

@@ -87,7 +87,7 @@ INSIDE = (
 
 @pytest.fixture
 def hurried(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attacks on time end after a second: whoever is slower than that is refused as well."""
+    """Attacks on time end after a second: a slower answer counts as a refusal."""
     monkeypatch.setattr(served.service.public, "_limits", replace(served.service.public._limits, seconds=1.0))
 
 
@@ -131,7 +131,7 @@ def test_every_attack_is_refused_in_one_line(served: Served) -> None:
 
 @pytest.mark.usefixtures("hurried")
 def test_every_attack_is_refused_in_other_clothes(served: Served) -> None:
-    """With comments, line ends and another case, where they mean the same to DuckDB."""
+    """With comments, line ends and another case, where DuckDB sees the same statement."""
     before, tried = public_state(served), [0, 0, 0, 0]
     for number, text in enumerate(ATTACKS):
         if "'" in text or '"' in text or "--" in text or "\x00" in text:

@@ -1,4 +1,4 @@
-"""The audit log: what cannot be noted is not done, nobody fills it, it can be rotated."""
+"""The audit log: no action happens that cannot be noted, nobody fills the log, and it can be rotated."""
 
 from __future__ import annotations
 

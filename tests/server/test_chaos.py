@@ -167,7 +167,7 @@ def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
 
 
 def as_asked(text: str) -> str:
-    """The question that a charge was for, which is that of a view, too. A price is a number, however it is written."""
+    """Returns the question of a charge, which is also that of a view. A price is compared as a number."""
     text = re.sub(r"(?<=epsilon = )[\d.]+", lambda found: str(float(found[0])), text)
     made = re.fullmatch(r"CREATE OR REPLACE PRIVATE VIEW \w+ OPTIONS (\(.*?\)) AS\s+SELECT (.*)", text.strip())
     return text.strip() if made is None else f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {made[1]} {made[2]}"

@@ -133,7 +133,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path
 
 
 def counter(folder: Path) -> int:
-    """How many entries the ledger has, as its counter outside the store says."""
+    """Returns the number of the ledger's entries, from its counter outside the store."""
     with closing(sqlite3.connect(f"file:{folder / 'clinic_private_secrets'}?mode=ro", uri=True)) as secrets:
         (value,) = secrets.execute("SELECT value FROM secrets WHERE name = ?", [POSITION]).fetchone()
     return int(json.loads(value)["counter"])
@@ -209,7 +209,7 @@ def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
                 refused = asked.result(50).refused
             finally:
                 if not asked.done():
-                    first.kill()  # who waits for ever is let go
+                    first.kill()  # whoever waits for ever is let go
         assert refused is not None
         assert "characters" in refused
         assert vault._vault.process is not first

@@ -1,4 +1,4 @@
-"""What goes wrong over Flight SQL: pyarrow would send a traceback, so every call of the protocol is wrapped."""
+"""Errors over Flight SQL: pyarrow would send a traceback, so every call of the protocol is wrapped."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_bytes_are_those_of_protobuf() -> None:
     ],
 )
 def test_malformed_messages_are_refused(body: bytes) -> None:
-    """One line, and no work in proportion to a number that the client made up."""
+    """One line, and no work in proportion to a number from the client."""
     with pytest.raises(Refusal, match=r"malformed; accepted: messages as in FlightSql\.proto"):
         read_any(body).text(1)
 

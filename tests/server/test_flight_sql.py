@@ -169,7 +169,7 @@ def test_a_view_that_is_made_over_flight_sql_is_read(alice: Any, served: Served)
 
 
 def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
-    """The same gate as over Quack: one line, nothing charged, nothing leaked, nothing owned by the owner done."""
+    """As over Quack, a refusal is one line. Nothing is charged or leaked, and no right of the owner is used."""
     statement, owner = "this statement is refused", "this statement is the data owner's"
     for sql, reason in (
         ("FROM read_csv('/etc/passwd')", "the table function 'read_csv' is not on the list"),
@@ -225,7 +225,7 @@ def test_a_revoked_token_ends_at_once(served: Served, raw: flight.FlightClient) 
 
 
 def test_a_ticket_of_another_gives_nothing(served: Served, raw: flight.FlightClient) -> None:
-    """A ticket is no right: whoever brings it passes the gate as themselves."""
+    """A ticket is no right: its bearer passes the gate as themselves."""
     statement = write_any("CommandStatementQuery", {1: count("age", "0.04").encode()})
     info = raw.get_flight_info(flight.FlightDescriptor.for_command(statement), options(served.tokens["alice"]))
     ticket = info.endpoints[0].ticket
@@ -308,7 +308,7 @@ def test_many_readers_at_once(served: Served, listener: FlightListener) -> None:
 
 
 def test_results_that_are_given_up_make_room(served: Served) -> None:
-    """Results that are read at the same time are counted. A place is free again when its reader goes away."""
+    """Open results are counted. A place is free again when its reader goes away."""
     statements = Statements(served.service, Limits(running=1))
     alice = served.service.book.named("alice")
     for _ in range(3):

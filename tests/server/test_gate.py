@@ -57,7 +57,7 @@ def test_dp_functions_are_tables_among_others(served: Served) -> None:
 
 @pytest.mark.parametrize("name", ["visits", "VISITS", "wards"])
 def test_no_principal_names_a_view_as_a_declared_table(served: Served, name: str) -> None:
-    """Plain SQL over the table's name would be answered from the view, whoever asks: by made up numbers.
+    """Otherwise a view would answer plain SQL over the table's name with made up numbers, whoever asks.
 
     A table without a policy is no such name: a refusal would tell that it is there.
     """
@@ -114,7 +114,7 @@ def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
 
 
 def test_tables_and_shares_are_kept(served: Served) -> None:
-    """Who may ask about what, and for how much of the budget, holds at the gate as it does inside dp()."""
+    """A principal's tables, and share of the budget, hold at the gate as they do inside dp()."""
     assert "carol may not ask about 'visits'" in served.refused("carol", count("sex", "0.05"))
     assert "share of alice" in served.refused("alice", count("sex", "5"))
     served.rows("bob", count("sex", "1.5"))
@@ -165,7 +165,7 @@ def test_the_log_says_who_and_what_and_never_an_answer(served: Served) -> None:
 
 
 def test_a_revoked_principal_asks_no_more(tmp_path: Path, own_state: Path) -> None:
-    """Inside the vault too: it looks up who asks, whatever the public database says."""
+    """Inside the vault too: it looks up the principal, whatever the public database says."""
     opened = open_served(tmp_path)
     try:
         alice = opened.service.book.authenticate(opened.tokens["alice"])

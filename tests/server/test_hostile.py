@@ -87,7 +87,7 @@ class Working:
 
 
 class Attacker:
-    """The hostile principal's own process, which stands back behind all of the server's: it has a machine of its own.
+    """The hostile principal's own process, at a lower priority than the server's, as if on a machine of its own.
 
     It is in the session of the server, since Linux may weigh sessions against each other, whatever their priorities.
     """

@@ -1,4 +1,4 @@
-"""A name is checked and used as one thing: what ran under it when it was checked runs under it later, or nothing."""
+"""A name has one meaning: the object that was checked under it runs under it later, or nothing does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLE = re.compile(r"(?:FROM|JOIN|PIVOT|,)\s+(?:/\*.*?\*/)?\"?(?:ages|ward_cube
 
 
 def names_that_resolve() -> list[str]:
-    """Of all names in the catalog of an empty DuckDB, those that a bare FROM finds."""
+    """The catalog names of an empty DuckDB that a bare FROM finds."""
     found = []
     with duckdb.connect() as empty:
         listed = empty.execute(
@@ -53,7 +53,7 @@ def test_names_of_system_tables_are_no_names_of_views(served: Served) -> None:
 
 
 def test_what_runs_names_views_in_full() -> None:
-    """Honest statements, whoever writes their text anew: no bare name of a view is left in what runs."""
+    """Honest statements, however rewritten: no bare name of a view is left in the executed text."""
     syntax, looked = Syntax(), 0
     for text in statements("honest.sql"):
         sql = inspect(text, syntax).sql

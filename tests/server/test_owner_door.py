@@ -115,7 +115,7 @@ def test_the_door_is_the_owners(tmp_path: Path, own_state: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take another account's place")
 def test_another_account_is_turned_away(tmp_path: Path, own_state: Path) -> None:
-    """Even where the file's mode would let it in: who is at the other end is asked of the system."""
+    """Even where the file's mode would let it in: the system tells who is at the other end."""
     vault = LocalVault(make_clinic(tmp_path))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)

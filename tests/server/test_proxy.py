@@ -63,7 +63,7 @@ def listens(port: int) -> bool:
 
 
 def sent(port: int, public: Path, data: bytes) -> bytes:
-    """What comes back for bytes over TLS, until the other end hangs up."""
+    """Sends bytes over TLS. Returns the answer until the other end hangs up."""
     context = ssl.create_default_context(cafile=str(public))
     plain = socket.create_connection(("localhost", port), timeout=60)
     with context.wrap_socket(plain, server_hostname="localhost") as secured:

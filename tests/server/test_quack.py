@@ -75,7 +75,7 @@ def test_questions_are_asked_through_the_shell(clinic: Clinic) -> None:
 
 
 def test_a_refusal_is_one_line_in_the_shell(clinic: Clinic) -> None:
-    """What, where, and what would be accepted: the gate's, dp's, and the parser's."""
+    """Refusals of the gate, of dp and of the parser say what, where, and what would be accepted."""
     _, err = clinic.shell("carol", query(count("ward", "0.25")))
     assert "carol may not ask about 'visits'; accepted: wards" in err
     _, err = clinic.shell("alice", query("FROM duckdb_settings()"))

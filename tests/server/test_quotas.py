@@ -223,7 +223,7 @@ def test_a_message_that_no_thread_is_left_for_ends_nobody(served: Served, monkey
 
 
 def test_a_vault_whose_duckdb_is_gone_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an error of its own DuckDB answers nobody: the process ends, and the next one starts anew."""
+    """If its DuckDB answers nobody after an error, the process ends, and the next one starts anew."""
     here, there = Pipe()
     vault, ended = served.service.vault, list[int]()
     assert isinstance(vault, LocalVault) and vault.alive()
@@ -321,7 +321,7 @@ def test_connections_that_are_forgotten_are_ended(tmp_path: Path, own_state: Pat
 
 
 def busied(client: duckdb.DuckDBPyConnection) -> str:
-    """What became of a statement that takes its two seconds, of a connection that is ended meanwhile."""
+    """Returns the outcome of a statement that takes its two seconds, on a connection that is ended meanwhile."""
     try:
         client.execute("FROM clinic.query('SELECT sum(hash(a.range)) FROM range(3000000000) AS a')")
     except duckdb.Error:

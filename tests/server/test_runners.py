@@ -1,4 +1,4 @@
-"""Every statement has a clock, a place and a memory, whatever it does: what may cost much runs in a process apart."""
+"""Every statement has a clock, a place and a memory limit. Statements that may cost much run in a separate process."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_arguments_of_dp_functions_are_written_out(bounded: Served) -> None:
 
 
 def test_types_of_results_are_duckdbs(bounded: Served) -> None:
-    """What comes back from a runner has the types and values that DuckDB itself gives."""
+    """Results from a runner have the types and values that DuckDB itself gives."""
     values = (
         "1::HUGEINT", "340282366920938463463374607431768211455::UHUGEINT", "json_array(1, 2)", "'10101'::BIT",
         "'12:00:00+01'::TIMETZ", "TIME '12:00:01.5'", "INTERVAL 14 MONTH + INTERVAL 3 DAY", "[1, 2]", "map(['a'], [1])",
@@ -228,7 +228,7 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
 
 
 def test_streaming_without_end_is_done_in_a_runner(bounded: Served) -> None:
-    """Who streams much in a short time is answered by a process that stands back. Others' statements still stream."""
+    """Much streaming in a short time moves to a process that stands back. Others' statements still stream."""
     gate = bounded.service.gate
     assert bounded.sql("alice", "FROM ages") == "FROM memory.main.ages"
     gate._streamed.add("alice", STREAMED + 10)
@@ -288,7 +288,7 @@ def test_places_are_given_by_turns() -> None:
 
 
 def test_a_runner_ends_with_its_server() -> None:
-    """Where the server is killed nobody ends a statement at work: its runner sees that the pipe is gone, and does."""
+    """If the server is killed, its runner sees the closed pipe and ends the statement at work."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-I", runner_process.__file__]
     with subprocess.Popen(command, stdin=theirs.fileno()) as process:

@@ -69,7 +69,7 @@ def made_as_the_guide_says(folder: Path) -> tuple[Path, str]:
 
 
 def described(part: str) -> str:
-    """What came back, as the guide says it: columns and rows."""
+    """Returns the result in the guide's form: columns and rows."""
     lines = part.splitlines()
     return f"{', '.join(lines[0].split(','))}; {len(lines) - 1} rows" if lines else "nothing"
 

@@ -32,7 +32,7 @@ ENGINE = (
 
 
 def test_the_process_that_clients_talk_to_imports_no_engine() -> None:
-    """What plans, counts and parses is its vault's alone, which begins beside it."""
+    """Only the vault, which begins beside it, loads the code that plans, counts and parses."""
     asked = "import dpduck.commands.listening, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     modules = done.stdout.split()

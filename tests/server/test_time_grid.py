@@ -30,7 +30,7 @@ class Clock:
 
 
 def asked(served: Served, text: str, clock: Clock) -> float:
-    """How long an answer took by that clock."""
+    """Returns the time of an answer by that clock."""
     start = clock.now()
     served.rows("bob", text)
     return clock.now() - start

@@ -42,7 +42,7 @@ def best_cut(known: list[tuple[float, bool]]) -> float:
 
 
 def by_chance(trials: int) -> int:
-    """How many of so many coins are guessed, but for one run in a hundred."""
+    """Returns how many of so many coins can be guessed by chance, but for one run in a hundred."""
     tail, right = 0.0, trials
     while tail + comb(trials, right) / 2**trials < CHANCE:
         tail += comb(trials, right) / 2**trials

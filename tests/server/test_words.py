@@ -31,7 +31,7 @@ def test_a_token_may_end() -> None:
 
 
 def test_a_file_of_a_newer_duckdb_is_named(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What 1.5 says of a file of 2.0, in words that tell what to do."""
+    """The message of DuckDB 1.5 about a file of 2.0 gets words that say what to do."""
     database = make_clinic(tmp_path)
     said = "Trying to read a database file with version number 999, but we can only read versions between 64 and 68."
 

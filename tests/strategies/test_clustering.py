@@ -16,7 +16,7 @@ def cost(sizes: tuple[int, ...], clusters: tuple[tuple[tuple[int, ...], tuple[in
 
 
 def naive(sizes: tuple[int, ...], marginals: list[tuple[int, ...]], power: int) -> float:
-    """The same greedy search with every pair tried at every step."""
+    """The greedy search with every pair tried at every step."""
     clusters: list[tuple[frozenset[int], tuple[int, ...]]] = [
         (frozenset(marginal), (position,)) for position, marginal in enumerate(marginals)
     ]

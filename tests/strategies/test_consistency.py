@@ -97,7 +97,7 @@ def test_of_all_optima_the_nearest_to_least_squares_is_answered() -> None:
 
 
 def test_the_variables_are_the_rank_of_the_workload() -> None:
-    """Never N: as many coordinates as the workload has rank, and they span what its marginals span."""
+    """There are as many coordinates as the workload has rank, never N, and they span the space of its marginals."""
     generator = np.random.default_rng(29)
     for _ in range(10):
         workload = random_workload(generator)

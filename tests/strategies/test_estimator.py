@@ -1,4 +1,4 @@
-"""Least squares over everything that was measured, block by block, is that of the dense strategy matrix."""
+"""Least squares over all measurements, block by block, equals that of the dense strategy matrix."""
 
 from __future__ import annotations
 

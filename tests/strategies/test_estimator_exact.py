@@ -1,4 +1,4 @@
-"""Prices that differ by hundreds of digits in their variances: least squares in doubles is that of exact fractions."""
+"""If variances differ by hundreds of digits, least squares in doubles equals that of exact fractions."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WEIGHTS = [  # of the noises that a cell sums, as whole numbers over a denominat
 
 
 def noise_law(noise: NoiseKind, parameter: float) -> np.ndarray:
-    """Probabilities of the discrete noise. What lies farther is below 1e-17 in all."""
+    """Probabilities of the discrete noise. All farther values together are below 1e-17."""
     deviation = 1.5 * parameter if noise is NoiseKind.LAPLACE else sqrt(parameter)
     reach = int(max(8, 40 * deviation + 3 if noise is NoiseKind.LAPLACE else 12 * deviation + 5))
     values = np.arange(-reach, reach + 1)

@@ -49,7 +49,7 @@ def random_plan(generator: np.random.Generator, strategy: str, consistency: str)
 
 
 def linear_map(plan: Plan) -> np.ndarray:
-    """What `recover` does to the stacked measurements: its answers to unit vectors, as columns."""
+    """The linear map of `recover` on the stacked measurements: its answers to unit vectors, as columns."""
     shapes = [measurement.query.shape for measurement in plan.measurements]
     columns = []
     for number, shape in enumerate(shapes):

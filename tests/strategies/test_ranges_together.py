@@ -78,7 +78,7 @@ def asked_matrices(kinds: str, sizes: tuple[int, ...], sets: tuple[tuple[int, ..
 
 
 def estimators(plan: Plan) -> list[np.ndarray]:
-    """What recovery makes of each measured number alone: a linear map, by set."""
+    """Recovery from each measured number alone: a linear map, by set."""
     shapes = [measurement.query.shape for measurement in plan.measurements]
     columns: list[list[np.ndarray]] = []
     for place, shape in enumerate(shapes):

@@ -57,7 +57,7 @@ class Design:
 
     @property
     def counted(self) -> bool:
-        """Whether a group without rows has a figure, which is 0."""
+        """Tells whether a group without rows has a figure, which is 0."""
         return self.answer.startswith(("count", "sum")) and not self.occupied
 
 
@@ -81,12 +81,12 @@ class Tally:
 
     @property
     def too_few(self) -> bool:
-        """Whether LEAST would show so few with probability FALSE_ALARM at most."""
+        """Tells whether so few hold with a probability below FALSE_ALARM if the true part is LEAST."""
         return bool(binom.cdf(self.held // self.alike, self.looked // self.alike, LEAST) < FALSE_ALARM)
 
     @property
     def too_many(self) -> bool:
-        """Whether MOST would show so many with probability FALSE_ALARM at most."""
+        """Tells whether so many hold with a probability below FALSE_ALARM if the true part is MOST."""
         return bool(binom.sf(self.held // self.alike - 1, self.looked // self.alike, MOST) < FALSE_ALARM)
 
 

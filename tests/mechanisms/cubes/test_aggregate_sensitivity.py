@@ -68,7 +68,7 @@ def stays_in_rho() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def is_by_group(aggregates: str) -> bool:
-    """Whether the aggregates take one plain GROUP BY of columns."""
+    """Tells whether the aggregates take one plain GROUP BY of columns."""
     return "per_group" in aggregates or "DISTINCT who" in aggregates
 
 
@@ -97,7 +97,7 @@ def largest_moves(connection: duckdb.DuckDBPyConnection, statement: str, units: 
 
 
 def moves_beyond_norms(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[int, list[str]]:
-    """How many pairs of answers are compared, and each move that is beyond a norm of its ask."""
+    """Returns the number of compared pairs of answers, and each move beyond a norm of its ask."""
     found = plan_of(connection, statement)
     whole = exact_answers(connection, found)
     compared, beyond = 0, []

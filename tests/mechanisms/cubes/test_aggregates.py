@@ -36,7 +36,7 @@ def stays(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 CLOSE = (
-    # aggregate, what DuckDB computes exactly, how far the answer may be off: over 20 standard errors each
+    # aggregate, DuckDB's exact SQL, allowance of the answer: over 20 standard errors each
     ("sum(charge)", None, 20_000), ("avg(charge)", None, 4), ("count(charge)", None, 60),
     ("var_pop(charge)", None, 3000), ("var_samp(age)", None, 30), ("stddev(charge)", None, 5),
     ("stddev_pop(age)", None, 1), ("median(charge)", None, 60),
@@ -78,7 +78,7 @@ def test_a_statement_costs_its_epsilon_and_is_kept(stays: Clinic) -> None:
 
 
 def test_margins_of_sums_are_consistent(stays: Clinic) -> None:
-    """SUM over CUBE: cells add up to their margins, and averages are those of the same sums and counts."""
+    """SUM over CUBE: cells add up to their margins, and averages equal sums over counts."""
     rows = stays.dp(ask("sex, ward, sum(charge), count(charge), avg(charge)", "GROUP BY CUBE (sex, ward)"))
     cells = {row[:2]: row[2:] for row in rows}
     for column in (0, 1):

@@ -297,8 +297,8 @@ def test_what_must_add_up_has_no_error(visits: Clinic) -> None:
 
 @pytest.mark.slow
 def test_a_denominator_that_may_be_zero_leaves_every_ratio(open_clinic: Callable[..., Clinic]) -> None:
-    """51 cells with 5 rows: the interval of the true ratio 1 holds it, or says that anything is possible. At least 20
-    of 40 denominators cannot be told from 0: fewer has a chance below 1e-12."""
+    """51 cells with 5 rows: the interval of the true ratio 1 holds it, or is unbounded. At least 20 of 40 denominators
+    cannot be told from 0: fewer has a chance below 1e-12."""
     clinic = open_clinic()
     clinic.rows("CREATE TABLE trips AS SELECT 0 AS g FROM range(5)")
     clinic.dp(

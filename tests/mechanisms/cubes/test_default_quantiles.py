@@ -84,7 +84,7 @@ HALF, QUARTER, LAST = Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)
 def test_the_rule_is_what_is_predicted(noise: NoiseKind) -> None:
     """One median of many values is chosen, one of few values is counted. Many share a tree, as do min and max.
 
-    The figures beside the rule are those that it compares.
+    The first two assertions are about the errors that the rule compares.
     """
     rule = QuantileRule("auto")
 

@@ -1,4 +1,4 @@
-"""What dp_errors foresees is what answers err by, where rows and values lie as evenly as it takes them to."""
+"""Answers err by the errors that dp_errors foresees, where rows and values lie as evenly as it assumes."""
 
 from __future__ import annotations
 

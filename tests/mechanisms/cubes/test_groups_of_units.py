@@ -131,7 +131,7 @@ def test_a_statement_with_groups_is_another_one(trips: Clinic) -> None:
 
 
 def test_as_many_groups_as_there_are_bound_nothing(trips: Clinic) -> None:
-    """A unit is in no more groups than there are: nothing is looked for, and nothing is said to be left out."""
+    """A unit is in no more groups than there are: no bound is searched, and no message speaks of rows left out."""
     for groups, told in ((4, False), (3, True)):
         select = f"{CLAUSE.format(0.25, groups, '')}town, count(DISTINCT person) FROM trips GROUP BY town"
         (scan,) = scans_of(plan_of(trips.con, select))

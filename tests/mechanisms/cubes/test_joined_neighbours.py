@@ -213,7 +213,7 @@ def small_units() -> Iterator[Rows]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_exhaustive_neighbours(trips: Trips, name: str) -> None:
-    """Every small unit beside two others: they differ by at most m rows, and some unit differs by m."""
+    """Every small unit beside two others changes at most m rows, and some unit changes m."""
     request = trips.requests[name]
     trips.put(OTHERS)
     smaller = trips.table(request)

@@ -199,6 +199,6 @@ def test_tables_are_read_in_charged_months_alone(clinic: Clinic) -> None:
 
 @pytest.mark.parametrize("source", REFUSED)
 def test_joins_that_are_refused(clinic: Clinic, source: str) -> None:
-    """What could make a row of two months, or choose rows by those of others, is refused by name."""
+    """A source that could join rows of two months, or choose rows by those of others, is refused by name."""
     with pytest.raises(Refusal, match=REFUSED[source]):
         clinic.request(source)

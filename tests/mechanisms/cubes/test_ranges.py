@@ -75,13 +75,13 @@ def test_grouping_sets_with_ranges_agree(visits: Clinic) -> None:
 @pytest.mark.parametrize("grouping", ["CUBE (RANGES (age), sex)", "GROUPING SETS ((RANGES (age)), (sex))"])
 @pytest.mark.parametrize("options", ["epsilon = 1, budgets = 'uniform'", "epsilon = 1, strategy = 'p_identity'"])
 def test_ranges_inside_cubes_are_answered(visits: Clinic, options: str, grouping: str) -> None:
-    """Products of real strategies had columns too long for 64 bits, which was found after the charge."""
+    """Products of real strategies once had columns too long for 64 bits, which only showed after the charge."""
     rows = visits.dp(ask(f"{options}, planning_seconds = 0.3", "sex, age, count(*) AS n", grouping, "visits"))
     assert len(rows) == (168 if "CUBE" in grouping else 57)
 
 
 def test_predicted_errors_of_ranges(visits: Clinic) -> None:
-    """With the identity strategy an interval of k bins has k times the variance of a bin; intervals follow."""
+    """With the identity strategy an interval of k bins has k times the variance of a bin, and the intervals agree."""
     statement = ask(
         "epsilon = 0.5, strategy = 'identity'",
         "age, range_end(age) AS beyond, count(*) AS n, dp_stderr(n), dp_interval_high(n)",
@@ -121,7 +121,7 @@ def test_the_last_range_ends_with_the_domain(visits: Clinic) -> None:
     ],
 )
 def test_refused_ranges(visits: Clinic, options: str, grouping: str, refusal: str) -> None:
-    """What ranges cannot be is said before the charge."""
+    """Ranges that cannot be answered are refused before the charge."""
     assert refusal in visits.refused(ask(options, "count(*)", grouping, "visits"))
 
 

@@ -20,7 +20,7 @@ CELLS = 20_000
 
 @pytest.fixture
 def cells(open_clinic: OpenClinic) -> Clinic:
-    """A table with 20,000 public cells, of which every third is empty: each has noise of its own."""
+    """A table with 20,000 public cells. Every third is empty, and each has noise of its own."""
     clinic = open_clinic()
     clinic.rows(
         f"CREATE TABLE visits AS SELECT cell, range AS patient FROM range({CELLS}) t(cell), range(7) "

@@ -72,7 +72,7 @@ def test_intervals_of_sums_cover(stays: Callable[[str], Clinic], budget: str) ->
 
 
 def test_intervals_of_summed_sums_cover(stays: Callable[[str], Clinic]) -> None:
-    """Where a cell adds up two measured ones, whose noises no other cell shares, coverage is between 94 % and 99 %."""
+    """If a cell adds up two measured ones, and no other cell shares their noises, coverage is 94 % to 99 %."""
     found, exact = released(
         stays("epsilon = 3"),
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, strategy = 'identity') "
@@ -83,7 +83,7 @@ def test_intervals_of_summed_sums_cover(stays: Callable[[str], Clinic]) -> None:
 
 
 def test_a_price_shared_by_aggregates_covers(stays: Callable[[str], Clinic]) -> None:
-    """A sum beside a count and an average has a part of the price, and intervals as wide as that part says."""
+    """A sum beside a count and an average has a part of the price, and correspondingly wide intervals."""
     found, exact = released(
         stays("epsilon = 3"),
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2) {ANSWERS}, count(*), avg(charge) "

@@ -129,7 +129,7 @@ class Surveys:
             return self.counted(cursor, counting_job(request, [Contribution()]))
 
     def prepared_table(self, request: SelectRequest) -> NDArray[np.int64]:
-        """The same over prepared tables."""
+        """Counts a request exactly over the prepared tables."""
         engine = loaded(self.con)
         place = engine.about.prepared.place(request.rows)
         assert place is not None

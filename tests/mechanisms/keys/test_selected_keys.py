@@ -88,7 +88,7 @@ def test_no_key_is_published(calls: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_an_answer_that_can_have_no_rows_is_refused_before_its_charge() -> None:
-    """A group has at most all rows: where EXPECT ROWS is below the threshold, what would help is said, for nothing."""
+    """A group has at most all rows. If EXPECT ROWS is below the threshold, a free refusal names what would help."""
     small = POLICY.replace("DOMAIN sex", "EXPECT ROWS 20, DOMAIN sex", 1)
     with open_calls(small) as few:
         with pytest.raises(duckdb.InvalidInputException, match="EXPECT ROWS is 20: an answer would have no rows; acc"):
@@ -109,7 +109,7 @@ def test_a_view_says_what_max_groups_contributed_leaves_out(calls: duckdb.DuckDB
 
 
 def test_an_empty_table_has_no_keys() -> None:
-    """No row at all: no key, the same price, and an other row where it is asked for."""
+    """No row at all: no key, the same price, and an other row on request."""
     with open_calls() as calls:
         calls.execute("DELETE FROM calls")
         assert ask(calls, statement(BY_REASON)) == []
@@ -185,7 +185,7 @@ def test_a_view_keeps_the_published_keys(calls: duckdb.DuckDBPyConnection) -> No
 
 
 def test_explain_shows_threshold_noise_and_chances(calls: duckdb.DuckDBPyConnection) -> None:
-    """dp_explain: the threshold, the noise and how likely groups of 1, 10, 50, 100, 500 units are published; free."""
+    """dp_explain: the threshold, the noise, chances that groups of 1, 10, 50, 100, 500 units are published. Free."""
     body = "reason, count(*) FROM calls GROUP BY reason"
     text = statement(body, "max_groups_contributed = 2", price="epsilon = 1", delta="1e-6")
     rows = calls.execute(

@@ -71,8 +71,8 @@ def exact(calls: Clinic, answer: str) -> dict[str, tuple[Any, Any]]:
 def test_intervals_of_published_groups_hold(calls: Clinic, noise: str, epsilon: float, answer: str, runs: int) -> None:
     """At least 94 % of the intervals of groups hold, of the answer and of the average beside it.
 
-    At least 450 groups in three runs. A false alarm has a chance of 1e-9 where just 94 % hold. Noise of the answers is
-    none of the selection's, so that groups near the threshold need nothing of their own.
+    At least 450 groups in three runs. A false alarm has a chance of 1e-9 where just 94 % hold. The answers' noise is
+    independent of the selection, so that groups near the threshold need no correction.
     """
     known, tallies = exact(calls, answer), (Tally(), Tally())
     for run in range(runs):

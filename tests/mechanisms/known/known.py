@@ -76,7 +76,7 @@ MET = {
 
 
 def meets(cell: Mapping[str, int], texts: Sequence[str]) -> bool:
-    """Whether rows of a cell meet all of the conditions."""
+    """Tells whether rows of a cell meet all conditions."""
     parts = [part.strip("() ") for text in texts for part in text.split(" AND ") if part.strip("() ")]
     return all(MET[part](cell) for part in parts)
 

@@ -1,4 +1,4 @@
-"""Known answers: least squares over what all releases about the same rows measured, through SQL, for nothing."""
+"""Known answers: least squares over the measurements of all releases about the same rows, through SQL, for free."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ PRICES = {
 
 @pytest.mark.parametrize("budget", PRICES)
 def test_what_is_not_known_is_priced_as_its_budget_adds_up(clinic: Clinic, budget: str) -> None:
-    """A pure epsilon costs sixteen times more of a budget of rho than the same epsilon with a delta."""
+    """In a budget of rho a pure epsilon costs sixteen times as much as the same epsilon with a delta."""
     make_visits(clinic)
     policy = f"PRIVACY UNIT patient MAX ROWS 4, BUDGET ({budget}), DOMAIN sex IN ('F', 'M')"
     clinic.dp(f"CREATE OR REPLACE PRIVACY POLICY ON visits ({policy})")

@@ -1,4 +1,4 @@
-"""Noise of the product's samplers over counts of Adult: errors are as large as is said, and intervals cover."""
+"""Noise of the product's samplers over counts of Adult: errors have the stated size, and intervals cover."""
 
 from __future__ import annotations
 

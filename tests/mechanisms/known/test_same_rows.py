@@ -108,7 +108,7 @@ def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
 
 
 def people(clinic: Clinic) -> None:
-    """9,000 prepared rows, of which a third is outside of s's domain, and a quarter outside of a's."""
+    """9,000 prepared rows. A third is outside of s's domain, and a quarter outside of a's."""
     clinic.con.execute("CREATE TABLE p AS SELECT ['F', 'M', 'x'][1 + range % 3] AS s, range % 4 AS a FROM range(9000)")
     clinic.dp(
         "CREATE PRIVACY POLICY ON p (PRIVACY UNIT ROW, BUDGET (epsilon = 1000), DOMAIN s IN ('F', 'M'), "
@@ -165,7 +165,7 @@ def test_a_condition_before_max_rows_is_another_set_of_rows(clinic: Clinic) -> N
 
 
 def test_what_was_measured_counts_not_what_was_shown(clinic: Clinic) -> None:
-    """Options that move answers after the noise bias no known answer: it is that of the release without them."""
+    """Options that move answers after the noise bias no known answer: it equals that of the release without options."""
     make_visits(clinic)
     release(clinic, CUBE, "epsilon = 0.01, nonnegative = TRUE, integer = TRUE")
     shown = clinic.rows("SELECT min(answer_1), sum(answer_1) FROM private.release_2 WHERE grouping_id = 0")
@@ -202,7 +202,7 @@ def clinic_path(tmp_path: Path) -> Path:
 
 
 def reached(module: str, seen: set[str]) -> set[str]:
-    """Every module of dpduck that one imports, and those that these import."""
+    """Every module of dpduck that this one imports, and those that these import."""
     path = PACKAGE.parent / (module.replace(".", "/") + ".py")
     if module in seen or not path.is_file():
         return seen

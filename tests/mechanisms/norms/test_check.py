@@ -67,7 +67,7 @@ def opened(rows: Sequence[Row], most: int = MOST) -> Clinic:
 
 @pytest.fixture(scope="module")
 def trips() -> Iterator[Clinic]:
-    """Some 80 people, none of whom has more trips than MAX ROWS."""
+    """Some 80 people. None has more trips than MAX ROWS."""
     made = opened(made_rows(1))
     yield made
     made.con.close()
@@ -87,7 +87,7 @@ def at_bounds(found: Sequence[dict[str, Any]], aggregate: str, option: str) -> d
 
 
 def weight(squares: float, norm: float) -> Fraction:
-    """The largest weight that a unit may have: found by whole numbers."""
+    """The largest weight that a unit may have, in whole-number arithmetic."""
     limit, whole = floor(Fraction(norm) ** 2), round(squares)
     return Fraction(min(FULL, isqrt(FULL * FULL * limit // whole)), FULL) if whole else Fraction(1)
 
@@ -197,7 +197,7 @@ def test_a_join_with_a_public_table(trips: Clinic) -> None:
 
 
 def test_rows_leave_out_what_brute_force_says(trips: Clinic) -> None:
-    """Of each person so many rows are kept, and the error is that of dp_explain with as many."""
+    """Each person keeps so many rows, and the error is that of dp_explain with as many."""
     select = "month, count(*) AS n FROM trips GROUP BY month"
     numbers = [
         sum(cells.values()) for cells in vectors([r for r in made_rows(1) if 0 <= r[1] < 6], 1, lambda row: 1).values()

@@ -207,7 +207,7 @@ def admitted(proposal: NormProposal, member: Ask[Any]) -> None:
 
 
 def test_no_other_answers_are_admitted(trips: Clinic) -> None:
-    """The door believes no norm, no job and no price that is not that of the family."""
+    """The door accepts only the norms, jobs and prices of the family."""
     proposal = proposal_of(trips, "month, count(*) AS n FROM trips GROUP BY month")
     plan = at_norms(proposal.request, (64,))
     (measured,) = plan.measures

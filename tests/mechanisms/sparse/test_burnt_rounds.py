@@ -84,7 +84,7 @@ def test_an_abort_after_the_commit_spends_nothing_twice(visits: Clinic, broken: 
 
 
 def test_an_abort_inside_a_look_spends_the_round(visits: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it fired is unknown then, so it counts as if it had."""
+    """Nobody knows then whether the look fired, so it counts as fired."""
 
     def fails(self: SessionGate, questions: Questions, number: int, hypothesis: int, round_number: int) -> Any:
         raise MemoryError

@@ -21,7 +21,7 @@ FINE = "sparsity = 8, queries = 100, updates = 2, beta = 1e-9"
 
 @pytest.fixture
 def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """With a price at which large counts are told from nothing."""
+    """A clinic with budget for prices that tell large counts from nothing."""
     made = open_clinic()
     fill(made)
     made.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 200, delta = 1e-5)")

@@ -1,8 +1,8 @@
 """Kill a process at every step of a stream's refreshes. Run by test_stream_kill in a process of its own.
 
 The parent never opens DuckDB. Each child is forked clean, reports the state that the child before it left, goes on and
-is killed at one step. Arguments: an empty directory, the number of children, and what the stream publishes: count, or
-cube. Prints where they were killed.
+is killed at one step. Arguments: an empty directory, the number of children, and the stream's answer: count, or cube.
+Prints where they were killed.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def aggregates(released: Visits) -> Visits:
 
 
 def compared(visits: Visits, names: str, more: str = "") -> str:
-    """What dp_difference says of two names, '' where it answers."""
+    """Returns dp_difference's message for two names, '' for an answer."""
     first, second = names.split()
     periods = "".join(
         f", of_{one} := '2024-02-01'" for one, name in (("first", first), ("second", second)) if name == "by_month"
@@ -169,7 +169,7 @@ def test_the_same_aggregate_is_compared(aggregates: Visits, names: str) -> None:
 
 @pytest.mark.parametrize("names", UNLIKE)
 def test_different_aggregates_are_refused(aggregates: Visits, names: str) -> None:
-    """A count less a sum is nothing: one line says so, and nothing of the aggregates' text, which others wrote."""
+    """A count less a sum is refused in one line, without the aggregates' text, which others wrote."""
     for pair in (names, " ".join(reversed(names.split()))):
         said = compared(aggregates, pair)
         assert "is another aggregate than" in said and "2 *" not in said and "DISTINCT" not in said, said
@@ -202,7 +202,7 @@ def test_a_view_with_averages_says_what_to_do(visits: Visits) -> None:
 
 
 def test_one_release_under_two_names_is_refused(visits: Visits) -> None:
-    """The same statement under another name is the same noise: nothing is independent of itself."""
+    """The same statement under another name has the same noise, so the two are not independent."""
     for name, alias in (("first", "n"), ("second", "m")):
         visits.dp(
             f"CREATE PRIVATE VIEW {name} OPTIONS (rho = 0.25) AS SELECT ward, count(*) AS {alias} FROM visits "

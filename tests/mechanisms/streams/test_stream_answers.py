@@ -28,7 +28,7 @@ SILENT = "rho = 100"
 
 
 class Stays:
-    """A table of 2,000 rows, 10 of each person, all of which MAX ROWS lets in, and a stream over it."""
+    """A table of 2,000 rows, 10 of each person, all within MAX ROWS, and a stream over the table."""
 
     def __init__(self, unit: str = "person MAX ROWS 10") -> None:
         self.con = dpduck.connect(":memory:")
@@ -312,7 +312,7 @@ PINNED = {
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_stream_of_a_count_is_what_it_was(tmp_path: Path, strategy: str) -> None:
-    """Streams that earlier versions made are refreshed by later ones: digest, facts and file stay what they were."""
+    """Later versions refresh streams of earlier versions: digest, facts and file stay the same."""
     with dpduck.connect(tmp_path / "clinic.duckdb") as con:
         con.execute("CREATE TABLE visits (person VARCHAR, came DATE, ward VARCHAR)")
         con.execute(

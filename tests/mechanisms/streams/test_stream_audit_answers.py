@@ -46,7 +46,7 @@ NOTHING_LOST = 0.96
 
 
 class Audited(Visits):
-    """A database of many wards, of which the first half have a person, and a stream of four months."""
+    """A database of many wards, and a stream of four months. The first half of the wards have a person."""
 
     def __init__(self, kind: str, price: str, strategy: str) -> None:
         super().__init__(budget=price, config={"threads": 1})

@@ -82,7 +82,7 @@ class State:
 
 @dataclass(frozen=True)
 class Turn:
-    """What changes before a refresh, and how many periods are closed by it."""
+    """Changes before a refresh, and the number of periods that it closes."""
 
     people: dict[int, str]
     stays: dict[int, tuple[int | None, date, str]]

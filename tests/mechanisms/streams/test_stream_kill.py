@@ -23,13 +23,13 @@ def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.slow
 def test_a_kill_at_any_step_of_making_a_stream(tmp_path: Path) -> None:
-    """The same statement again makes the stream that was paid for, or makes it and pays: one stream for one charge."""
+    """The same statement again makes the paid stream, or pays and makes it: one stream for one charge."""
     assert account(HARNESS, tmp_path, 0, "made") == {**dict.fromkeys(WHILE_MADE, 1), "made": len(WHILE_MADE)}
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("kind", ["count", "cube"])
 def test_hundreds_of_kills(tmp_path: Path, kind: str) -> None:
-    """The same until the horizon has ended."""
+    """Kills until the horizon has ended."""
     found = account(HARNESS, tmp_path, 126, kind)
     assert found["published"] == 40

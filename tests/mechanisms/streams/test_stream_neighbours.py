@@ -59,7 +59,7 @@ ROWS = st.lists(
 
 @dataclass(frozen=True)
 class Turn:
-    """What happens before a refresh: rows come, old ones change. closed: how many periods are closed by then."""
+    """Events before a refresh: rows come, old ones change. closed: the number of periods closed by then."""
 
     rows: Sequence[Row]
     change: str

@@ -17,7 +17,7 @@ ROWS = [(f"p{number}", f"2024-{1 + number % 6:02}-05", "ab"[number % 2], number)
 
 
 def begun(folder: Path, months: int = 2) -> Visits:
-    """A stream of which so many periods were published, in files."""
+    """A stream with so many published periods, in files."""
     visits = Visits(folder / "clinic.duckdb")
     visits.put(ROWS)
     visits.create(options(strategy="tree"))

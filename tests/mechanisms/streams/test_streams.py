@@ -31,7 +31,7 @@ def visits() -> Iterator[Visits]:
 
 
 def test_one_charge_for_all_periods(visits: Visits) -> None:
-    """A stream is paid for when it is made, before anything is looked at; refreshes cost nothing."""
+    """A stream is paid for when it is made, before any row is read. Refreshes cost nothing."""
     visits.create()
     assert visits.spent() == 1
     assert visits.published() == []
@@ -101,7 +101,7 @@ def test_late_rows_are_never_counted_and_this_is_said(visits: Visits) -> None:
 
 
 def test_a_fall_by_max_rows_is_said() -> None:
-    """Who comes every month is counted in the first months alone: CREATE, REFRESH, comment and dp_streams() say so."""
+    """A person who comes monthly counts in the first months alone: CREATE, REFRESH, comment and dp_streams() say so."""
     monthly = Visits(budget="rho = 1000")
     monthly.put([(f"p{n}", f"2024-{month:02}-01", "a", 1) for month in range(1, 7) for n in range(50)])
     created = monthly.dp(STREAM.format(options=options("rho = 100"), source="visits"))

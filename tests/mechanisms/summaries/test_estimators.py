@@ -42,7 +42,7 @@ def test_sums_are_unbiased_and_know_their_error(method: str, size: int, together
     """The mean of 6,000 runs is within 6.2 standard errors (1e-9), and the reported error within 10 % of the empirical.
 
     A filter is unbiased here because every occupied cell is far above it (a count of 60 falls below with 1e-4).
-    The empirical error is itself off by 0.9 %, and what is said is off by at most 4 % (a filter), so that 10 % are more
+    The empirical error is itself off by 0.9 %, and the reported one by at most 4 % (a filter), so that 10 % are more
     than 6.2 of its standard errors. The audit draws half as many runs one by one: 1e-7.
     """
     truth, runs = EXACT[:SUBSET].sum(), RUNS if together else RUNS // 2

@@ -1,4 +1,4 @@
-"""Dyadic intervals by least squares: what dense algebra gives, for any released set, with errors that hold for sums."""
+"""Dyadic intervals by least squares equal dense algebra, for any released set, with errors that hold for sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What predictions take for the unknown table: EXPECT ROWS and the domain, spread over cells of every size."""
+"""The table that predictions assume: EXPECT ROWS and the domain, spread over cells of every size."""
 
 from __future__ import annotations
 

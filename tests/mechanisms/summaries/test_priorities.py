@@ -103,13 +103,13 @@ def largest(law: SummaryLaw, counts: np.ndarray, entropy: Entropy) -> np.ndarray
 
 
 def lowest_kept(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """Wrong: the lowest kept priority as the threshold in place of the next one."""
+    """A wrong selection: the lowest kept priority as the threshold in place of the next one."""
     chosen, threshold = with_priorities(summary, keep, tau)
     return chosen, float(chosen.priorities.min()) if threshold else threshold
 
 
 def lowest_in_layer() -> bool:
-    """Whether in 300 runs no priority is below the threshold of the last layer that was drawn."""
+    """Tells whether in 300 runs no priority is below the threshold of the last drawn layer."""
     plan, occupied = PLANS["priority"], np.flatnonzero(EXACT)
     counts = SparseCounts(MixedRadix((len(EXACT),)), occupied[None, :], EXACT[occupied])
     drawn = [draw_summary(counts, plan, operating_system_entropy()) for _ in range(300)]

@@ -170,7 +170,7 @@ def test_a_sketch_is_asked_by_key(commuters: Clinic) -> None:
 
 
 def test_explain_shows_every_summary(commuters: Clinic) -> None:
-    """Predicted size, and errors of sums of 10, 1,000 and 100,000 cells; nothing is charged."""
+    """Predicted size, and errors of sums of 10, 1,000 and 100,000 cells. Nothing is charged."""
     statement = view("v", "summary = 'auto', summary_size = 500", epsilon="0.5")
     rows = commuters.con.execute(
         "SELECT strategy, chosen, cells, error_10, error_1000, error_100000, note FROM dp_explain(?)", [statement]

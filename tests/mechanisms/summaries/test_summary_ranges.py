@@ -93,7 +93,7 @@ def test_nodes_without_parents_are_dropped() -> None:
 
 
 def test_one_sided_filters_are_of_counts_alone() -> None:
-    """Haar coefficients have either sign: what drops negative ones is no candidate there, so 'auto' never takes it."""
+    """Haar coefficients have either sign. Filters that drop negative ones are no candidates, so not for 'auto'."""
     for shape, there in (("dyadic", True), ("haar", False)):
         found = candidates(Summary("auto", 100, shape=shape), 10**6, Fraction(10), checked=False)
         assert ("filter_one_sided" in {design.method for design in found}) is there

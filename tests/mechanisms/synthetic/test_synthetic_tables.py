@@ -212,7 +212,7 @@ REFUSED = [
 
 
 def test_refusals_are_one_line_and_cost_nothing(made: Clinic) -> None:
-    """What cannot be served is refused before the charge, by a line that says what."""
+    """A statement that cannot be served is refused before the charge, by a line that says why."""
     messages = made.all_refused([statement for statement, _ in REFUSED])
     for (statement, wanted), message in zip(REFUSED, messages, strict=True):
         assert wanted in message, (statement, message)

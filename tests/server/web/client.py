@@ -20,7 +20,7 @@ from tests.support.ports import free_port
 
 @dataclass
 class Answer:
-    """What came back. body: as text."""
+    """An answer of the server. body: as text."""
 
     status: int
     headers: Mapping[str, str]

@@ -216,7 +216,7 @@ def test_the_price_is_shown_before_the_button_that_pays(browser: Browser, served
 
 @pytest.mark.slow
 def test_it_works_without_its_script(browser: Browser, served: Served, port: int) -> None:
-    """Whoever runs no scripts logs in, is shown the price, and pays."""
+    """Without scripts a user logs in, sees the price, and pays."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{port}/")

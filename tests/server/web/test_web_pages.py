@@ -144,7 +144,7 @@ def test_no_value_is_large_before_it_is_pythons(alice: Browser, monkeypatch: pyt
 
 
 def test_odd_values_are_shown_as_text(alice: Browser) -> None:
-    """Days beyond Python's, infinity, 39 digits, moments of every kind: what DuckDB writes."""
+    """Days beyond Python's, infinity, 39 digits, moments of every kind: as DuckDB writes them."""
     odd = (
         "SELECT DATE '290000-01-01' AS a, TIMESTAMP 'infinity' AS b, DATE '2026-01-02' AS c, 1e308 AS i, NULL AS j, "
         "170141183460469231731687303715884105727::HUGEINT AS d, TIMESTAMP_NS '2026-01-02 03:04:05.123456789' AS e, "

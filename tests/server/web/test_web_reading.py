@@ -161,7 +161,7 @@ def test_budgets_of_tables_of_others_are_not_shown(served: Served, alice: Browse
 
 
 def test_the_promise_is_in_words_before_fractions(alice: Browser) -> None:
-    """What anybody can guess about one patient with everything that the whole budget buys. Then comes the guarantee."""
+    """The page says how well anybody can guess about a patient after the whole budget. Then comes the guarantee."""
     words = alice.get("/").words
     places = [words.index(one) for one in (
         "of your share is spent", "epsilon: 0", "whether one patient is in visits", "right 50 of 100 times",
@@ -171,7 +171,7 @@ def test_the_promise_is_in_words_before_fractions(alice: Browser) -> None:
 
 
 def test_rows_are_sorted_filtered_and_linked(alice: Browser) -> None:
-    """By addresses that can be kept: the order of a column, both ways, rows that contain a text, and one row."""
+    """By addresses that can be stored: the order of a column, both ways, rows that contain a text, and one row."""
 
     def cells(page: str) -> list[tuple[str, ...]]:
         found = re.findall(r'<tr id="row-\d+">(.*?)</tr>', page, re.DOTALL)
