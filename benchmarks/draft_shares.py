@@ -211,7 +211,7 @@ def units_of(
 def of_column(
     con: duckdb.DuckDBPyConnection, question: PrivateQuestion, column: CatalogColumn, units: list[float]
 ) -> Iterator[tuple[str, Line]]:
-    """Yields how the clamp and the list of a column did."""
+    """Yields the results of a column's clamp and list."""
     values = exact_values(con, column)
     rank = require_engine(con).foresight.rank_error(require_engine(con).question_of(question.sql, OWNER)[0])
     clamps, lists = Line(), Line()

@@ -218,7 +218,7 @@ def ties(files: Sequence[Source]) -> dict[str, int]:
     }
 
 
-# Subjects: how many stations have a part of one.
+# Subjects: the number of stations that hold a part of one subject.
 
 KNOWN_CLASS = re.compile(r"_?Known[A-Z]\w*")
 """Names of classes of known answers."""

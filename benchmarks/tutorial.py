@@ -1,7 +1,7 @@
 """Draws the tutorial's pictures from the tables on its pages. `python -m benchmarks.pictures` calls this.
 
 Private numbers are those of the tables on the pages, which are answers that somebody got. Exact ones are counted in the
-clinic of the first page. So a picture says what the table beside it says, and the same pages give the same files.
+clinic of the first page. So a picture agrees with the table beside it, and the same pages give the same files.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def test_what_finds_a_planted_fault_is_never_left_out() -> None:
 
 
 def test_a_failure_says_how_it_is_run_alone() -> None:
-    """With the seed that it drew, and each test once, however many of its phases failed."""
+    """The hint has the drawn seed, and each test once, however many of its phases failed."""
     properties = [(f"{SEED}DPDUCK_SEARCH_SEED", "0a1b"), ("other", 1)]
     reports = [
         pytest.TestReport("a.py::one[x y]", ("a.py", 1, "one"), {}, "failed", None, when, user_properties=properties)

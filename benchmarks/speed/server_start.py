@@ -2,10 +2,10 @@
 
 Gates: an answer 3 s after a start and after the vault's death where nobody else asks, and 5 s after either under 16
 clients, medians. `--before FOLDER`: a tree of another commit, whose servers take turns with those of this one, on files
-of their own. Each figure is then shown beside its. Traps avoided: the question is a new one each time, so that it needs
-the vault and its ledger. Whoever asks was attached before where the server lives on, and knocks without a pause where
-it does not. Every client had an answer before something dies (a quarter asks without a pause, the others read four
-times a second). Where nobody else asks, the processor seconds of all processes of the server are shown as well.
+of their own. Each figure stands beside the other tree's. Traps avoided: the question is a new one each time, so that it
+needs the vault and its ledger. Clients stay attached if the server lives on, and else try to attach without a pause.
+Every client had an answer before something dies (a quarter asks without a pause, the others read four times a second).
+Where nobody else asks, the processor seconds of all processes of the server are shown as well.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def session_gates(folder: Path) -> list[bool]:
 
 
 def universe_gates(folder: Path) -> list[bool]:
-    """Making a projection and asking it, the same keys in three universes, in turns."""
+    """Times making and asking a projection of the same keys in three universes, in turns."""
     connections = {
         name: opened(folder / f"{place}.duckdb", sql, UNIVERSE_ROWS)
         for place, (name, sql) in enumerate(UNIVERSES.items())

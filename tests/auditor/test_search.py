@@ -22,7 +22,7 @@ def test_a_search_with_a_fresh_seed_finds_nothing(
 ) -> None:
     """Random statements reveal no more than they are charged for. False alarm: 1e-9 each.
 
-    DPDUCK_SEARCH_SEED repeats a search whose seed was printed: the same statements, while time lasts.
+    DPDUCK_SEARCH_SEED repeats a search by its printed seed: the same statements, while time lasts.
     """
     seed = fresh_seed(record_property, "DPDUCK_SEARCH_SEED")
     settings = Settings(seconds=0.1, search=SECONDS, seed=seed, clock=time.process_time)  # whatever else is at work

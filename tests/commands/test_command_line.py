@@ -422,7 +422,7 @@ def test_a_database_that_another_process_has_open(clinic: Path) -> None:
 
 
 def test_a_statement_from_standard_input(clinic: Path) -> None:
-    """dpduck sql DB - reads the statement. The ledger's box shows the beginning of it on one line."""
+    """dpduck sql DB - reads the statement. The ledger's box shows its beginning on one line."""
     policy = POLICY.replace("(PRIVACY", "(\n\n  PRIVACY").replace(", ", ",\n   ")
     result = CliRunner().invoke(main, ["sql", str(clinic), "-"], input=policy)
     assert result.exit_code == 0 and "is in force" in result.output

@@ -38,7 +38,7 @@ def loaded(words: list[str], environment: Mapping[str, str]) -> tuple[str, set[s
 
 
 def of_packages(modules: set[str], packages: tuple[str, ...]) -> set[str]:
-    """Returns those of these packages that have loaded modules."""
+    """Returns the given packages that have loaded modules."""
     return {name.split(".")[0] for name in modules} & set(packages)
 
 

@@ -107,7 +107,7 @@ def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bundles_are_no_larger_where_rows_differ() -> None:
-    """One unit's long texts, in one bucket, make more bundles and no larger ones. Every row is in one of them."""
+    """One unit's long texts, in one bucket, make more bundles and no larger ones. Every row is in a bundle."""
     texts = ["short"] * 5000 + ["x" * 65_535] * 100
     rows = pa.table({"text": texts, "row": range(5100), orders.BUCKET: [n % 3 for n in range(5000)] + [1] * 100})
     found = list(orders.bundles(rows))

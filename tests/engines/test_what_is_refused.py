@@ -94,7 +94,7 @@ def test_row_filters_masks_and_padded_texts() -> None:
 
 
 def test_what_tells_tables_apart() -> None:
-    """Delta's id, Iceberg's uuid, else where the files lie. A table without any of them is refused."""
+    """Delta's id, Iceberg's uuid, else where the files lie. A table without any identity is refused."""
     iceberg = {"Table Properties": "[format=parquet,uuid=9c12d441-03fe-4693-9a96-a0705ddf69c1]"}
     assert pretending(iceberg).described("db.t").identity == "iceberg 9c12d441-03fe-4693-9a96-a0705ddf69c1"
     assert pretending({"Provider": "delta", "Location": "s3://x"}).described("db.t").identity == "delta 7f"

@@ -50,7 +50,7 @@ def interrupt(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, step: str) -> Non
 
 
 def stopped(clinic: Clinic, statement: str) -> str:
-    """Our one line, whatever it cost."""
+    """Returns the one line of an interrupted statement."""
     with pytest.raises(duckdb.Error) as caught:
         clinic.dp(statement)
     return one_line(caught.value)

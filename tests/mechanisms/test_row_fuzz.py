@@ -175,7 +175,7 @@ def clinic(bad: bool | None) -> duckdb.DuckDBPyConnection:
 
 @dataclass
 class Pair:
-    """With her row and without it."""
+    """Two databases, one with her row and one without."""
 
     present: duckdb.DuckDBPyConnection
     absent: duckdb.DuckDBPyConnection

@@ -56,7 +56,7 @@ def in_one_stage(request: SelectRequest) -> list[CountingJob]:
     """Returns the jobs as they once were: one query in the database's process, with each text as written.
 
     A unit's rows are ordered by the hash of each table's own content, where there are several: NULL where an outer join
-    found no row of it.
+    found no row.
     """
     compilers = ("jobs.condition_of", "jobs.number_of", "jobs.value_of", "cubes.measure.value_of")
     with pytest.MonkeyPatch.context() as patch:
@@ -80,7 +80,7 @@ def in_one_stage(request: SelectRequest) -> list[CountingJob]:
     ids=str,
 )
 def test_both_ways_count_alike(golden: Golden, clinic: duckdb.DuckDBPyConnection) -> None:
-    """Cell by cell, for m as it is and for one row of a unit."""
+    """Cell by cell, for the statement's own MAX ROWS and for one row of a unit."""
     analysis = analysed(clinic, golden.statement)
     assert analysis is not None
     request = analysis.request

@@ -290,7 +290,7 @@ def test_extremes_are_inside_and_covered(kind: NoiseKind) -> None:
 
 
 def test_buckets_of_whole_values() -> None:
-    """Few steps get a bucket each, whose answer is the value. Many cells get fewer buckets."""
+    """Few steps get a bucket each, and the answer is the value. Many cells get fewer buckets."""
     buckets = buckets_for(Fraction(0), Fraction(4), Fraction(1), 1)
     answers, variances = tree_runs(NoiseKind.LAPLACE, np.array([1.0] * 50 + [3.0] * 50), buckets, Fraction(20), 5)
     for fraction, value in ((0.25, 1), (0.75, 3), (0.0, 1), (1.0, 3)):

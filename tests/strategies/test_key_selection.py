@@ -49,7 +49,7 @@ def test_tails_are_never_too_small(noise: NoiseKind, parameter: Fraction, start:
 
 @pytest.mark.parametrize("sigma", [0.3, 2.0, 130.0, 2999.0, 3001.0, 1e6, 1e12])
 def test_tails_agree_with_those_of_error_bars(sigma: float) -> None:
-    """Three implementations of the same tails agree, at every size of noise, and bounds bracket."""
+    """Three implementations of the same tails agree, at every size of noise, and the bounds enclose them."""
     variance = Fraction(sigma) ** 2
     for place in (1.5, 3.0, 6.0):
         start = int(place * sigma) + 1

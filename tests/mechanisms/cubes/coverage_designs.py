@@ -76,7 +76,7 @@ class Tally:
 
     @property
     def share(self) -> float:
-        """The part that held."""
+        """The part of the intervals that held."""
         return self.held / max(1, self.looked)
 
     @property

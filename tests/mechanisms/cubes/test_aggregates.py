@@ -195,8 +195,8 @@ def test_a_unit_with_few_rows_counts_as_the_lower_bound(clinic: Clinic, bounds: 
 def test_nothing_is_averaged_over_less_than_one_row(stays: Clinic) -> None:
     """Where count(*) is below one, an average beside it is NULL, with an unbounded interval. Sums and others stay.
 
-    There are no rows. Each number has noise of its own, so that without the rule an average is shown in a quarter of
-    the cells, whatever their count: this test would then pass less often than once in 1e9, over 110 cells.
+    There are no rows. Each number has noise of its own, so without the rule an average is shown in a quarter of the
+    cells, whatever their count. This test would then pass less often than once in 1e9, over 110 cells.
     """
     found = stays.dp(
         ask(

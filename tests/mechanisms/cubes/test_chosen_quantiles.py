@@ -70,7 +70,7 @@ def test_a_chosen_quantile_is_nearer_than_a_trees(visits: Clinic, price: str) ->
 
 @pytest.mark.parametrize(("item", "column", "share"), [("median(place)", "place", 0.5)])
 def test_the_rank_is_within_what_is_told(visits: Clinic, item: str, column: str, share: float) -> None:
-    """dp_explain's figure holds in 19 of 20 groups at least (false alarms 1e-9), and is no wild one."""
+    """dp_explain's figure holds in 19 of 20 groups at least (false alarms 1e-9), and is not far too large."""
     statement = ASKED.format(f"epsilon = 1, {CHOSEN}", item)
     note = visits.value(f"SELECT note FROM dp_explain($${statement}$$)")
     told = float(note.split("within ")[1].split(" ")[0])

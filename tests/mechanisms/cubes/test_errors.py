@@ -125,7 +125,7 @@ GRID = [
 
 
 def relative(clinic: Clinic, statement: str) -> list[float]:
-    """Errors relative to the rows of a cell. Errors of what is no count and no sum stay absolute."""
+    """Errors relative to the rows of a cell. Errors of other aggregates stay absolute."""
     rows = clinic.con.execute("FROM dp_errors(?)", [statement]).fetchall()
     added = [line[0].startswith(("count", "sum")) for line in rows]
     return [line[3] / line[2] if of_rows else line[3] for line, of_rows in zip(rows, added, strict=True)]

@@ -49,7 +49,7 @@ def foreseen(clinic: Clinic, statement: str) -> tuple[float, float | None]:
 @pytest.mark.parametrize("price", ["epsilon = 1", "rho = 0.5"])
 @pytest.mark.parametrize(("item", "option"), CASES, ids=[f"{item}{option}" for item, option in CASES])
 def test_even_rows_err_as_foreseen(even: Clinic, price: str, item: str, option: str) -> None:
-    """The root mean square error of 200 groups is between a half of what is foreseen and twice that.
+    """The root mean square error of 200 groups is between half and twice the foreseen error.
 
     If both agree, a Laplace law's sum of 200 squares is so far off with a chance below 1e-14. The error of min and max
     was once foreseen six times too large. Figures that depend on the smallest group have no worst error.

@@ -1,4 +1,4 @@
-"""Joins, chains and UNION ALL of private tables: neighbours differ by one unit's rows alone, at most m of them."""
+"""Joins, chains and UNION ALL of private tables: neighbours differ only by one unit's rows, at most m."""
 
 from __future__ import annotations
 

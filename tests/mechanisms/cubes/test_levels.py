@@ -131,7 +131,7 @@ def test_a_table_without_levels_is_refused(clinic: Clinic) -> None:
 
 
 def test_a_view_of_an_earlier_version_gets_its_levels(clinic: Clinic) -> None:
-    """Its statement typed again adds the column, with the same numbers and without a charge; REFRESH does, too."""
+    """Its statement typed again adds the column, with the same numbers and without a charge. So does REFRESH."""
     text = f"CREATE PRIVATE VIEW earlier {ONCE} AS SELECT sex, count(*) AS n FROM stays GROUP BY CUBE (sex)"
     clinic.dp(text)
     before, charges = clinic.rows("FROM private.earlier ORDER BY ALL"), clinic.charges()

@@ -1,4 +1,4 @@
-"""A table of calls with free-text reasons, for releases whose keys are selected."""
+"""A table of calls with free-text reasons, for releases that select their keys."""
 
 from __future__ import annotations
 

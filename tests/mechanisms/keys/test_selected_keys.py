@@ -1,4 +1,4 @@
-"""Releases whose keys are private until a noisy threshold publishes them, through FROM dp(..)."""
+"""Releases with private keys, which a noisy threshold publishes, through FROM dp(..)."""
 
 from __future__ import annotations
 

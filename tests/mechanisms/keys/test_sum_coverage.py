@@ -106,7 +106,7 @@ def test_intervals_hold_where_units_are_weighed(calls: Clinic, epsilon: float, a
 
 @pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
 def test_sums_have_the_noise_that_was_paid_for(calls: Clinic, noise: str) -> None:
-    """Over 600 groups the mean error of sums is that of their standard errors, within 0.75 and 1.32 of it.
+    """Over 600 groups the mean error of sums is 0.75 to 1.32 times that of their standard errors.
 
     For Laplace noise the mean of 600 sizes leaves this range with a chance below 2e-10 (Chernoff). For Gaussian noise
     the range is 8 standard deviations wide. Two thirds of the noise would be found. A sum beside an average is a count

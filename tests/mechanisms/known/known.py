@@ -82,7 +82,7 @@ def meets(cell: Mapping[str, int], texts: Sequence[str]) -> bool:
 
 
 def label(one: Measured, key: MeasuredKey, cell: Mapping[str, int], names: Sequence[str]) -> int:
-    """The label that a cell's rows have of a key."""
+    """Returns the label of a cell's rows under a key."""
     sizes = [one.columns[place].size for place in key.columns]
     return key.codes[int(np.ravel_multi_index([cell[names[place]] for place in key.columns], sizes))]
 

@@ -175,8 +175,8 @@ def test_cells_are_brought_to_a_larger_total_alone() -> None:
 def test_the_error_of_a_grown_answer_is_that_of_its_formula() -> None:
     """20,000 draws of two cells and a total: the mean squared error is within 5 % of the stated one.
 
-    False alarms: the standard error of a variance of so many normal draws is 1 %, so 5 % are five of them, and the
-    seed is fixed.
+    False alarms: the standard error of a variance of so many normal draws is 1 %, a fifth of the bar, and the seed is
+    fixed.
     """
     drawn, exact_cells = np.random.default_rng(4), np.array([3000.0, 1000.0])
     cells = exact_cells + drawn.normal(0, 20, (20_000, 2))

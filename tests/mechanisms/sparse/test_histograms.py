@@ -94,7 +94,7 @@ def test_keys_are_canonical(visits: Clinic) -> None:
 
 
 def test_tuples_and_conjunctions(visits: Clinic) -> None:
-    """Keys of several columns are lists, or dp_key. Conjunctions over boolean columns are lists of them."""
+    """Keys of several columns are lists, or dp_key. Conjunctions are lists of boolean columns."""
     histogram(visits, "flags", on="smoker, senior", options="queries = 10, beta = 1e-9")
     exact = visits.value("SELECT count(*) FROM visits WHERE senior")
     answer, margin = ask(visits, "flags", "dp_conjunction([NULL, true])")[1:3]

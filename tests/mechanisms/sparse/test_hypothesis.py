@@ -9,7 +9,7 @@ from dpduck.mechanisms.sparse.session import STEP, Hypothesis, gap_for, slots_fo
 
 
 def updates_needed(total: float, gap: float, slots: int) -> float:
-    """The most updates there can be if each finds a gap of at least `gap` rows, measured to within half of it.
+    """The most updates there can be if each finds a gap of at least `gap` rows, measured to within half the gap.
 
     Each takes at least (10/9) (gap / total)^2 from a relative entropy of at most ln(2 slots).
     """

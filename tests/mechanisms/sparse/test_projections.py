@@ -153,7 +153,7 @@ def test_a_question_without_its_columns(visits: Clinic) -> None:
 
 @pytest.mark.parametrize("macro", ["dp_project", "dp_project_all"])
 def test_a_missing_projection_is_named(visits: Clinic, macro: str) -> None:
-    """The message has the given name, not its seed's, and the nearest one. So for a missing table of questions."""
+    """A missing projection, or table of questions, is named as given (not as its seed), with the nearest name."""
     projection(visits)
     question = "WITH q AS (SELECT 'K1' AS key, 1 AS weight, 1 AS query)"
     for projected, asked, named in (("pp", "q", "pp"), ("p", "r", "r")):

@@ -7,8 +7,8 @@ both halves, the event that is likeliest under one law and not the other. It com
 the loss of the charged noise on these very rows.
 
 False alarms have a chance below 1e-9 (6.2 standard deviations of the estimate). Noise of 2/3 of the right scale is
-found with a chance above 0.99, which the last test does: as more than was charged for, or, of persons under Gaussian
-noise, who are in two months and do not reach the bound of one, as more than their rows lose.
+found with a chance above 0.99, which the last test does: it exceeds the charge. Persons under Gaussian noise are in two
+months, and stay below the bound of one: there it exceeds the loss of their rows.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ class Audited(Visits):
             self.con.execute(f"INSERT INTO stays {rows}")
 
     def transcripts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """All numbers about each ward in units of the scale of their noise, without what they are in a ward of nobody;
-        shape (numbers, wards). And how far a person moves them.
-        """
+        """All numbers about each ward in units of the scale of their noise, less their values in an empty ward, shape
+        (numbers, wards). And a person's effect on each number."""
         self.put_persons(self.days)
         self.refresh(2)
         if len(self.days) > 1:

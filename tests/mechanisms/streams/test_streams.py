@@ -177,7 +177,7 @@ def test_periods_close_by_the_clock_alone() -> None:
 
 @pytest.mark.slow
 def test_the_budget_refuses_a_stream_as_any_statement(visits: Visits) -> None:
-    """A stream beyond the budget is refused before the charge, and nothing is left of it."""
+    """A stream beyond the budget is refused before the charge, and leaves nothing behind."""
     for _ in range(9):
         visits.create(options("epsilon = 100"))
         visits.dp("DROP PRIVATE STREAM by_month")

@@ -92,7 +92,7 @@ def test_runs_that_stop_too_early_are_found() -> None:
 
 
 def unlayered(law: SummaryLaw, counts: np.ndarray, entropy: Entropy) -> np.ndarray:
-    """Wrong: priorities that forget which layer a cell is in."""
+    """A wrong selection: priorities that ignore a cell's layer."""
     uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     return np.asarray(np.abs(counts) / uniform)
 

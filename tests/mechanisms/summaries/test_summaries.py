@@ -230,7 +230,7 @@ def test_a_sketch_has_gaussian_noise_for_a_rho(price: str) -> None:
     """Each bucket has variance r m^2 / (2 rho), and the ledger is charged that rho.
 
     Of 40,000 buckets the sample variance has a relative standard error of 0.0071: a tenth off, either way, has a chance
-    below 1e-40, and 2/3 or 3/2 of it is always noticed. Four rows add 20 units of 1 to buckets at most.
+    below 1e-40, and factors of 2/3 or 3/2 are always noticed. Four rows add 20 units of 1 to buckets at most.
     """
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)

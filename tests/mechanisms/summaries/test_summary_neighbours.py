@@ -45,7 +45,7 @@ METHODS: dict[str, tuple[SummaryPlan, int | None]] = {
 
 
 def outcomes(runs: Runs, thresholds: np.ndarray) -> Iterator[np.ndarray]:
-    """Coarse outcomes of each run, one numbering after the other: each cell's class, and all of them jointly.
+    """Coarse outcomes of each run, one numbering after the other: each cell's class, and all classes jointly.
 
     A class is absent or published with a sign and a size (5 classes). Joint outcomes know too whether there is a
     threshold, and whether it is large: 3 * 5^4.

@@ -122,7 +122,7 @@ def test_a_wrong_guess_of_the_rows_does_no_harm(open_clinic: Callable[..., Clini
     """With EXPECT ROWS ten times too small or too large, rows are as many as the data's and as near as without it.
 
     Means of many runs are within 1.1 of each other. One run deviates by 6 % with a delta and by 11 % without, a
-    quotient of two by 8 and 16 %: the bars are 7 such away, a false alarm below 1e-9. Of 1,500 rows, rounds would
+    quotient of two by 8 and 16 %: the bars are 7 deviations away, a false alarm below 1e-9. Of 1,500 rows, rounds would
     be planned for 1-way marginals alone, which have 2.5 times the error.
     """
     clinic, table = open_clinic(), made("made18", 15_000, 6)
@@ -229,7 +229,7 @@ class Spending(SeededOracle):
 
 
 def test_rounds_spend_all_of_their_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prices double, none falls, and the last round takes what is left, which is no more than two would have had.
+    """Prices double, none falls, and the last round takes the rest, which is at most the price of two rounds.
     Between the first choice and the eighth answer, not every candidate is estimated."""
     table = made("made18", 4_000, 6)
     exact = np.zeros(table.sizes, np.int64)

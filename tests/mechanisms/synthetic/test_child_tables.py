@@ -105,8 +105,8 @@ def test_children_name_parents_and_are_as_many(shop: Clinic) -> None:
 
 def test_margins_that_noise_drowns_are_said_before_the_charge(shop: Clinic) -> None:
     """At a small price dp_explain and a step before the charge say that margins across the reference may be no nearer
-    than tables that are drawn apart, and what helps. At a larger price they do not. The words depend on sizes, MAX
-    ROWS, EXPECT ROWS and the price, never on rows."""
+    than separately drawn tables, and what helps. At a larger price they do not. The words depend on sizes, MAX ROWS,
+    EXPECT ROWS and the price, never on rows."""
     said: list[str] = []
     engine = engine_of(shop.con)
     assert engine is not None

@@ -39,7 +39,7 @@ def chained(seed: int, scale: float = 1.0) -> tuple[Distribution, np.ndarray, fl
 @pytest.mark.parametrize("scale", [1.0, 300.0])
 def test_messages_are_exact(scale: float) -> None:
     """Every margin of one to four attributes, within cliques, across them and across parts, equals the dense table's,
-    however far apart probabilities are; so do the total and the joined table."""
+    however far apart probabilities are. So do the total and the joined table."""
     distribution, dense, difference = chained(1, scale)
     assert abs(difference) < 1e-9 * scale
     assert len(distribution.components) == 3, distribution.tree

@@ -346,7 +346,8 @@ def test_the_predicted_error_of_a_cube_knows_that_cells_are_uneven(epsilon: str)
 
 def test_the_predicted_error_of_rounds_knows_that_cells_are_uneven(data_file: Callable[[str], Path]) -> None:
     """Adult's fourteen columns, six of them of 85 to 100 values: within a factor of two, at epsilon 1. The error was
-    0.37 of the prediction while cells were taken to be even. Runs deviate by 3 %, and the error is 0.95 of it now.
+    0.37 of the prediction while cells were taken to be even. Runs deviate by 3 %, and the error is now 0.95 of the
+    prediction.
     """
     codes = np.array([*duckdb.sql(f"FROM '{data_file('adult_encoded_48842.parquet')}'").fetchnumpy().values()], int)
     table = Wide("adult", codes, (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2))

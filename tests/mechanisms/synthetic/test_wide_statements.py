@@ -44,8 +44,8 @@ def people(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 def test_a_star_is_every_column_with_a_domain(people: Clinic) -> None:
-    """SELECT * has the columns with a DOMAIN in the table's order, EXCLUDE leaves some out, and both are the statement
-    that lists them: the second is free. Other stars are refused by name."""
+    """SELECT * has the columns with a DOMAIN in the table's order, EXCLUDE leaves some out. Both equal the statement
+    that lists the columns: the second is free. Other stars are refused by name."""
     head = f"CREATE PRIVATE TABLE {{}} OPTIONS ({PRICE}, bins = 4, rows = 50) AS SELECT {{}} FROM people "
     head += "WORKLOAD MARGINALS (2)"
     people.dp(head.format("starred", "*"))
