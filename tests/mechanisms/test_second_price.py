@@ -131,7 +131,7 @@ class Meddler:
         self.raised: list[str] = []
 
     def answer(self, ask: Ask[Any], chosen: object = None) -> object:
-        """Every ask that the change makes of one, through the real door."""
+        """Answers every ask that the change makes, through the real door."""
         try:
             return [self._door.answer(one, chosen) for one in self._change(self._door, ask)][-1]
         except InternalError as error:
@@ -139,7 +139,7 @@ class Meddler:
             raise
 
     def tables(self, asks: Sequence[Ask[Any]]) -> object:
-        """Returns a release of tables for the door."""
+        """Passes all asks that the change makes to the real door's tables."""
         try:
             return self._door.tables([one for ask in asks for one in self._change(self._door, ask)])
         except InternalError as error:

@@ -37,7 +37,7 @@ def asked(served: Served, text: str, clock: Clock) -> float:
 
 
 def test_new_answers_come_on_the_grid(tmp_path: Path, own_state: Path) -> None:
-    """A new release comes at a point of the grid. Repeated answers, refusals and sessions come at once."""
+    """A new release, or session answer, comes at a point of the grid. Repeated answers and refusals come at once."""
     clock = Clock()
     opened = open_served(tmp_path, policy=POLICY, grid=TimeGrid(FLOOR, clock=clock.now, sleep=clock.sleep))
     try:

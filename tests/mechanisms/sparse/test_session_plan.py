@@ -67,7 +67,7 @@ class Attacked:
         return self.hypothesis.answer(keys, [1.0] * len(keys))
 
     def ask(self, keys: list[int]) -> None:
-        """Asks one question and gets an answer with a margin. Returns its error."""
+        """Asks one question and records the error of its answer."""
         chosen = KeyDigests(self.digests.high[keys], self.digests.low[keys])
         questions = self.gate.prepare(chosen, np.full(len(keys), UNITS), [len(keys)], 1)
         measured = self.gate.look(questions, 0, round(self.belief(keys) * UNITS), self.used)
