@@ -97,7 +97,7 @@ BUDGET = "BUDGET (epsilon = 10, delta = 1e-6, delta_keys = 5e-7)"
 
 @dataclass
 class Line:
-    """Of one suggestion in many drafts: how often it was left open, and the share that it said and that is."""
+    """One suggestion in many drafts: how often it was left open, its stated shares and its exact shares."""
 
     left_open: int = 0
     held: list[bool] = field(default_factory=list)
@@ -211,7 +211,7 @@ def units_of(
 def of_column(
     con: duckdb.DuckDBPyConnection, question: PrivateQuestion, column: CatalogColumn, units: list[float]
 ) -> Iterator[tuple[str, Line]]:
-    """Yields how the clamp and the list of a column did."""
+    """Yields the results of a column's clamp and list."""
     values = exact_values(con, column)
     rank = require_engine(con).foresight.rank_error(require_engine(con).question_of(question.sql, OWNER)[0])
     clamps, lists = Line(), Line()

@@ -113,7 +113,7 @@ def tier_1(files: Iterable[Source]) -> list[Source]:
     return [file for file in files if file.name.rpartition("/")[0] == TIER_1]
 
 
-# What hangs together by an import, or by a test of a kind.
+# Ties by an import, or by a test of a kind.
 
 
 def stations_of(file: Source) -> list[str]:
@@ -170,7 +170,7 @@ JOB_TEST = re.compile(r"isinstance\([^)]*\b(?:CountingJob|KeyedJob|KeyJob)")
 
 
 def readers_of_text(files: Sequence[Source], names: set[str]) -> set[str]:
-    """Keeps the names that a function has which is given a text, and returns something else; or that nobody defines."""
+    """Keeps the names of functions that `reads_text` accepts, and the names that no file defines."""
     nodes = [node for file in files for node in ast.walk(file.tree) if isinstance(node, ast.FunctionDef)]
     defined = {node.name for node in nodes}
     return {name for name in names if name not in defined} | {node.name for node in nodes if reads_text(node)} & names
@@ -218,7 +218,7 @@ def ties(files: Sequence[Source]) -> dict[str, int]:
     }
 
 
-# Subjects: how many stations have a part of one.
+# Subjects: the number of stations that hold a part of one subject.
 
 KNOWN_CLASS = re.compile(r"_?Known[A-Z]\w*")
 """Names of classes of known answers."""
@@ -234,7 +234,7 @@ def stations_of_known(files: Iterable[Source]) -> set[str]:
     }
 
 
-# Words: phrases that a reader stops at, and names that do not say what they name.
+# Words: phrases that make a reader stop, and names that say nothing about the value.
 
 PHRASES = {
     WHAT_IS: re.compile(r"\b[Ww]hat (?:is|was|are|were|it|a|an|the|they|one|each|may|can|has|have|no)\b"),
@@ -277,7 +277,7 @@ def words(files: Sequence[Source]) -> dict[str, int]:
     }
 
 
-# What one plain count runs through.
+# The calls that one plain count makes.
 
 POLICY = (
     "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10), DOMAIN sex IN ('F', 'M'))"
@@ -287,7 +287,7 @@ COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) A
 
 @dataclass(frozen=True)
 class Trace:
-    """What a piece of work runs. switches: how often a call is in another module than the call before."""
+    """Counts of the calls that some work makes. switches: calls into another module than the call before."""
 
     functions: int
     modules: int
@@ -314,7 +314,7 @@ def trace(work: Callable[[], object]) -> Trace:
 
 
 def paths() -> dict[str, int]:
-    """Counts what a plain count runs through, new and from the store, after another one that fills the caches."""
+    """Counts the calls of a plain count, first new and then from the store. An earlier count fills the caches."""
     with dpduck.connect(config={"threads": 1}) as connection:
         connection.execute(
             "CREATE TABLE visits AS SELECT range // 4 AS patient, ['F', 'M'][1 + range % 2] AS sex FROM range(400)"

@@ -1,7 +1,7 @@
 """Prints the tables of an attacker's odds, those of docs/odds.md: `python -m benchmarks.odds`.
 
 All figures are exact bounds on a test between two tables, one with a person's rows and one without. `without` is the
-chance that the attacker points at the person where the rows are absent. A bound returns the largest chance that the
+chance that the attacker points at the person although the rows are absent. A bound returns the largest chance that the
 attacker points at the person where the rows are there.
 
 * Pure epsilon, and epsilon with delta: Wasserman and Zhou 2010, Theorem 2.4, and Dong, Roth and Su 2022, Proposition 3.
@@ -36,7 +36,7 @@ Test = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Deployment:
-    """A release of somebody else, as the registry of deployments has it. unit: what its parameters protect."""
+    """A release of somebody else, as the registry of deployments has it. unit: the unit that its parameters protect."""
 
     who: str
     unit: str
@@ -192,7 +192,7 @@ def rho_table() -> list[str]:
 
 
 def delta_table() -> list[str]:
-    """Lines of Markdown: what epsilon with a delta promises by itself, and as a budget here, which is held in rho."""
+    """Lines of Markdown: the promise of epsilon with a delta by itself, and as a budget here, which is held in rho."""
     heads = ["epsilon", "right guesses, by definition", "held here as rho", "right guesses", "the same, Gaussian noise"]
     rows = []
     for epsilon in DELTA_EPSILONS:

@@ -46,7 +46,7 @@ def cube_plan(letter: str) -> Plan:
 
 
 def cube_matrix(plan: Plan) -> NDArray[np.float64]:
-    """What is measured, over the 64 cells, each measurement in units of its noise."""
+    """Returns the measurements over the 64 cells, each in units of its noise."""
     rows = []
     for measurement in plan.measurements:
         summed = tuple(axis for axis in range(len(SIZES)) if axis not in measurement.query.attributes)
@@ -67,7 +67,7 @@ def range_plan(name: str) -> RangeProduct:
 
 
 def range_matrix(plan: RangeProduct) -> NDArray[np.float64]:
-    """What is measured, each measurement in units of its noise."""
+    """Returns the measurements, each in units of its noise."""
     (strategy,) = plan.strategies
     gaussian = strategy.name == "gaussian_optimum"
     parameters = strategy.unit_parameters(2) ** 0.5 if gaussian else strategy.unit_parameters(1)
@@ -76,7 +76,7 @@ def range_matrix(plan: RangeProduct) -> NDArray[np.float64]:
 
 
 def draw(matrix: NDArray[np.float64], path: Path, cells: str) -> None:
-    """Writes one picture; the same matrix gives the same file."""
+    """Writes one picture. The same matrix gives the same file."""
     import matplotlib as mpl  # noqa: PLC0415 - the notebooks' library, not needed to compute matrices
 
     mpl.use("svg")

@@ -133,7 +133,7 @@ def figures(con: duckdb.DuckDBPyConnection, value: str, ends: tuple[float, float
 
 
 def max_rows(con: duckdb.DuckDBPyConnection, policy: CreatePolicy, unit: str) -> str:
-    """MAX ROWS with what it leaves out, suggested and in hindsight."""
+    """MAX ROWS, suggested and in hindsight, with the rows that each leaves out."""
     clause = policy.clauses.unit
     if unit == "ROW" or clause is None:
         return "-"

@@ -1,7 +1,7 @@
 """Prints what an auditor must read to believe the claim, with line counts: `python -m benchmarks.reading_list`.
 
-tests/test_reading_list.py holds that every file of kernel/ is in one part, tests/test_house_counts.py
-how long the list is.
+tests/test_reading_list.py checks that every file of kernel/ is in one part. tests/test_house_counts.py checks the
+length of the list.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def imports_of_planning() -> list[str]:
 
 
 def prices() -> list[str]:
-    """Modules with a function that says what something costs, by its name and by what it returns."""
+    """Modules with a function that returns a price, judged by its name and its return type."""
     found = set()
     for path in sorted(PACKAGE.rglob("*.py")):
         functions = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)]

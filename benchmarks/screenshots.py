@@ -1,7 +1,7 @@
 """Takes the screenshots of docs/web.md and docs/report.md anew, in three sizes: `python -m benchmarks.screenshots`.
 
-A made-up clinic is served by the command, and its page used in a real browser (Debian's Chromium, by Playwright) on a
-phone, a tablet and a desk, each light and dark. The names in DOCS go to docs/pictures, all others to --to alone.
+A made-up clinic is served by the command, and its page is used in a real browser (Debian's Chromium, by Playwright) on
+a phone, a tablet and a desk, each light and dark. The names in DOCS go to docs/pictures, all others to --to alone.
 """
 
 from __future__ import annotations

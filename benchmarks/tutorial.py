@@ -1,7 +1,7 @@
-"""Draws the tutorial's pictures from what its pages show: `python -m benchmarks.pictures` calls this.
+"""Draws the tutorial's pictures from the tables on its pages. `python -m benchmarks.pictures` calls this.
 
 Private numbers are those of the tables on the pages, which are answers that somebody got. Exact ones are counted in the
-clinic of the first page. So a picture says what the table beside it says, and the same pages give the same files.
+clinic of the first page. So a picture agrees with the table beside it, and the same pages give the same files.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def draw_bars(axes: Any, labels: Sequence[str], series: Sequence[Series]) -> Non
 
 
 def ward_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, float]:
-    """The exact visits of each ward, without those that have none."""
+    """The exact visits of each ward. Wards without visits are left out."""
     counted = "SELECT ward, count(*) FROM visits WHERE ward IS NOT NULL GROUP BY ward ORDER BY ward"
     return {ward: float(count) for ward, count in connection.execute(counted).fetchall()}
 

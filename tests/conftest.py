@@ -33,7 +33,7 @@ SEARCHES = (
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A busy machine must not fail a property; every run tries the same examples, but where DPDUCK_EXPLORE asks for others.
+# A busy machine must not fail a property. Every run tries the same examples, unless DPDUCK_EXPLORE asks for others.
 settings.register_profile(
     "dpduck",
     deadline=None,
@@ -50,7 +50,7 @@ PARTS = {"values": "sampled", "slow": "slow"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds what says how much of the suite runs: all of it by default, by a fresh seed where it is a part."""
+    """Adds the options for the part of the suite that runs: all by default, a part by a fresh seed."""
     parser.addoption("--values", type=int, default=1, help="one of so many values of tests marked sampled")
     parser.addoption("--slow", type=int, default=1, help="one of so many functions marked slow, or measured as long")
     parser.addoption(
@@ -66,7 +66,7 @@ times. That what is written is written before it is looked at is tested by kills
 
 
 def has_room(folder: Path) -> bool:
-    """Whether the suite's files fit into a folder, and programs among them may run."""
+    """Tells whether the suite's files fit into a folder, and programs may run there."""
     if not os.access(folder, os.W_OK):
         return False
     disk = os.statvfs(folder)
@@ -74,7 +74,7 @@ def has_room(folder: Path) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses a seed before xdist starts its workers, which all collect the same, and where temporary files lie."""
+    """Chooses a seed before xdist starts its workers, which all collect alike, and the place of temporary files."""
     os.environ.setdefault("DPDUCK_SAMPLE", str(secrets.randbelow(10**6)))
     if not config.getoption("basetemp") and has_room(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
@@ -83,13 +83,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Takes what was collected, a fourth of a million objects, out of what is searched for garbage again and again."""
+    """Freezes the collected tests, a fourth of a million objects, so that garbage collections skip them."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what takes long as slow, and leaves out what is not in the sample."""
+    """Marks slow tests as slow, and leaves out tests that are not in the sample."""
     long = in_turn()
     for item in items:
         if item.nodeid.partition("[")[0] in long:
@@ -170,14 +170,14 @@ def cast_once(texts: tuple[str, ...], type_name: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still for searches: they take all of their steps, so a busy machine finds what an idle one does."""
+    """Time stands still for searches: they take all their steps, so a busy machine finds as much as an idle one."""
     for module in SEARCHES:
         monkeypatch.setattr(f"{module}.monotonic", lambda: 0.0)
 
 
 @pytest.fixture(scope="session")
 def data_directory() -> Path:
-    """The folder of real data, `$DPDUCK_DATA` or `../shared/data` from the project's root; skips without one."""
+    """The folder of real data, `$DPDUCK_DATA` or `../shared/data` from the project's root. Skips without one."""
     directory = Path(os.environ.get("DPDUCK_DATA") or ROOT.parent / "shared" / "data")
     if not directory.is_dir():
         pytest.skip("no real data: there is no ../shared/data beside the project, and DPDUCK_DATA names no folder")
@@ -186,7 +186,7 @@ def data_directory() -> Path:
 
 @pytest.fixture(scope="session")
 def data_file(data_directory: Path) -> Callable[[str], Path]:
-    """A function from the name of a data file to its path; skips where that file is absent."""
+    """A function from the name of a data file to its path. Skips where that file is absent."""
 
     def find(name: str) -> Path:
         path = data_directory / name

@@ -1,4 +1,4 @@
-"""The page on the architecture does not drift: its way of one statement is gone, and prints what the page shows."""
+"""The page on the architecture stays true: its walk through one statement runs, and prints the page's text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = [line.strip().strip("|").split("|") for line in PAGE.splitlines() if line
 
 
 def test_every_block_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of Python run in order, as one program. A block of text is what the one before it printed."""
+    """The blocks of Python run in order, as one program. A block of text is the output of the one before."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
     names: dict[str, object] = {}
     printed = ""
@@ -54,7 +54,7 @@ def test_the_page_is_read_in_ten_minutes() -> None:
 
 
 def test_every_file_and_name_of_the_tables_is_there() -> None:
-    """What stands in code is a file, a folder, or a name in one of the row's files."""
+    """Every word set as code is a file, a folder, or a name in one of the row's files."""
     for row in ROWS:
         codes = re.findall(r"`([^`]+)`", "|".join(row))
         paths = [one for one in codes if "/" in one or one.endswith((".py", ".md"))]

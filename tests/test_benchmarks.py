@@ -147,7 +147,7 @@ def names() -> list[str]:
 
 
 def test_every_benchmark_is_tried() -> None:
-    """A benchmark belongs to one of three kinds, and none is left out here."""
+    """Every benchmark belongs to one of three kinds, and is tried here."""
     assert sorted([*TINY, *MADE_FROM]) == names()
     drafts = {"private_drafts.py", "draft_shares.py"}
     pages = {"choosing.py", "odds.py", "pictures.py", "screenshots.py", "tutorial.py"}
@@ -203,7 +203,7 @@ def test_private_drafts_are_compared(
 def test_shares_of_drafts_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The benchmark of what drafts leave out runs, and says of a table that is not there that it is skipped."""
+    """The benchmark of drafts' omissions runs, and says that a missing table is skipped."""
     monkeypatch.setenv("DPDUCK_DATA", str(tmp_path))
     words = ["--tables", "adult", "made: planes", "--prices", "2", "--drafts", "2"]
     monkeypatch.setattr(sys, "argv", ["draft_shares", *words])
@@ -234,8 +234,8 @@ def test_pictures_of_strategies_are_drawn(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_page_tells_where_a_peer_is_better(tmp_path: Path) -> None:
-    """Records become lines of docs/peers.md, the last of a kind, with what is better of the peer in bold and counted;
-    what was stopped is said with its seconds, and what stands above the part stays."""
+    """Records become lines of docs/peers.md, the last of a kind, with the peer's better figures in bold and counted. A
+    stopped run has its seconds. Text above the part stays."""
     page, record = tmp_path / "page.md", tmp_path / "record.jsonl"
     page.write_text("# Above\n\nkept\n\n## Synthetic data of wide tables\n\nolder\n")
     own = (0.05, 0.06, 2.0, 2.0**28)
@@ -256,7 +256,7 @@ def test_a_page_tells_where_a_peer_is_better(tmp_path: Path) -> None:
 
 @pytest.fixture
 def few_rows(tmp_path: Path) -> _several_data.Rows:
-    """Forty people in five groups, the first of them with 200 rows."""
+    """Forty people in five groups. The first person has 200 rows."""
     duckdb.execute(
         "COPY (SELECT (CASE WHEN i < 200 THEN 0 ELSE i % 40 END)::INTEGER AS id, (hash(i) % 5)::INTEGER AS g, "
         f"(i % 9)::INTEGER AS value FROM range(600) AS r(i)) TO '{tmp_path / 'few.parquet'}'"

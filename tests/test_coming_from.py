@@ -1,4 +1,4 @@
-"""The page for who comes from another system: our side of every statement runs, and BigQuery's as it says."""
+"""The page for users of other systems: our side of every statement runs, and BigQuery's as it says."""
 
 from __future__ import annotations
 

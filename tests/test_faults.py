@@ -27,7 +27,7 @@ def test_the_list_covers_every_area() -> None:
 
 
 def test_every_fault_can_be_planted() -> None:
-    """The text that a fault replaces is in its file once; whoever changes that text changes the list, too."""
+    """The text that a fault replaces is in its file once. Whoever changes that text changes the list, too."""
     times = {fault.name: fault.times(ROOT) for fault in faults()}
     assert {name: count for name, count in times.items() if count != 1} == {}
     assert [fault.name for fault in faults() if fault.text == fault.replacement] == []
@@ -49,7 +49,7 @@ def test_every_fault_was_found() -> None:
 
 
 def test_every_fault_is_python() -> None:
-    """A fault changes what a file does: it does not end in an error while the file is read."""
+    """A fault changes a file's behaviour: reading the file raises no error."""
     broken = []
     for fault in faults():
         text = (ROOT / fault.file).read_text(encoding="utf-8").replace(fault.text, fault.replacement)
@@ -61,7 +61,7 @@ def test_every_fault_is_python() -> None:
 
 
 def test_a_fault_is_planted_in_a_copy_alone(tmp_path: Path) -> None:
-    """It is taken out again, whatever happens meanwhile; the tree itself is never touched."""
+    """It is taken out again, whatever happens meanwhile. The tree itself is never touched."""
     fault = Fault("a", "noise", "dpduck/a.py", "1\n", "2\n", "all", ())
     (tmp_path / "dpduck").mkdir()
     (tmp_path / "dpduck" / "a.py").write_text("x = 1\n", encoding="utf-8")

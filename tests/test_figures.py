@@ -70,7 +70,7 @@ def test_a_picture_is_drawn(name: str, made: Setup, tmp_path: Path, capsys: pyte
 
 @pytest.mark.slow
 def test_all_pictures_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command draws all of them where no data are there."""
+    """The command draws all pictures without any data."""
     assert figures.main(["--made", "--size", "tiny", "--out", str(tmp_path)]) == 0
     assert {path.stem for path in tmp_path.glob("*.png")} == {picture.name for picture in figures.PICTURES}
     assert "skipped" not in capsys.readouterr().out
@@ -88,7 +88,7 @@ def test_without_data_a_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_names_that_there_are_not() -> None:
-    """A paper stands for all of its pictures; another name is refused with those that are accepted."""
+    """A paper stands for all of its pictures. Another name is refused with the accepted ones."""
     assert [picture.name for picture in figures.chosen(["sparse"])] == [f"sparse_{n}" for n in (2, 3, 4, 5, 6)]
     with pytest.raises(SystemExit, match=r"accepted: datacubes_4, .*sparse_queries"):
         figures.chosen(["sparse_1"])
@@ -150,7 +150,7 @@ def prepared(name: str, sources: Sequence[Path], to: Path) -> None:
 
 
 def test_files_are_prepared_from_their_sources(tmp_path: Path) -> None:
-    """What is downloaded becomes what the pictures read: people, tables of R, arrays, and flows with their notes."""
+    """Downloaded files become the pictures' files: people, tables of R, arrays, and flows with their notes."""
     line = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Husband, White, Male, 2174, 0, 40, Peru, <=50K\n"
     (tmp_path / "adult.data").write_text(line * 3 + "\n")
     prepared("adult", [tmp_path / "adult.data"], tmp_path)
@@ -191,7 +191,7 @@ def test_flows_are_prepared_from_the_table_of_the_census(tmp_path: Path) -> None
 def test_the_claims_of_the_papers_hold(
     data_file: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All pictures at a reduced size, from the papers' data where we have them; each claim that is a gate holds."""
+    """All pictures at a reduced size, from the papers' data where we have them. Each claim that is a gate holds."""
     data = data_file("adult.parquet").parent
     for name in {name for picture in figures.PICTURES for name in picture.files}:
         data_file(name)

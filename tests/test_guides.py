@@ -62,7 +62,7 @@ START = (DOCS / "start.md").read_text(encoding="utf-8")
 
 
 def type_all(page: str, folder: Path, policy: str = "") -> None:
-    """Types the commands of a page. policy: what policy.sql has become in an editor; other files are read."""
+    """Types the commands of a page. policy: the edited text of policy.sql. Other files are read."""
     lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
     for command in map(shlex.split, lines):
         files = command[command.index(">") + 1 :] if ">" in command else []
@@ -99,7 +99,7 @@ def test_texts_are_converted_as_the_page_says(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.slow
 def test_the_first_five_minutes_go_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command of docs/start.md works as it stands, from a file of 25 columns to what is published."""
+    """Every command of docs/start.md works as printed, from a file of 25 columns to a published file."""
     page = START.replace(SUGGESTED, "")
     (policy,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)

@@ -55,7 +55,7 @@ def test_the_limit_of_functions_is_counted() -> None:
 
 
 def test_docstrings_of_functions_begin_with_a_verb() -> None:
-    """A function's docstring says what it does: "Returns ..", "Tells whether ..", "Refuses .."."""
+    """A function's docstring begins with a verb: "Returns ..", "Tells whether ..", "Refuses .."."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for path in PACKAGE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     firsts = [(ast.get_docstring(node) or "x").split()[0] for node in nodes if isinstance(node, functions)]
@@ -79,7 +79,7 @@ def test_folders_stay_small() -> None:
 
 
 def test_tests_mirror_the_product() -> None:
-    """Every station that has code has tests in the folder of the same name; folders of tests are folders of dpduck."""
+    """Every station that has code has tests in the folder of the same name. Folders of tests are folders of dpduck."""
     stations = {path.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/**/*.py") if path.name != "__init__.py"}
     tests = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
     assert stations - {path.parts[0] for path in tests} == set()
@@ -97,7 +97,7 @@ DRAFTS = {
 
 
 def test_nothing_cites_a_document_that_is_not_here() -> None:
-    """Who reads a comment can look up what it names: papers by author and year, and files of this repository."""
+    """A reader can look up everything that a comment names: papers by author and year, and files of this repository."""
     texts = [*SOURCES, *(ROOT / "sql").rglob("*.sql"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
     cited = re.compile(r"\bDESIGN(?:\.md)? (?:\d|section|trap)|\b[Ii]ssue \d")
     found = [named(path) for path in texts if cited.search(path.read_text(encoding="utf-8"))]
@@ -105,7 +105,7 @@ def test_nothing_cites_a_document_that_is_not_here() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    """What is to be done stands in an issue, not in a remark."""
+    """Open tasks stand in an issue, not in a remark."""
     remarks = ("TO" + "DO", "FIX" + "ME", "XX" + "X")
     texts = [*SOURCES, *(ROOT / "sql").rglob("*.sql"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
     texts += [ROOT / "Makefile", ROOT / "pyproject.toml"]
@@ -126,7 +126,7 @@ def listed(variable: str) -> str:
 
 
 def files_of(paths: list[Path]) -> list[Path]:
-    """The Python files that are these, or lie in these folders."""
+    """Returns the Python files among these paths, or in these folders."""
     assert all(path.exists() for path in paths), paths
     return [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
 
@@ -146,7 +146,7 @@ def once_files() -> list[Path]:
 
 
 def test_what_is_tested_once_never_sees_duckdb() -> None:
-    """What `make test-duckdb2` does not repeat opens no database: no version of DuckDB can change what it finds."""
+    """Tests that `make test-duckdb2` leaves out open no database: no version of DuckDB can change their result."""
     sees = re.compile(r"\b(duckdb|clinics?|cursor|dpduck\.connect|served)\b")
     found = {named(path): set(sees.findall(path.read_text(encoding="utf-8"))) for path in once_files()}
     assert len(found) > 60
@@ -191,7 +191,7 @@ def readings(source: str) -> list[str]:
 
 
 def taken_from_kernel(source: str) -> set[str]:
-    """What a file imports of the kernel, private attributes of exact counts that it names, and draws of queries."""
+    """Returns a file's imports from the kernel, its private attributes of exact counts, and its draws of queries."""
     nodes = list(ast.walk(ast.parse(source)))
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     trusted = [node for node in imports if (node.module or "").startswith("dpduck.kernel")]

@@ -1,4 +1,4 @@
-"""The counts of the house may only fall: sizes, ties of trusted code, and what a plain count runs through."""
+"""The counts of the house may only fall: sizes, ties of trusted code, and the calls of a plain count."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ TIES = {
     ],
 )
 def test_what_is_counted_is_found(name: str, absent: set[str]) -> None:
-    """Each tie is found in a file that has it: some in trusted code alone, one in the kernel's folder alone."""
+    """Each tie is found in a file that has one: some in trusted code alone, one in the kernel's folder alone."""
     assert house.ties([made(name, PLANTED)]) == {tie: 0 if tie in absent else count for tie, count in TIES.items()}
 
 
@@ -188,7 +188,7 @@ def test_a_function_that_is_given_nodes_takes_no_text_apart() -> None:
 
 
 def test_the_kernel_is_on_the_reading_list() -> None:
-    """Lines of the kernel are read by a referee as soon as there are some; tier 1 is what lies in its folder itself."""
+    """Lines of the kernel are read by a referee as soon as there are some. Tier 1 is what lies in its folder itself."""
     files = house.sources()
     before, kernel = (
         house.sizes(files),

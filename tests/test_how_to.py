@@ -1,4 +1,4 @@
-"""The how-to pages: each is one screen of short sentences, and its commands do what it says."""
+"""The how-to pages: each is one screen of short sentences, and its commands do as it says."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def check_policy_web_logs(page: Typed) -> None:
 
 
 def check_policy_shop(page: Typed) -> None:
-    """What each MAX ROWS drops is as the page tells. Revenues are right (far: FAR) to a few per cent."""
+    """The rows that each MAX ROWS drops are as on the page. Revenues are right (far: FAR) to a few per cent."""
     assert [round(percent, 1) for _, percent in page.answer("MAX ROWS 3';")] == [77.8]
     assert page.answer("MAX ROWS 30';") == [(0.0, 0.0)]
     exact = {(region, item): total for region, item, total in page.rows("""
@@ -236,7 +236,7 @@ def test_every_page_is_typed() -> None:
 @pytest.mark.filterwarnings("ignore")  # other projects warn as they like
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_page_does_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every block runs as it stands, in a fresh folder. Statements give what the page says, or are refused so."""
+    """Every block runs as printed, in a fresh folder. Statements are answered or refused as on the page."""
     monkeypatch.chdir(tmp_path)
     page = Typed(tmp_path)
     type_page(PAGES[name], page, CLONE)
@@ -284,7 +284,7 @@ def test_the_publication_is_as_the_page_says(warehouse: tuple[Typed, str]) -> No
 def test_a_tool_reads_the_publication(
     name: str, warehouse: tuple[Typed, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What tools send is answered, and adds up to the same three wards and six months."""
+    """A tool's queries are answered, and add up to the same three wards and six months."""
     typed, reader = warehouse
     wards = sorted(psql(reader, "SELECT ward, sum(n) FROM released.by_cell GROUP BY ward"))
     for query in blocks(name, "postgresql"):

@@ -43,7 +43,7 @@ def imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def forbidden(station: str, name: str) -> bool:
-    """Whether a file of this station must not import this name."""
+    """Tells whether a file of this station must not import this name."""
     top, *inner = name.split(".")
     if top == "dpduck":
         other = inner[0] if inner else "__init__"
@@ -58,7 +58,7 @@ def forbidden(station: str, name: str) -> bool:
 
 
 def violations(module: str, source: str, *, is_package: bool = False) -> list[str]:
-    """The imports of one module, named in full, that go against the direction; an unknown station is one itself."""
+    """The imports of one module, named in full, that go against the direction. An unknown station is one itself."""
     station = module.split(".")[1] if "." in module else "__init__"
     if station not in ORDER:
         return [f"{module} belongs to no station"]
@@ -112,7 +112,7 @@ def test_every_import_goes_with_the_data() -> None:
     ],
 )
 def test_a_violation_is_found(module: str, source: str) -> None:
-    """The checker checks something: each of these made-up modules breaks one rule."""
+    """The checker can fail: each of these made-up modules breaks one rule."""
     assert len(violations(module, source)) == 1
 
 

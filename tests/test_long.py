@@ -1,4 +1,4 @@
-"""What `make test` leaves out at times: functions that take long, none of which a planted fault needs."""
+"""The tests that `make test` leaves out at times: slow functions that no planted fault needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_what_finds_a_planted_fault_is_never_left_out() -> None:
 
 
 def test_a_failure_says_how_it_is_run_alone() -> None:
-    """With the seed that it drew, and each test once, however many of its phases failed."""
+    """The hint has the drawn seed, and each test once, however many of its phases failed."""
     properties = [(f"{SEED}DPDUCK_SEARCH_SEED", "0a1b"), ("other", 1)]
     reports = [
         pytest.TestReport("a.py::one[x y]", ("a.py", 1, "one"), {}, "failed", None, when, user_properties=properties)
@@ -39,7 +39,7 @@ def test_a_failure_says_how_it_is_run_alone() -> None:
 
 
 def test_kills_are_of_every_change() -> None:
-    """Of releases, the ledger, streams, sessions and preparing; and the auditor's search."""
+    """Of releases, the ledger, streams, sessions and preparing. The auditor's search."""
     texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     kept = {path.name for path, text in texts.items() if "def test_a_kill_at_any_" in text}
     assert kept >= {"test_release_kill.py", "test_ledger_kill.py", "test_stream_kill.py", "test_session_kill.py"}

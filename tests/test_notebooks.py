@@ -30,7 +30,7 @@ print(sum("image/png" in output.get("data", {}) for output in outputs))
 @pytest.mark.sampled
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_and_shows_a_plot(notebook: Path, tmp_path: Path) -> None:
-    """Notebooks are executed by a test; each shows at least one picture."""
+    """Notebooks are executed by a test. Each shows at least one picture."""
     pytest.importorskip("nbclient")
     environment = {
         **os.environ,

@@ -19,7 +19,7 @@ WORDS = " ".join(PAGE.split())
 
 
 def test_every_table_is_computed() -> None:
-    """Each table of the page is the one that benchmarks/odds.py computes, and there is no other."""
+    """Each table of the page equals the one that benchmarks/odds.py computes, and there is no other."""
     tables = odds.pure_table(), odds.rho_table(), odds.delta_table(), odds.deployment_table()
     assert all("\n".join(table) in PAGE for table in tables)
     assert sum(line.startswith("|") for line in PAGE.splitlines()) == sum(map(len, tables))
@@ -88,7 +88,7 @@ def test_a_bound_of_rho_keeps_every_divergence() -> None:
 
 
 def test_deployments_name_their_source() -> None:
-    """What others chose is from a registry, at a stated commit. Each has parameters of one kind."""
+    """The parameters of others come from a registry, at a stated commit. Each has parameters of one kind."""
     assert "opendp/deployments-registry-data" in WORDS and "`3e9c812`" in WORDS
     for one in odds.DEPLOYMENTS:
         assert (one.rho is None) != (one.epsilon is None), one.who

@@ -1,4 +1,4 @@
-"""What is installed is what was meant: the wheel, its dependencies, the lock files."""
+"""The installed files are the intended ones: the wheel, its dependencies, the lock files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
-    """Every module, the SQL, the served page, tables of designs, the marker of types and the licence ship; no tests."""
+    """Modules, SQL, the served page, tables of designs, the marker of types and the licence ship, but no tests."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         info = {name.split(".dist-info/")[1] for name in archive.namelist() if ".dist-info/" in name}
@@ -66,7 +66,7 @@ def test_the_wheel_depends_on_what_earned_its_place(wheel: Path) -> None:
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_file_pins_with_hashes_and_names_no_place(lock: str) -> None:
-    """Each line is one pin or one hash; no index, host or path, so the file means the same everywhere."""
+    """Each line is one pin or one hash. No index, host or path, so the file means the same everywhere."""
     lines = (ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8").splitlines()
     pin = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; [a-z_]+ [=!]= '[^'/:]+'( (and|or) [a-z_]+ [=!]= '[^'/:]+')*)? \\")
     digest = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")

@@ -24,7 +24,7 @@ def errors() -> ModuleType:
 
 
 def run(module: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A benchmark in a process of its own."""
+    """Runs a benchmark in a separate process."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", f"benchmarks.{module}", *options], cwd=ROOT,
         env={**os.environ, **variables}, capture_output=True, text=True, check=False,
@@ -61,9 +61,9 @@ def test_the_figures_of_the_mwem_paper(data_file: Callable[[str], Path]) -> None
 
 @pytest.mark.paper
 def test_the_figures_of_the_sparse_data_paper(data_file: Callable[[str], Path], tmp_path: Path) -> None:
-    """Filter_priority against the full mechanism, dyadic consistency on skewed data; figures are drawn.
+    """filter_priority against the full mechanism, dyadic consistency on skewed data. Figures are drawn.
 
-    The four ratios have standard errors below 3 %, the nearest lies 7 % from its bar; the cuts lie half again beyond.
+    The four ratios have standard errors below 3 %, the nearest lies 7 % from its bar. The cuts lie half again beyond.
     """
     pytest.importorskip("matplotlib")
     data = data_file("dpbench_1d.parquet").parent
@@ -78,7 +78,7 @@ def test_the_figures_of_the_sparse_data_paper(data_file: Callable[[str], Path], 
 
 @pytest.mark.paper
 def test_a_worse_summary_fails_the_sparse_gates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threshold sampling in place of filter_priority misses the bars; so does a check of parents that drops nothing."""
+    """Threshold sampling in place of filter_priority misses the bars. So does a check of parents that drops nothing."""
     pytest.importorskip("matplotlib")
     benchmark = import_module("benchmarks.papers.sparse_data")
     right, rng = benchmark.summarised, np.random.default_rng(4)
@@ -93,7 +93,7 @@ def test_a_worse_summary_fails_the_sparse_gates(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.peer
 def test_smartnoise_is_slower(data_file: Callable[[str], Path]) -> None:
-    """50 times smartnoise-synth's MWEM; DPDUCK_SMARTNOISE names the python of its environment."""
+    """50 times smartnoise-synth's MWEM. DPDUCK_SMARTNOISE names the python of its environment."""
     python = os.environ.get("DPDUCK_SMARTNOISE")
     if not python:
         pytest.skip("DPDUCK_SMARTNOISE names no python with smartnoise-synth 1.0.8")
@@ -151,7 +151,7 @@ def test_auto_above_another_method_fails(errors: ModuleType) -> None:
     [("Q1", 16), ("Q1*", 16 + 60), ("Q1a", 16 + 15), ("Q2", 120), ("Q2*", 120 + 280), ("Q2a", 120 + comb(15, 2))],
 )
 def test_the_workloads_of_the_paper(errors: ModuleType, label: str, marginals: int) -> None:
-    """All k-way marginals; plus half of the (k+1)-way ones; plus those with one fixed attribute."""
+    """All k-way marginals. Plus half of the (k+1)-way ones. Plus those with one fixed attribute."""
     asked = errors.workload((2,) * 16, int(label[1]), label[2:])
     assert len(set(asked.marginals)) == len(asked.marginals) == marginals
     for half in errors.HALVES:

@@ -64,7 +64,7 @@ def test_there_are_136_items() -> None:
 
 
 def test_each_item_has_an_end() -> None:
-    """An end that is one of four, a figure where it is not as in the paper, and evidence that exists."""
+    """One of four ends, a figure where it differs from the paper, and evidence that exists."""
     assert {item.name: item.lacks() for item in ITEMS if item.lacks()} == {}
     assert set(Counter(item.end for item in ITEMS)) == set(ENDS)
 

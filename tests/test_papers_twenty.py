@@ -1,4 +1,4 @@
-"""Twenty of the 136 items of the four papers, drawn at random and typed: what comes out is beside the papers' formulas.
+"""Twenty of the 136 items of the four papers, drawn at random and typed: results agree with the papers' formulas.
 
 Formulas are computed here anew, without dpduck. docs/papers_items.md has the table, and its figures are these.
 """
@@ -280,9 +280,9 @@ def test_the_check_before_a_sample() -> None:
     """S22: a path of 17 nodes has rows, 131,054 have none. The check leaves few empty nodes, and a sample has its size.
 
     A node without rows passes with p = 2 a^20 / (1 + a), a = exp(-1/17). Without the check 41,618 are expected, with a
-    deviation of 169: false alarm below 1e-14. With it 29 are expected, and the chance of a number falls by 0.87 a node,
-    which is 4 p (1 - p): 300 have one below 1e-11. If the check came after the sample, each node of a sample would have
-    its parent. Ten of the 17 heavy nodes are the upper ten with a chance of 1 in 19,448: three times below 1e-12.
+    deviation of 169: false alarm below 1e-14. With it 29 are expected. The chance of a number falls by 0.87 a node,
+    which is 4 p (1 - p): 300 have a chance below 1e-11. If the check came after the sample, each node of a sample would
+    have its parent. Ten of the 17 heavy nodes are the upper ten with a chance of 1 in 19,448: three times below 1e-12.
     """
     with dpduck.connect() as con:
         con.execute("CREATE TABLE spike AS SELECT 700 AS place FROM range(5000)")

@@ -29,7 +29,7 @@ def headings(page: str) -> list[str]:
 
 
 def tables(page: str) -> Counter[str]:
-    """How many tables stand under each heading of level 2 or 3."""
+    """Counts the tables under each heading of level 2 or 3."""
     found, heading, inside = Counter[str](), "", False
     for line in _FENCED.sub("", page).splitlines():
         row = line.startswith("|")
@@ -40,7 +40,7 @@ def tables(page: str) -> Counter[str]:
 
 
 def chained(page: str) -> list[str]:
-    """The sentences that a semicolon joins, and those with "whose"."""
+    """Returns the sentences with a semicolon, and those with "whose"."""
     return [one for one in sentences(page) if ";" in one[:-1] or re.search(r"\bwhose\b", one, re.IGNORECASE)]
 
 
@@ -58,12 +58,12 @@ def sources() -> dict[str, str]:
 
 @cache
 def words_of_sources() -> frozenset[str]:
-    """The names that occur in these files."""
+    """Returns the names that occur in these files."""
     return frozenset(word for text in sources().values() for word in re.findall(r"\w+", text))
 
 
 def is_there(path: str) -> bool:
-    """Whether a path of the page is in the repository. Without a first folder it is in dpduck/, or a page of docs/."""
+    """Tells whether a path of the page exists. Without a first folder it is in dpduck/, or a page of docs/."""
     return any((ROOT / first / path).exists() for first in ("", "dpduck", "docs"))
 
 
@@ -84,7 +84,7 @@ def cited(text: str) -> list[str]:
 
 
 def proofs(page: str) -> dict[int, str]:
-    """What stands behind each theorem, up to the next theorem or heading."""
+    """Returns the text behind each theorem, up to the next theorem or heading."""
     parts = re.split(r"^\*\*Theorem (\d+) \([\w ]+\)\.\*\*", page, flags=re.MULTILINE)
     behind = (re.split(r"^#", text, flags=re.MULTILINE)[0] for text in parts[2::2])
     return dict(zip(map(int, parts[1::2]), behind, strict=True))
@@ -116,7 +116,7 @@ def test_every_theorem_has_its_proof() -> None:
 
 
 def test_theorems_of_the_kernel_are_on_the_page() -> None:
-    """A file of the kernel with a theorem in its docstring is named on the page, and so is one that cites a section."""
+    """The page names each file of the kernel with a theorem in its docstring, or with a section cited there."""
     kernel = {path: text for path, text in sources().items() if path.startswith("dpduck/kernel/")}
     said = {path: ast.get_docstring(ast.parse(text)) or "" for path, text in kernel.items()}
     stated = [path for path, text in said.items() if "\nTheorem." in text]
@@ -148,7 +148,7 @@ def test_headings_that_others_name_are_there() -> None:
 
 
 def is_theorem(text: str) -> bool:
-    """Whether a text names a theorem that is on the page."""
+    """Tells whether a text names a theorem on the page."""
     found = re.fullmatch(r"Theorem (\d+)", text)
     return found is not None and int(found[1]) in proofs(PAGE)
 
@@ -175,7 +175,7 @@ COSTS = {
 
 @pytest.mark.parametrize("asked", COSTS)
 def test_the_figures_of_rho_are_computed(asked: str) -> None:
-    """What an epsilon costs in rho, as Theorem 7 says: three digits of each figure in the table."""
+    """The rho of an epsilon, as Theorem 7 says: three digits of each figure in the table."""
     l1, most = COSTS[asked]
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {asked} |")]
     figures = [figure.strip() for figure in row.strip("|").split("|")[-2:]]

@@ -1,4 +1,4 @@
-"""What an auditor must read is known."""
+"""The list of files that an auditor must read is complete."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_a_narrower_reader_leaves_out_is_on_the_list() -> None:
 
 @pytest.mark.slow
 def test_prices_are_computed_in_one_place() -> None:
-    """kernel/price.py adds up what each kind of query says, or kernel/noise/law.py of its norms."""
+    """kernel/price.py adds up the costs of each kind of query, and kernel/noise/law.py those of its norms."""
     kinds = ("families", "keys", "later", "quantiles", "sessions")
     assert prices() == ["kernel/noise/law.py", "kernel/price.py", *(f"kernel/queries/{kind}.py" for kind in kinds)]
     assert imports_of_planning() == []

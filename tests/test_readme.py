@@ -1,4 +1,4 @@
-"""Code blocks of the README and of the tour are executed: what a newcomer copies works as it stands."""
+"""Code blocks of the README and of the tour are executed: a newcomer can copy them as they are."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def blocks(page: str) -> Iterator[tuple[str, str]]:
 
 
 def statements(text: str) -> list[str]:
-    """Statements of an SQL block; semicolons stand at line ends only."""
+    """Statements of an SQL block. Semicolons stand at line ends only."""
     return [part for part in re.split(r";\s*$", text, flags=re.MULTILINE) if part.strip()]
 
 
@@ -35,7 +35,7 @@ def check_refusal(con: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def run_shell(line: str) -> None:
-    """`dpduck ..` runs; `make ..` must name a target of the Makefile."""
+    """`dpduck ..` runs. `make ..` must name a target of the Makefile."""
     words = shlex.split(line)
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
@@ -48,7 +48,7 @@ def run_shell(line: str) -> None:
 
 
 def test_the_first_page_is_short_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most 80 lines of at most 120 characters, with one picture; its SQL answers from a Parquet file."""
+    """At most 80 lines of at most 120 characters, with one picture. Its SQL answers from a Parquet file."""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 80 and max(map(len, lines)) <= 120
     (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", "\n".join(lines))
@@ -70,7 +70,7 @@ def test_the_first_page_is_short_and_runs(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_the_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python, SQL and shell blocks run in order, in an empty folder; refusals refuse with the printed text."""
+    """Python, SQL and shell blocks run in order, in an empty folder. Refusals refuse with the printed text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
     names: dict[str, object] = {}

@@ -33,7 +33,7 @@ def test_the_site_has_every_page(site: Path) -> None:
 
 @pytest.mark.slow
 def test_the_site_fetches_nothing(site: Path) -> None:
-    """Whoever reads about privacy is not told about to others: styles, scripts and pictures lie in the site."""
+    """A reader's visit is not reported to others: styles, scripts and pictures lie in the site."""
     for page in site.glob("*.html"):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|iframe)[^>]*src="([^"]+)"|<link[^>]*href="([^"]+)"', text)
@@ -41,5 +41,5 @@ def test_the_site_fetches_nothing(site: Path) -> None:
 
 
 def test_pages_that_are_named_are_linked(site: Path) -> None:
-    """`docs/sql.md` on a page is a link on the site; in blocks of code it is text."""
+    """`docs/sql.md` on a page is a link on the site. In blocks of code it is text."""
     assert '<a class="reference internal" href="sql.html">' in (site / "index.html").read_text(encoding="utf-8")

@@ -40,7 +40,7 @@ def section(title: str, page: str = "sql") -> str:
 
 
 def table(title: str, page: str) -> list[list[str]]:
-    """The rows of a section's table, cell by cell; the first cell of each has names in code."""
+    """The rows of a section's table, cell by cell. The first cell of each has names in code."""
     return [[cell.strip() for cell in line.split(" | ")] for line in ROW.findall(section(title, page))]
 
 
@@ -50,7 +50,7 @@ def first_cells(text: str) -> str:
 
 
 def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
-    """Every statement of a page, from top to bottom, and their number; every answer of dp() has rows."""
+    """Every statement of a page, from top to bottom, and their number. Every answer of dp() has rows."""
     blocks = re.findall(r"```sql\n(.*?)```", PAGES[page], re.DOTALL)
     assert len(blocks) >= 3
     statements = re.split(r";\s*$", ";\n".join(blocks), flags=re.MULTILINE)
@@ -120,7 +120,7 @@ def undocumented(tables: Sequence[Option], shown: dict[str, str], elsewhere: str
 
 
 def test_words_and_bounds_of_options_are_those_of_their_tables() -> None:
-    """Each word that an option takes is on a page, and bounds that a page states are those that are read."""
+    """Each word of an option is on a page, and the bounds on a page are those of the parser."""
     summaries = (DOCS / "summaries.md").read_text(encoding="utf-8")
     assert undocumented((*options.TABLE, *own_options()), documented("The clause", "sql"), summaries) == []
     synthetic = documented("Options", "synthetic_data")
@@ -149,7 +149,7 @@ def test_policy_items_are_the_parsers() -> None:
 
 
 def test_functions_are_those_of_the_second_look() -> None:
-    """The list of functions is the one that DuckDB's own parse is checked against."""
+    """The list of functions equals the one that DuckDB's own parse is checked against."""
     named = [name for name in row_functions.FUNCTIONS if re.fullmatch(r"[a-z_0-9]+", name)]
     listed = re.findall(r"`([a-z_0-9]+)`", section("What may run over rows"))
     assert sorted(listed) == sorted(named)
@@ -211,7 +211,7 @@ def registered(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
 
 @pytest.mark.slow
 def test_functions_are_those_of_a_connection() -> None:
-    """The page of functions runs, and has every one that dpduck.load registers, with its arguments and columns."""
+    """The page of functions runs, and has every function that dpduck.load registers, with arguments and columns."""
     functions, macros = signatures("Functions"), signatures("Macros over releases")
     with dpduck.connect() as connection:
         assert registered(connection) == functions | macros

@@ -1,8 +1,8 @@
 """The tutorial does what its pages say: every block is typed in order, and each chapter by itself.
 
 Private answers are held to ten times the reach of their bars. Laplace noise leaves its 95 % bar, of ln 20 scales, with
-probability 0.05, and t = 10 ln 20 scales with e^-t, below 1e-13. Of sums of two draws, as averages have, that is at
-most (1 + t / 2) e^-t, below 2e-12. The answers are fewer than 120, and 11 of them averages: all tests of this file
+probability 0.05, and t = 10 ln 20 scales with e^-t, below 1e-13. For sums of two draws, as averages have, that is at
+most (1 + t / 2) e^-t, below 2e-12. There are fewer than 120 answers, 11 of which are averages. All tests of this file
 together have a false alarm with a probability below 1e-10.
 """
 
@@ -34,7 +34,7 @@ EXACT_VISITS = "SELECT ward, count(*) FROM visits GROUP BY ward"
 
 @dataclass(frozen=True)
 class Written:
-    """What typing the chapters in order gave, by chapter, and the folder with its files."""
+    """The output of the chapters typed in order, by chapter, and the folder with its files."""
 
     typed: dict[str, list[Typed]]
     folder: Path
@@ -91,7 +91,7 @@ def test_a_chapter_is_short_and_plain(chapter: str) -> None:
 
 
 def test_terms_are_in_the_glossary() -> None:
-    """Each link to the glossary is one of its terms, linked once, where the tutorial first has it."""
+    """Each link to the glossary is one of its terms, linked once, where the tutorial first uses the term."""
     glossary = (DOCS / "glossary.md").read_text(encoding="utf-8").lower()
     linked = [name for chapter in CHAPTERS for name in re.findall(r"\[([^\]]+)\]\(\.\./glossary\.md\)", page(chapter))]
     assert len(linked) > 12 and len(set(linked)) == len(linked)
@@ -181,7 +181,7 @@ def test_a_short_bar_may_stand_around_a_wrong_number(written: Written) -> None:
 
 
 def test_a_bound_is_a_bias_that_no_bar_shows(written: Written) -> None:
-    """Chapter 3: averages are near those within their bounds. The exact column of the table is what the rows say.
+    """Chapter 3: averages are near those within their bounds. The table's exact column is that of the rows.
 
     The bar of 5000 is left out: one answer in thirty is so low that 0 cuts its bar. By Laplace's law, that of 1000 is
     cut to the asserted width with a chance below 1e-7.
@@ -232,7 +232,7 @@ def test_asking_again_is_free_and_new_noise_is_not(written: Written) -> None:
 
 
 def test_a_cube_adds_up_and_answers_more(written: Written) -> None:
-    """Chapter 5: totals are the sums of their cells, and what is known of sums of cells is near the exact number."""
+    """Chapter 5: totals are the sums of their cells, and known sums of cells are near the exact number."""
     (rows,) = written.answers("cubes", "ward", "sex", "visits", "visits_stderr", "grouping_level")
     cells = [row for row in rows if row["grouping_level"] == "ward, sex"]
     assert says("cubes", "Add up the three lines of surgery: they are its total, to the unit.")

@@ -45,7 +45,7 @@ def test_sentences_of_a_page() -> None:
 
 
 def test_what_is_too_long_is_named() -> None:
-    """A sentence of 25 words passes and one of 26 does not, over several lines. So with 120 characters of a line."""
+    """A sentence of 25 words passes and one of 26 does not, over several lines. A line may have 120 characters."""
     just, over = " ".join(["word"] * 25) + ".", "word\n" + " ".join(["word"] * 25) + "."
     assert long_sentences(f"{just} {just}") == []
     assert long_sentences(f"{just} {over}") == [over.replace("\n", " ")]

@@ -32,7 +32,7 @@ VERDICTS = {True: "PASS", False: "FAIL", None: "informs"}
 
 
 def draw(picture: Picture, setup: Setup, out: Path) -> bool:
-    """Draws one picture and prints its claims; returns whether they hold."""
+    """Draws one picture and prints its claims. Returns whether they hold."""
     if missing := picture.missing(setup):
         print(f"skipped {picture.name}: no {' and no '.join(missing)} in the folder of the data", flush=True)
         return True

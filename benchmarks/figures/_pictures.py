@@ -1,4 +1,4 @@
-"""One style for all pictures of the papers, and how a picture is written: small, and the same for the same figures."""
+"""One style for all pictures of the papers. Writes them small, and byte for byte alike for the same figures."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def curve(axes: Any, x: Sequence[float], y: Sequence[float] | np.ndarray, label:
 
 
 def finish(axes: Any, title: str, x: str, y: str, *, logs: str = "") -> None:
-    """Adds title and units. logs: the axes that have a logarithmic scale; the others begin at 0."""
+    """Adds title and units. logs: the axes with a logarithmic scale. The others begin at 0."""
     axes.set_title(title, fontsize=10)
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)
@@ -124,7 +124,7 @@ def legend(figure: Any, axes: Any, most: int = 7) -> None:
 
 
 def write(figure: Any, path: Path) -> int:
-    """Writes a picture with few colours and without a date; returns its bytes."""
+    """Writes a picture with few colours and without a date. Returns its bytes."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     pyplot.close(figure)

@@ -1,6 +1,6 @@
 """Figures 4 to 6 of Cormode, Procopiuc, Srivastava and Yaroslavtsev, as benchmarks/papers/datacubes.py measures them.
 
-The paper's methods have its consistency step here, which is least squares; the benchmark's own pictures are without it.
+The paper's methods have its consistency step here, which is least squares. The benchmark's own pictures go without.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZE = (9.5, 6.2)
 
 @dataclass(frozen=True)
 class Runs:
-    """columns: of each table, the first; 0 for all."""
+    """columns: how many columns of each table are taken, from the first on. 0 takes all."""
 
     epsilons: tuple[Fraction, ...]
     repetitions: int
@@ -94,7 +94,7 @@ def figure_5(setup: Setup) -> Drawn:
 
 
 def claims_of_5(results: Results, asked: Sequence[Setting]) -> list[Claim]:
-    """Clusters err least and Fourier a little more; the last line only tells that I does not win on Q2* and Q2a."""
+    """Clusters err least and Fourier a little more. The last line only informs: I does not win on Q2* and Q2a."""
     claims: list[Claim] = []
     for setting in ("nltcs Q1", "nltcs Q1*"):
         clusters, fourier = predicted(results, setting, "C+"), predicted(results, setting, "F+")

@@ -60,7 +60,7 @@ def histogram_rows(rng: np.random.Generator) -> pa.Table:
 
 
 def flows(counties: int, rng: np.random.Generator) -> pa.Table:
-    """Workers by home and work; 1.4 per cent of the pairs are occupied, those at home most."""
+    """Workers by home and work. 1.4 per cent of the pairs are occupied, and all pairs of home equal to work."""
     homes, works = np.divmod(rng.choice(counties**2, int(0.014 * counties**2), replace=False), counties)
     workers = np.minimum(10 * rng.zipf(1.6, len(homes)), 100_000)
     every = np.arange(counties)

@@ -94,7 +94,7 @@ def figure_2(setup: Setup) -> Drawn:
 
 
 def claims_of_2(name: str, values: Values) -> list[Claim]:
-    """The optimised version errs less than the baseline, however that is fitted; the plain one is told."""
+    """The optimised version errs less than either fit of the baseline. Figures of the plain one only inform."""
     means = {label: np.array([runs.mean() for runs in found]) for label, found in values.items()}
     baseline = np.minimum(means["Barak et al., fitted"], means["Barak et al., one pass"])
     text = "; ".join(f"{label} " + ", ".join(f"{mean:.2f}" for mean in of) for label, of in means.items())
@@ -120,7 +120,7 @@ def figure_3(setup: Setup) -> Drawn:
 
 
 def lines_of_3(table: Table, order: int, epsilon: Fraction, rounds: Sequence[int]) -> dict[str, Callable[[], float]]:
-    """Single coefficients, as in the paper; the baseline by the better of two fits, and by one pass."""
+    """Single coefficients, as in the paper. The baseline stands with the better of two fits, and with one pass."""
     lines: dict[str, Callable[[], float]] = {
         "Barak et al., fitted": lambda: min(relative_entropy(table, made) for made in barak(table, order, epsilon)),
         "Barak et al., one pass": lambda: relative_entropy(table, barak_once(table, order, epsilon)),
@@ -145,7 +145,7 @@ def claims_of_3(found: Sequence[Values]) -> list[Claim]:
 
 
 def table_1(setup: Setup) -> Drawn:
-    """The tables' cells and rows, ours beside those that the paper prints."""
+    """The tables' cells and rows: ours, and the paper's figures."""
     figure, (axes,) = panels(1)
     lines, same = [], True
     for name, printed in PRINTED.items():

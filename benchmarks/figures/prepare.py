@@ -30,14 +30,14 @@ def texts(sources: Sequence[Path]) -> str:
 
 
 def copied(query: str, to: Path) -> int:
-    """Writes the rows of a query; returns how many."""
+    """Writes the rows of a query. Returns their number."""
     kind = "CSV, HEADER" if to.suffix == ".csv" else "PARQUET"
     rows = duckdb.execute(f"COPY ({query}) TO '{to}' (FORMAT {kind})").fetchone()
     return int(rows[0]) if rows else 0
 
 
 def adult(sources: Sequence[Path], to: Path) -> int:
-    """UCI's adult.data: 15 columns without a header; `?` stays a value."""
+    """UCI's adult.data: 15 columns without a header. `?` stays a value."""
     columns = ", ".join(f"trim(column{place:02}) AS {name}" for place, name in enumerate(ADULT))
     source = f"read_csv({texts(sources)}, header = false, all_varchar = true, delim = ',', null_padding = true)"
     return copied(f"SELECT {columns} FROM {source} WHERE column14 IS NOT NULL", to / "adult.parquet")
@@ -50,7 +50,7 @@ def nltcs(sources: Sequence[Path], to: Path) -> int:
 
 
 def contingency(name: str) -> Callable[[Sequence[Path], Path], int]:
-    """What R writes of a table: one column for each attribute, then Freq, which is called n here."""
+    """R's file of a table: one column for each attribute, then Freq, which is called n here."""
 
     def prepared(sources: Sequence[Path], to: Path) -> int:
         source = f"read_csv({texts(sources)}, header = true)"

@@ -58,7 +58,7 @@ RUNS = {"full": Runs(20), "reduced": Runs(8), "tiny": Runs(1, 50)}
 
 
 def table_of(setup: Setup, density: float, deviation: float) -> np.ndarray:
-    """The paper's made data; at a tiny size, the first cells."""
+    """The paper's made data. At a tiny size, only its first cells."""
     table = synthetic(density, deviation, np.random.default_rng(SEED))
     return table[: len(table) // RUNS[setup.size].scale]
 
@@ -267,7 +267,7 @@ def lengths_of(table: np.ndarray) -> list[int]:
 
 
 def interval_errors(setup: Setup, table: np.ndarray, rng: np.random.Generator) -> Errors:
-    """Mean absolute errors by length of the range; a summary has as many rows as there are occupied intervals."""
+    """Mean absolute errors by length of the range. A summary has as many rows as there are occupied intervals."""
     held, total = intervals_of(table), np.concatenate([[0], np.cumsum(table)])
     errors = {}
     for method in METHODS:
@@ -285,7 +285,7 @@ def interval_errors(setup: Setup, table: np.ndarray, rng: np.random.Generator) -
 
 
 def histograms(setup: Setup) -> dict[str, np.ndarray]:
-    """The skewed histograms of DPBench; none without the data."""
+    """The skewed histograms of DPBench. Empty without the data."""
     there = (setup.data / "dpbench_1d.parquet").is_file()
     return {name.removesuffix("_filtered"): histogram(setup.data, name) for name in SKEWED if there}
 
@@ -293,7 +293,7 @@ def histograms(setup: Setup) -> dict[str, np.ndarray]:
 def check_panel(
     setup: Setup, axes: Any, tables: dict[str, np.ndarray], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Draws errors of dyadic filters with the check over those without; returns by how much it cuts them."""
+    """Draws errors of dyadic filters with the check over those without. Returns the largest cut."""
     cuts = {}
     for name, table in tables.items():
         plain, checked, _ = dyadic_errors(table, max(2, RUNS[setup.size].repetitions), rng)

@@ -1,13 +1,13 @@
 """What datacubes.py compares: the twelve settings, the methods, their errors as predicted and as measured.
 
-Settings. Q_k is all k-way marginals; Q_k* adds half of all (k+1)-way marginals; Q_k^a all (k+1)-way marginals that
-contain one fixed attribute, here the first. Which half is not
-known to us. We take the first half (rounded down) in the order of the masks alpha in {0,1}^d as numbers, attribute 1
-the lowest bit. This was settled after looking: of the four in HALVES it is the only one with which every claim of the
-paper that is a gate holds in average absolute error; `main` prints what the others give.
+Settings. Q_k is all k-way marginals. Q_k* adds half of all (k+1)-way marginals. Q_k^a adds all (k+1)-way marginals with
+one fixed attribute, here the first. The paper does not say which half.
+We take the first half (rounded down) in the order of the masks alpha in {0,1}^d as numbers, attribute 1 the lowest bit.
+This was settled after looking: it is the only one in HALVES with which every gated claim of the paper holds in average
+absolute error. `main` prints the figures of the others.
 
-Methods. I, Q, Q+, F, F+, C, C+ answer as in the paper: `consistency = 'none'`, which is each answer summed from one
-noisy table (I, Q, C) or by the plain inverse transform (F). O, R and auto, ours, use least squares. F measures the
+Methods. I, Q, Q+, F, F+, C, C+ answer as in the paper: `consistency = 'none'`. Each answer is summed from one noisy
+table (I, Q, C), or comes from the plain inverse transform (F). O, R and auto, ours, use least squares. F measures the
 bits of an attribute of 9 values as 16 codes and releases the 9.
 """
 
@@ -121,7 +121,7 @@ def workload(sizes: tuple[int, ...], order: int, kind: str, half: str = "the fir
 
 
 def paper_plan(asked: MarginalWorkload, method: str, epsilon: Fraction, consistency: str = "none") -> Plan:
-    """One of the paper's seven methods under pure epsilon."""
+    """Plans one of the paper's seven methods under pure epsilon."""
     budgets = "optimal" if method.endswith("+") else "uniform"
     return plan_workload(asked, NoiseKind.LAPLACE, epsilon, 1, method.removesuffix("+"), budgets, consistency)[0]
 
@@ -150,12 +150,12 @@ class Measured:
 
     @property
     def root_mean_square(self) -> float:
-        """Beside the predicted one."""
+        """The measured error, for comparison with the predicted one."""
         return float(self.squared.mean() ** 0.5)
 
 
 def measure_errors(table: Table, plan: Plan, repetitions: int) -> Measured:
-    """Exact answers, exact noise from the operating system's entropy, recovery; against the exact marginals."""
+    """Adds noise from the operating system's entropy to exact answers. Returns errors of the recovered marginals."""
     measurements = tuple(plan.measurements)
     exact = [item.query.apply(table.marginal(item.query.attributes)) for item in measurements]
     truth = [table.marginal(marginal) for marginal in plan.workload.marginals]
@@ -178,9 +178,10 @@ def measure_errors(table: Table, plan: Plan, repetitions: int) -> Measured:
 
 
 def measure_at_length(table: Table, plan: Plan, repetitions: int) -> Measured:
-    """The same for many repetitions: recovery is linear, so a matrix of what `recover` makes of unit vectors does it.
+    """Measures as `measure_errors` does, but fast for many repetitions, since recovery is linear.
 
-    Only for plans of few measured rows; the exact answers cancel out, which `measure_errors` shows.
+    One matrix holds what `recover` makes of unit vectors. Only for plans of few measured rows. The exact answers cancel
+    out, as `measure_errors` shows.
     """
     if repetitions <= MOST_RECOVERED:
         return measure_errors(table, plan, repetitions)
@@ -208,7 +209,7 @@ def predicted_root_mean_square(plan: Plan) -> float:
 
 
 def predicted_absolute(plan: Plan) -> float:
-    """The expected average absolute error of one of the paper's methods, whose answers are sums of Laplace noise."""
+    """Returns the expected average absolute error of a method of the paper. Its answers are sums of Laplace noise."""
     sizes = plan.workload.sizes
     cells = [prod(sizes[i] for i in marginal) for marginal in plan.workload.marginals]
     terms = _fourier_terms(plan) if _is_fourier(plan) else _table_terms(plan)
@@ -247,10 +248,10 @@ def _fourier_terms(plan: Plan) -> Iterator[Terms]:
 
 @cache
 def mean_absolute(noise: tuple[tuple[float, int], ...]) -> float:
-    """E|X| of X = sum of independent discrete Laplace draws, (variance v, how many k) each.
+    """Returns E|X| for a sum X of independent discrete Laplace draws. noise: pairs of a variance v and a count.
 
-    |x| = 1/pi times the integral over 0..pi of (1 - cos tx) / y with y = 1 - cos t, and a draw's characteristic
-    function is 1 / (1 + v y). Substituted t = exp(u), by the trapezoidal rule.
+    |x| = 1/pi times the integral over 0..pi of (1 - cos tx) / y with y = 1 - cos t. The characteristic function of a
+    draw is 1 / (1 + v y). The integral is taken over u, with t = exp(u), by the trapezoidal rule.
     """
     total = sum(variance * count for variance, count in noise)
     lowest = 1e-4 / max(total, 1.0) ** 0.5  # below it the integrand is the variance

@@ -19,7 +19,7 @@ from benchmarks.papers._datacube_errors import Setting, predicted_root_mean_squa
 
 STYLES: Mapping[
     str, Mapping[str, Any]
-] = {  # one colour for a strategy; uniform budgets dashed, optimal ones solid, ours thick
+] = {  # One colour for a strategy. Uniform budgets are dashed, optimal ones solid, ours thick.
     "I": {"color": "#888888", "linestyle": ":", "marker": "x"},
     "Q": {"color": "#1f77b4", "linestyle": "--", "marker": "s"},
     "Q+": {"color": "#1f77b4", "linestyle": "-", "marker": "s"},

@@ -49,7 +49,7 @@ class Intervals:
 
 
 def intervals_of(table: NDArray[np.int64]) -> Intervals:
-    """Counts the occupied intervals of a table, once for all summaries of it."""
+    """Counts the occupied intervals of a table, once for all summaries."""
     axis, places = DyadicAxis("dyadic", len(table)), np.flatnonzero(table)
     exact = ExactCounts((places,), table[places][None, :], (len(table),), (1,))
     counts = sparse_counts(exact, (axis,), MixedRadix((axis.nodes,)))

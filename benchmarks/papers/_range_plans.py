@@ -1,4 +1,4 @@
-"""Plans ranges and products of ranges by themselves, as papers compare them; statements plan sets of them at once."""
+"""Plans ranges and products of ranges one at a time, as papers compare them. Statements plan several together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def plan_ranges(
     strategy: str = "auto",
     planning_seconds: float = 2.0,
 ) -> tuple[RangeProduct, ...]:
-    """Every candidate's plan, the chosen one first, then by predicted total variance.
+    """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
-    strategy: 'auto' or the name of one. planning_seconds: about the time that the optimised strategy may take.
+    strategy: 'auto' or the name of a strategy. planning_seconds: about the time that the optimised strategy may take.
     """
     problem = RangeProblem(workload, norm_of(noise), planning_seconds)
     with one_thread():

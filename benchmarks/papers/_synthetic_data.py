@@ -1,4 +1,4 @@
-"""Real tables as arrays, and the product's mechanisms run on them without SQL around; errors of distributions."""
+"""Real tables as arrays, errors of distributions, and the product's mechanisms run on arrays without SQL."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def exact(table: NDArray[np.int64]) -> ExactCounts:
 
 
 def mixture(sizes: tuple[int, ...], records: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Records of eight kinds; within a kind the attributes are independent, drawn from a Dirichlet law of 1/2."""
+    """Records of eight kinds. Within a kind the attributes are independent, drawn from a Dirichlet law of 1/2."""
     shares, table = random.dirichlet(np.full(8, 1.0)), np.zeros(sizes)
     for share in shares:
         kind = np.ones(())
@@ -110,7 +110,7 @@ def run_annealed(
 def measured_tables(
     table: NDArray[np.int64], marginals: tuple[Members, ...], pure: bool, amount: Fraction, strategy: str = "auto"
 ) -> list[Observation]:
-    """A cube of these marginals, or Barak's coefficients ('F' with uniform budgets), recovered."""
+    """Measures these marginals with a cube, or Barak's coefficients ('F' with uniform budgets), and recovers."""
     return measured_by(table, planned_tables(table, marginals, pure, amount, strategy))
 
 

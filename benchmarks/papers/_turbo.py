@@ -1,14 +1,14 @@
 """Turbo's cache in front of one table: private multiplicative weights with bypass (Kostopoulou et al., SOSP 2023).
 
-A public histogram over the whole domain starts uniform. A query all of whose bins were updated often enough is tried
-on it: the sparse vector technique tells whether the histogram's answer is within half of the accuracy alpha (a first
-check costs 3 epsilon, and so does the next one after a failure; a failure costs one answer more and raises the
-bins' thresholds). All other queries bypass it: they pay for a noisy answer, from which the histogram learns where that
-is away from its own by more than tau alpha. Constants are those of the authors' own evaluation on one block.
+A public histogram over the whole domain starts uniform. A query is tried on it if all its bins were updated often
+enough. Then the sparse vector technique tells whether the histogram's answer is within half of the accuracy alpha. A
+first check costs 3 epsilon, and so does the next one after a failure. A failure costs one answer more and raises the
+bins' thresholds. All other queries bypass the histogram: they pay for a noisy answer. The histogram learns from it
+where the two differ by more than tau alpha. Constants are those of the authors' own evaluation on one block.
 
-Where the paper leaves a choice it is made in Turbo's favour. A table is one query, of sensitivity 1, whose check is on
-its largest error, and whose failure updates all of its cells. The size of the data is public. A direct answer costs
-what ours costs alone. Accuracy alpha is what a Gaussian of the target's standard error keeps to with probability 0.95.
+Where the paper leaves a choice it is made in Turbo's favour. A table is one query, of sensitivity 1. Its check is on
+its largest error, and its failure updates all its cells. The size of the data is public. A direct answer costs what
+ours costs alone. Alpha is the bound that Gaussian noise at the target's standard error keeps with probability 0.95.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAU = 0.05
 
 
 class Asked(Protocol):
-    """What a query asks of one column."""
+    """The part of a query that concerns one column."""
 
     @property
     def column(self) -> int: ...
@@ -41,7 +41,7 @@ class Asked(Protocol):
 
 
 class Turbo:
-    """What it was charged so far. exact: the table. price: of a direct answer."""
+    """One cache and the sum of its charges so far. exact: the table. price: of a direct answer."""
 
     def __init__(self, exact: np.ndarray, target: float, price: float, pure: bool) -> None:
         self.charged, self.direct, self.free, self.failed, self.checks, self.hits = 0.0, 0, 0, 0, 0, 0
@@ -58,11 +58,11 @@ class Turbo:
         self._seen: set[tuple[Asked, ...]] = set()
 
     def said(self) -> str:
-        """How its queries were answered."""
+        """Says how many queries were answered in which way."""
         return f"{self.hits} in the cache, {self.direct} bypassed, {self.free} from the histogram, {self.failed} failed"
 
     def answer(self, parts: tuple[Asked, ...]) -> None:
-        """Answers one query, and enters what it is charged."""
+        """Answers one query, and adds its price to the sum of charges."""
         if parts in self._seen:
             self.hits += 1
             return

@@ -1,11 +1,11 @@
 """Made-up customers with made-up orders: margins across the reference, beside two tables drawn apart.
 
-For each epsilon (delta 1e-6) of each of both statements: total variation from the data of the number of orders by
-each column of the customer, and of every pair of a customer's and an order's column, mean over pairs. Beside it the
-same of orders that are drawn for customers whatever these are: the exact margins of both tables, as independent.
+Each epsilon (delta 1e-6) is that of each of both statements. The error is total variation from the data: of the number
+of orders by each column of the customer, and of every pair of a customer's and an order's column, as the mean over
+pairs. Beside it stands the error of orders drawn without regard to the customer, from both tables' exact margins.
 
 Gates (exit status 1): at epsilon 1 and 5 both are below a half of what independent tables have, at 0.2 below all of it.
-Traps avoided: both sides are held against the same exact margins; orders beyond MAX ROWS are counted in neither.
+Traps avoided: both sides are held against the same exact margins. Orders beyond MAX ROWS are counted in neither.
 """
 
 from __future__ import annotations

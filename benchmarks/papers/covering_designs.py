@@ -61,7 +61,7 @@ def gaussian_binomial(length: int, dimension: int, order: int) -> int:
 
 
 def flat_families(most_points: int) -> Iterator[DesignFamily]:
-    """Flats of dimension r in AG(m, q) and PG(m, q): any r + 1 points lie in one; in AG(m, 2) lines are pairs."""
+    """Flats of dimension r in AG(m, q) and PG(m, q): any r + 1 points lie in one. In AG(m, 2) lines are pairs."""
     for order in range(2, 12):
         if prime_power(order) is None:
             continue
@@ -97,7 +97,7 @@ def incidence(blocks: list[tuple[int, ...]], points: int) -> BoolArray:
 
 
 def flat_blocks(projective: bool, dimension: int, length: int, order: int) -> BoolArray:
-    """Subspaces without their zero, seen from it; or all translates of subspaces."""
+    """Subspaces as seen from zero, without it, or all translates of subspaces."""
     if projective:
         points = projective_points(order, length + 1)
         blocks = {
@@ -112,7 +112,7 @@ def flat_blocks(projective: bool, dimension: int, length: int, order: int) -> Bo
 
 
 def circle_blocks(order: int) -> BoolArray:
-    """Circles a x^(q+1) + b x + (b x)^q + c = 0 over GF(q^2) and infinity; a, c in GF(q), b^(q+1) unlike a c."""
+    """Circles a x^(q+1) + b x + (b x)^q + c = 0 over GF(q^2) and infinity. A, c in GF(q), b^(q+1) unlike a c."""
     whole = field(order * order)
     conjugate = np.arange(order * order)
     for _ in range(order - 1):
@@ -134,18 +134,16 @@ def circle_blocks(order: int) -> BoolArray:
     return incidence(sorted(full), order * order + 1)
 
 
-# Arithmetic of the field GF(q) as tables, and the subspaces of its vector spaces: what covering designs are
-# made of.
-#
-# An element of GF(p^k) is a number below q whose digits in base p are the coefficients of a polynomial; a
-# vector of GF(q)^m is a number below q^m whose digits in base q are its coordinates.
+# Arithmetic of the field GF(q) as tables, and the subspaces of its vector spaces, from which designs are built. An
+# element of GF(p^k) is a number below q. Its digits in base p are the coefficients of a polynomial. A vector of GF(q)^m
+# is a number below q^m. Its digits in base q are its coordinates.
 
 IndexArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Tables of GF(q): sum[a, b] and times[a, b]; 0 and 1 are what they say."""
+    """Tables of GF(q): sum[a, b] and times[a, b]. The elements 0 and 1 are the numbers 0 and 1."""
 
     order: int
     sum: IndexArray
@@ -170,7 +168,7 @@ def prime_power(order: int) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=32)
 def field(order: int) -> Field:
-    """GF(order), from the first polynomial by whose root x every non-zero element is a power.
+    """GF(order), from the first polynomial with a root x that generates all non-zero elements.
 
     >>> field(4).times[2].tolist()
     [0, 2, 3, 1]
@@ -191,7 +189,7 @@ def field(order: int) -> Field:
 
 
 def _powers(low: IndexArray, prime: int, places: IndexArray) -> list[int]:
-    """1, x, x^2, .. until one repeats or vanishes, where x^k = `low`; for k = 1, x is the number `low` itself."""
+    """1, x, x^2, .. until one repeats or vanishes, where x^k = `low`. For k = 1, x is the number `low` itself."""
     degree = len(places)
     current = np.zeros(degree, dtype=np.int64)
     current[0] = 1
@@ -250,7 +248,7 @@ def subspaces(order: int, length: int, dimension: int) -> tuple[tuple[int, ...],
 
 @lru_cache(maxsize=32)
 def projective_points(order: int, length: int) -> IndexArray:
-    """For every vector the number of the line through it: the points of PG(length - 1, order); -1 for zero."""
+    """For every vector the number of its line through zero: the points of PG(length - 1, order). -1 for zero."""
     scaled = multiples(order, length)
     smallest = scaled[1:].min(axis=0)
     _, numbers = np.unique(smallest, return_inverse=True)

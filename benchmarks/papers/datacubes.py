@@ -96,7 +96,7 @@ def plans_of(setting: Setting, epsilon: Fraction, seconds: float, consistency: s
 
 
 def compare(asked: Sequence[Setting], options: argparse.Namespace, consistency: str = "none") -> Results:
-    """Everything that is measured for the figures; the search has `planning_seconds` at the largest epsilon."""
+    """Everything that is measured for the figures. The search has `planning_seconds` at the largest epsilon."""
     results: Results = {}
     for setting in asked:
         start = perf_counter()
@@ -157,7 +157,7 @@ def reduction_gates(asked: Sequence[Setting]) -> Iterator[Gate]:
 
 
 def time_gates(asked: Sequence[Setting], times: dict[tuple[str, str], float]) -> Iterator[Gate]:
-    """Plan, noise and recovery of one release, best of three; fills `times`."""
+    """Times plan, noise and recovery of one release, best of three. Fills `times`."""
     for setting in asked:
         for method in (*PAPER, "R"):
             times[str(setting), method] = min(seconds_of(setting, method) for _ in range(3))
@@ -172,7 +172,7 @@ def time_gates(asked: Sequence[Setting], times: dict[tuple[str, str], float]) ->
 
 
 def seconds_of(setting: Setting, method: str) -> float:
-    """One release at epsilon = 1, whose exact marginals are known already."""
+    """Times one release at epsilon = 1. Its exact marginals are known already."""
     start = perf_counter()
     one = Fraction(1)
     plan = gaussian_plan(setting.workload, one) if method == "R" else paper_plan(setting.workload, method, one)
@@ -181,7 +181,7 @@ def seconds_of(setting: Setting, method: str) -> float:
 
 
 def automatic_gates(asked: Sequence[Setting], results: Results, epsilons: Sequence[Fraction]) -> Iterator[Gate]:
-    """auto beside each of the paper's seven."""
+    """Compares auto with each of the paper's seven."""
     worst, margin = max(
         (results[str(setting), "auto", epsilon].plan.total_variance / plan.total_variance - 1, (str(setting), method))
         for setting in asked
@@ -217,7 +217,7 @@ def on_one_scale(results: Results, setting: Setting, method: str, epsilons: Sequ
 
 
 def print_halves(asked: Sequence[Setting]) -> None:
-    """How the gates' figures depend on the half that the paper does not name; expected errors only."""
+    """Prints how the gates' figures depend on the half that the paper does not name. Expected errors only."""
     print("\nother halves of the (k+1)-way marginals, expected average absolute error:")
     sizes = {setting.table.name: setting.table.counts.shape for setting in asked}
     for half in HALVES:

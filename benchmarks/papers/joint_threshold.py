@@ -1,18 +1,18 @@
 """Thresholded keys released alone, under (epsilon, delta): the joint formula, with discrete noise.
 
 A unit adds up to k to the counts of C groups, of which S exist without it. Noise is discrete Gaussian of
-variance V; a group is published if its noisy count is above k + tau. With P = P(noise <= tau)^(C - S) and
+variance V. A group is published if its noisy count is above k + tau. With P = P(noise <= tau)^(C - S) and
 gamma = ln P,
 
 delta = max over S of 1 - P + P delta_S(epsilon - gamma) and delta_S(epsilon + gamma),
 
-delta_S being the curve of S counts that move by k: their sum decides, so with T the sum of S noises
+where delta_S is the curve of S counts that move by k. Their sum decides. With T the sum of S noises,
 
 delta_S(e) = P(T > e V / k - S k / 2) - exp(e) P(T > e V / k + S k / 2).
 
 S = 0 gives the probability that a new group is published at all. Every figure here falls on the upper side.
 
-No statement of the product is priced so: the ledger composes. An oracle of tests, and a measure for benchmarks.
+No statement of the product is priced so: the ledger composes. Tests and benchmarks compare with this formula.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ REACH_SQUARED = 80.0
 def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
     """Returns a lower and an upper bound of P(X >= start) for P(x) proportional to exp(-x^2 / (2 variance)).
 
-    Large sigma: the sum of f(n) = exp(-n^2 / (2 variance)) from n = start on against the integral from start - 1/2 on.
-    Each term differs from the integral over its cell by |f''|/24 <= f (z^2 + 1) / (24 variance) with z = n / sigma, and
-    terms beyond 12 sigma weigh nothing; the normaliser is sqrt(2 pi variance) to within exp(-2 pi^2 variance).
+    A large sigma compares the sum of f(n) = exp(-n^2 / (2 variance)) from n = start on with the integral from
+    start - 1/2 on. A term differs from the integral over its cell by |f''|/24 <= f (z^2 + 1) / (24 variance), z being
+    n / sigma. Terms beyond 12 sigma weigh nothing. The normaliser is sqrt(2 pi variance) within exp(-2 pi^2 variance).
     """
     if start <= 0:
         low, high = gaussian_tails(variance, 1 - start)
@@ -79,7 +79,7 @@ def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
 
 
 def normaliser(variance: float) -> float:
-    """Returns the sum of exp(-n^2 / (2 variance)) over all integers; sqrt(2 pi variance) from Poisson's formula."""
+    """Returns the sum of exp(-n^2 / (2 variance)) over all integers. Poisson's formula gives sqrt(2 pi variance)."""
     if variance >= 4:
         return sqrt(2 * pi * variance) * (1 + 2 * exp(-2 * pi * pi * variance))
     terms = np.arange(1, 82, dtype=np.float64)
@@ -93,7 +93,7 @@ def any_of(groups: int, one: float) -> float:
 
 @dataclass(frozen=True)
 class JointThreshold:
-    """Noise and threshold of a release that stands alone. excess: tau. delta: what the formula gives, at most asked."""
+    """Noise and threshold of a release that stands alone. excess: tau. delta: the formula's, at most the asked one."""
 
     variance: Fraction
     excess: int
@@ -101,16 +101,16 @@ class JointThreshold:
 
 
 def joint_delta(epsilon: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> float:
-    """The formula for a given variance and tau, an upper bound; groups: C. rows: k."""
+    """Returns an upper bound of the formula for a given variance and tau. groups: C. rows: k."""
     one = float(key_delta(Noise(NoiseKind.GAUSSIAN, variance), excess, 1))
     return max(_at(epsilon, float(variance), one, groups, existing, rows) for existing in range(groups + 1))
 
 
 def calibrate_jointly(epsilon: Fraction, delta: Fraction, groups: int, rows: int = 1) -> JointThreshold:
-    """The smallest threshold per sigma, and the smallest sigma then, whose delta is at most `delta`.
+    """Returns the smallest sigma, with its smallest threshold, that keeps the formula at or below `delta`.
 
-    tau spends all of delta on new groups and sigma all of it on old ones: never both at once, which is the gain over
-    adding the two.
+    tau spends all of delta on new groups and sigma all of it on old ones. They never spend both at once, which is the
+    gain over adding the two.
     """
     if delta < SMALLEST_DELTA:
         raise ValueError("delta must be at least 1e-30")
@@ -126,7 +126,7 @@ def calibrate_jointly(epsilon: Fraction, delta: Fraction, groups: int, rows: int
 
 
 def calibrate_apart(epsilon: Fraction, delta: Fraction, groups: int, rows: int = 1) -> JointThreshold:
-    """What adding two deltas of one half gives: one for old groups, one for new ones."""
+    """Calibrates by adding two deltas of one half: one for old groups, one for new ones."""
     sigma = _smallest_sigma(float(epsilon), float(delta) / 2 * (1 - 1e-7), groups, rows)
     variance = Fraction(sigma * sigma).limit_denominator(10**9)
     excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), groups, delta / 2)
@@ -134,7 +134,7 @@ def calibrate_apart(epsilon: Fraction, delta: Fraction, groups: int, rows: int =
 
 
 def within(epsilon: float, delta: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> bool:
-    """Whether the formula stays at or below delta for every S; runs of S are judged together where that is enough."""
+    """Tells whether the formula stays at or below delta for every S. Judges runs of S together where it can."""
     one = float(key_delta(Noise(NoiseKind.GAUSSIAN, variance), excess, 1))
     runs = [(0, groups)]
     if any_of(groups, one) > delta:
@@ -192,7 +192,7 @@ def _sum_tails(variance: float, counts: int, start: int) -> tuple[float, float]:
 
 @lru_cache(maxsize=64)
 def _convolved(variance: float, counts: int) -> tuple[int, FloatArray]:
-    """P(T >= place - w) for place = 0 .. 2w + 1, and w; sums of positive terms, so relative errors stay small."""
+    """P(T >= place - w) for place = 0 .. 2w + 1, and w. All terms are positive, so relative errors stay small."""
     reach = int(REACH * sqrt(variance)) + 2
     places = np.arange(-reach, reach + 1, dtype=np.float64)
     power = np.exp(-places * places / (2 * variance)) / normaliser(variance)
@@ -214,7 +214,7 @@ def _trimmed(law: FloatArray, variance: float) -> FloatArray:
 
 
 def _smallest_sigma(epsilon: float, delta: float, groups: int, rows: int) -> float:
-    """The sigma at which delta_C(epsilon) reaches delta; the curve has small steps, so what it gives is verified."""
+    """The sigma at which delta_C(epsilon) reaches delta. The curve has small steps, so the result is verified."""
 
     def excess(log_sigma: float) -> float:
         return float(np.log(max(curve(epsilon, exp(2 * log_sigma), groups, rows), 1e-300) / delta))

@@ -2,10 +2,10 @@
 
 For (epsilon, delta) and a unit in C groups: the noise of a published count, and how many units a group needs to be
 published with probability 1/2. `stability` is the usual histogram with discrete Laplace noise of scale C / epsilon and
-the least threshold; `adding` is Gaussian with half of delta for old groups and half for new ones, each calibrated as
-tightly as the joint formula; `ledger` is what a statement costs that is one of many (rho and a delta of one half each).
-Gates: joint is never noisier nor higher than adding, and is found in under 50 ms (the median of five runs of each;
-wall-clock, after one that loads the libraries); the design's table within 0.15 %. The rest informs.
+the least threshold. `adding` is Gaussian with half of delta for old groups and half for new ones. Each is calibrated as
+tightly as the joint formula. `ledger` is the price of a statement among many (rho and a delta of one half each). Gates:
+joint is never noisier nor higher than adding, and is found in under 50 ms (the median of five runs of each; wall-clock,
+after one that loads the libraries). The design's table agrees within 0.15 %. The rest informs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def stability(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[float, i
 
 
 def in_the_ledger(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[float, int]:
-    """The same for rho and a delta for keys."""
+    """Calibrates noise and threshold for rho and a delta for keys, as statements do."""
     variance = Fraction(groups) / (2 * rho_of(epsilon, delta / 2))
     return sqrt(variance), 2 + smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), groups, delta / 2)
 

@@ -1,9 +1,9 @@
 """Strategies of one's own through SQL: predicted total variance beside the optimum of the paper's convex program.
 
 Each strategy has no groups, so that the closed form is not the best: rows of several magnitudes, dense rows beside
-single values, and prefixes beside a tree. The program's optimum is that of the paper: its budgets (1)-(3) for the
-recovery by unweighted least squares, and then least squares with these budgets. Gates: at most 1.05 of it in all twelve
-cases, and below 95 for prefixes over 8 bins, where budgets by groups had 205. All at epsilon = 1 or sigma = 1, in the
+single values, and prefixes beside a tree. The program's optimum is that of the paper. Its budgets (1)-(3) suit recovery
+by unweighted least squares. Then least squares run with these budgets. Gates: at most 1.05 of this in all twelve cases,
+and below 95 for prefixes over 8 bins, where budgets by groups had 205. All at epsilon = 1 or sigma = 1, in the
 continuous limit (planned at epsilon = 0.001 and at rho = 5e-7, where discrete noise has the continuous variance).
 """
 

@@ -51,8 +51,8 @@ SUM_NORMS = (0.3, 1, 3, 10, 30, 100)
 
 @dataclass(frozen=True)
 class People:
-    """A table of people with several rows. sql: its rows. domains: of its keys, and a clamp. clamp: width. value: of
-    averages, with a public guess.
+    """People with several rows. sql: their rows. domains: of the keys, and a clamp. clamp: width. value: for averages,
+    with a public guess.
     """
 
     name: str
@@ -171,7 +171,7 @@ class Table:
         return self.asked(keys, aggregate, options, epsilon).error
 
     def asked(self, keys: str, aggregate: str, options: str, epsilon: float, known: float = inf) -> Errors:
-        """The errors of a few releases, or of one that has more than twice a known error."""
+        """The errors of a few releases, or of one release if it has more than twice a known error."""
         exact = "count(*)" if BY_GROUP in aggregate else aggregate
         listed = keys.removeprefix("CUBE (").removesuffix(")")
         truths, found, held, signed = self.truths(keys, exact), [], [], []

@@ -75,7 +75,7 @@ def least(conditions: list[str], price: str, connection: duckdb.DuckDBPyConnecti
 
 
 def gates(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[bool, str]]:
-    """Yields each gate with what it says."""
+    """Yields each gate as whether it holds and its text."""
     for price in PRICES:
         grouped = total(connection, price, "x, count(*)", "GROUP BY x")
         for name, form in FORMS.items():

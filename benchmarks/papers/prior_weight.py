@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def lowest(weights: tuple[float, ...], figures: np.ndarray) -> float:
-    """Where a parabola in the logarithm of the weight is lowest; weights double from one to the next."""
+    """Returns where a parabola in the logarithm of the weight is lowest. Each weight is twice the one before."""
     best = min(max(int(np.argmin(figures)), 1), len(weights) - 2)
     before, at, after = np.log(figures[best - 1 : best + 2])
     return float(weights[best] * 2 ** ((before - after) / (2 * (before - 2 * at + after))))

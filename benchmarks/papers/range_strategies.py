@@ -2,7 +2,7 @@
 
 Gates: p-identity within 2 % of the best known in under 2 s, the Gaussian optimum within 1 % of the convex optimum in
 under 5 s, every other strategy no worse than known by more than 0.1 %. Better than known passes. Times are wall-clock
-and include strategy, quantisation to integers, exact budgets and the predicted variance of every query; each plan is
+and include strategy, quantisation to integers, exact budgets and the predicted variance of every query. Each plan is
 timed once, after one small plan that loads the libraries. Errors are root mean squares at epsilon = 1 in the continuous
 limit (planned at epsilon = 0.001, where discrete noise has the continuous variance) or at sigma = 1.
 """

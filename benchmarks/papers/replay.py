@@ -1,10 +1,10 @@
 """Replays random statements against a fixed standard error: `python -m benchmarks.papers.replay`.
 
-Each statement is a 1- to 3-way table with at least one filter or range: every column that it names is grouped by,
-filtered, or both. Everybody answers every cell of every statement; what they are charged is added up.
+Each statement is a 1- to 3-way table with at least one filter or range. Every column that it names is grouped by,
+filtered, or both. Each way answers every cell of every statement, and its charges are added up.
 
 * ours: `reuse = TRUE` with `target_stderr`, and `dp_known` where that is already as accurate, through the engine.
-  Twice: each statement pays for what it lacks (ahead 1), or up to four times its price, so that later ones lack less.
+  It runs twice. A statement pays for its lack alone (ahead 1), or up to four times its price to spare later ones.
 * alone: the price of each statement by itself, with a cache of exact matches.
 * Turbo: private multiplicative weights with bypass (Kostopoulou et al., SOSP 2023), see _turbo.py.
 
@@ -71,7 +71,7 @@ TABLES = {"adult": ADULT, "taxi": TAXI}
 
 @dataclass(frozen=True)
 class Part:
-    """What a statement asks of one column. kept: its codes, None for all."""
+    """The part of a statement that concerns one column. kept: codes that a filter keeps, None for all."""
 
     column: int
     grouped: bool
@@ -92,7 +92,7 @@ def statements(table: Table, count: int) -> list[tuple[Part, ...]]:
 
 
 def _part(draw: np.random.Generator, column: int, size: int, ordered: bool) -> Part:
-    """A range of ordered codes half of the time; a value, or a few, of others a quarter of it."""
+    """Filters an ordered column by a range half of the time. Filters others by one or a few values one time in four."""
     if draw.random() >= (0.5 if ordered else 0.25):
         return Part(column, True, None)
     if ordered:
@@ -176,7 +176,7 @@ def sums(exact: np.ndarray, parts: tuple[Part, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Ours:
-    """What the engine charged, how many statements paid, and the mean square of error over standard error."""
+    """The engine's charge, how many statements paid, and the mean square of error over standard error."""
 
     charged: float
     paying: int
@@ -187,7 +187,7 @@ class Ours:
 def ours(
     connection: duckdb.DuckDBPyConnection, table: Table, asked: list[tuple[Part, ...]], measure: str, ahead: int
 ) -> Ours:
-    """Answers everything as a client would: for nothing where that is accurate enough, else for what is missing."""
+    """Answers all statements as a client would: free where that is accurate enough, else for the missing part."""
     exact, squares, cells, paying, begin = counts_of(connection, table), 0.0, 0, 0, time.perf_counter()
     for number, parts in enumerate(asked):
         if number and number % EVERY == 0:
@@ -209,7 +209,7 @@ def ours(
 
 
 def charged_by(connection: duckdb.DuckDBPyConnection, measure: str) -> float:
-    """What the ledger adds up to."""
+    """Returns the sum of the ledger's charges."""
     ((charged,),) = connection.execute(f"SELECT coalesce(sum({measure}), 0) FROM dp_ledger()").fetchall()
     return float(charged)
 
@@ -217,7 +217,7 @@ def charged_by(connection: duckdb.DuckDBPyConnection, measure: str) -> float:
 def known(
     connection: duckdb.DuckDBPyConnection, text: str, parts: tuple[Part, ...]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The known answer, and its errors; None where there is none."""
+    """Returns the known answer and its errors, or None where there is none."""
     try:
         return answer(connection, "dp_known", f"SELECT {text}", parts)
     except duckdb.Error as error:
@@ -229,7 +229,7 @@ def known(
 def answer(
     connection: duckdb.DuckDBPyConnection, function: str, statement: str, parts: tuple[Part, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates and standard errors of the cells that a statement asks for, in order; NULL is nobody's value."""
+    """Returns estimates and standard errors of the statement's cells, in order. A NULL key matches no cell."""
     found = connection.execute(f"FROM {function}(?)", [statement]).fetchnumpy()
     *keys, estimates, stderrs = list(found.values())[: sum(one.grouped for one in parts) + 2]
     wanted, numbers = np.ones(len(estimates), np.bool_), []
@@ -242,14 +242,14 @@ def answer(
 
 
 def alone(connection: duckdb.DuckDBPyConnection, table: Table, parts: tuple[Part, ...], measure: str) -> float:
-    """The price of a statement by itself: the same for all, which measure one table each."""
+    """Returns the price of a statement by itself. All cost the same, since each measures one table."""
     statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = {TARGET}) {sql_of(table, parts)}"
     query = f"SELECT {measure} FROM dp_explain(?) WHERE chosen"
     return float(connection.execute(query, [statement]).fetchall()[0][0])
 
 
 def replay(table: Table, count: int, pure: bool, ways: list[int]) -> bool:
-    """One table's lines; whether its gates are met."""
+    """Prints the lines of a table. Returns whether its gates are met."""
     measure, asked, charged = "epsilon" if pure else "rho", statements(table, count), 0.0
     different = len(set(asked))
     print(f"{table.name}, {count} statements ({different} different), standard error {TARGET:g}, {measure}", flush=True)

@@ -87,7 +87,7 @@ def summarised(
 
 
 def range_gaps(table: np.ndarray, summary: EstimatedSummary, sizes: Sequence[int]) -> list[np.ndarray]:
-    """How far the sums over all ranges are off, for each size."""
+    """Returns, for each size, by how much the sums over all ranges are off."""
     dense = -table.astype(np.float64)
     dense[summary.positions[0]] += summary.weights
     off = np.concatenate([[0.0], np.cumsum(dense)])
@@ -147,10 +147,10 @@ def claims(tables: dict[tuple[float, int], np.ndarray]) -> list[bool]:
 def dyadic_errors(
     table: np.ndarray, repetitions: int, rng: np.random.Generator, wanted: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Root mean squared error of random ranges of each length from a dyadic filter, shape (3, lengths).
+    """Root mean squared error over random ranges of each length from a dyadic filter, shape (3, lengths).
 
     First without the consistency check, then with the check, then with least squares too, from the same draws and
-    ranges. wanted: the lengths, LENGTHS where none are said.
+    ranges. wanted: the lengths, by default LENGTHS.
     """
     held = intervals_of(table)
     design = held.design("filter", 2 * held.occupied, EPSILON)
@@ -188,7 +188,7 @@ def histogram(folder: Path, name: str) -> np.ndarray:
 
 
 def consistency(repetitions: int, rng: np.random.Generator) -> tuple[list[bool], dict[str, np.ndarray]]:
-    """Gates on real histograms; for information a made one."""
+    """Gates on real histograms. A made one only informs."""
     found = {"Zipf": dyadic_errors(skewed(rng), repetitions, rng)}
     print("\ndyadic filter, ranges of " + ", ".join(str(length) for length in LENGTHS))
     print(f"     informs Zipf: {_cuts(found['Zipf'])}")
@@ -214,9 +214,9 @@ def _fits(errors: np.ndarray) -> str:
 
 
 def county_table(folder: Path | None = None, below: str = "99") -> np.ndarray | None:
-    """The commuting matrix, dense, in the order of its counties; None without the data.
+    """The commuting matrix, dense, in the order of its counties. None without the data.
 
-    below: takes counties with smaller codes alone; '57' leaves the fifty states and the District of Columbia.
+    below: takes only counties with smaller codes. '57' leaves the fifty states and the District of Columbia.
     """
     path = (folder or DATA) / "od_us_counties.parquet"
     if not path.is_file():
@@ -233,7 +233,7 @@ def county_table(folder: Path | None = None, below: str = "99") -> np.ndarray | 
 def draw_figures(
     folder: Path, found: dict[tuple[float, int], dict[str, np.ndarray]], dyadic: dict[str, np.ndarray]
 ) -> None:
-    """Error against range size for each density and deviation; throughput against density; consistency."""
+    """Error against range size for each density and deviation, throughput against density, and consistency."""
     mpl.use("agg")
     for (density, deviation), errors in found.items():
         figure, axes = pyplot.subplots()

@@ -1,13 +1,13 @@
 """Sparse queries beside the paper (Blum and Roth): the largest error of k queries by sparsity, universe and price.
 
 For each setting the mean over repeats of the largest error of k random queries of m keys, measured by the product's own
-mechanisms: projection, lazy histogram, and a session; beside what each states, the paper's bounds, and a perturbed full
-histogram where its universe fits. Data: 100,000 rows over 1,000 keys, frequencies like 1/rank, spread over it all.
+mechanisms: projection, lazy histogram, and a session. Beside it stand the error that each states, the paper's bounds,
+and a perturbed full histogram where its universe fits. Data: 100,000 rows over 1,000 keys, shares like 1/rank.
 
-Gates: no statement is exceeded in more than a beta fraction of the repeats (and one); errors, as parts of what is
-stated and averaged over all settings, agree between universes within noise (ratio at most 1.5); the lazy histogram
-never errs more than the projection; a projection of 4,096 rows that dp_decode reads through SQL, all keys listed, gains
-what least squares gain in a simulation with ideal signs and noise (largest error, factor 1.5); it errs no more than 1.5
+Gates: no statement is exceeded in more than a beta fraction of the repeats (and one). Errors, as parts of what is
+stated and averaged over all settings, agree between universes within noise (ratio at most 1.5). The lazy histogram
+never errs more than the projection. A projection of 4,096 rows that dp_decode reads through SQL, all keys listed, gains
+what least squares gain in a simulation with ideal signs and noise (largest error, factor 1.5). It errs no more than 1.5
 times what the histogram does, with N of T numbers used up; its margins are never exceeded.
 Informs: everything else, the paper's constants above all: they are proof artefacts.
 `--full` adds repeats and settings.
@@ -79,7 +79,7 @@ def truth(held: Data) -> np.ndarray:
 
 
 def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
-    """Largest error and what is stated."""
+    """Returns the largest error and the error that the projection states."""
     moment = float(held.exact.astype(float) @ held.exact)
     plan = plan_projection(charge, 1, sparsity, len(held.queries), Fraction(1, 20), moment, ROWS)
     query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
@@ -91,7 +91,7 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
 
 
 def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
-    """Largest error and what is stated."""
+    """Returns the largest error and the error that the histogram states."""
     parameter = 1 / (2 * charge.rho)
     noise = Noise(NoiseKind.GAUSSIAN, parameter)
     ask = Ask(AskScan(NO_ROWS, 1), EveryKey(), noise)
@@ -142,7 +142,7 @@ WAYS = {"projection": projection, "histogram": histogram, "session": session}
 
 
 class Tally:
-    """What all runs gave."""
+    """The results of all runs."""
 
     def __init__(self) -> None:
         self.runs = 0

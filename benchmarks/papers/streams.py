@@ -1,11 +1,11 @@
 """Streams over 36, 128 and 1,024 periods: errors of strategies beside the lower bound, a binary tree and paying anew.
 
-Root mean squared errors over all periods, each answer as it is published when its period closes; one charge for all, a
-unit of one row, Gaussian noise at sigma = 1 (rho = 1/2), and Laplace noise at epsilon = 1 in the continuous limit. The
-lower bound of running totals is the dual of the factorisation norm (Denisov et al. 2022): over v > 0,
-tr((D^1/2 A'A D^1/2)^1/2)^2 / sum(v) with D = diag(v), any v of which is a bound. `best` is the factorisation that the
-same fixed point gives, the best that is published, before any rounding; the square root of Fichtenberger, Henzinger and
-Upadhyay stands beside it. Anew: each period's answer as a statement of its own, a T-th of the price each.
+Root mean squared errors over all periods, each answer as published when its period closes. One charge for all, a unit
+of one row, Gaussian noise at sigma = 1 (rho = 1/2), and Laplace noise at epsilon = 1 in the continuous limit. The lower
+bound of running totals is the dual of the factorisation norm (Denisov et al. 2022): over v > 0,
+tr((D^1/2 A'A D^1/2)^1/2)^2 / sum(v) with D = diag(v), and every v gives a bound. `best` is the factorisation from the
+same fixed point, the best published one, before any rounding. The square root of Fichtenberger, Henzinger and Upadhyay
+stands beside it. Anew: each period's answer as a statement of its own, a T-th of the price each.
 
 Gates: running totals within 5 % of `best`, single periods within 1 % of the plain mechanism, under Gaussian noise.
 """

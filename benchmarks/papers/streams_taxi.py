@@ -2,12 +2,12 @@
 
 Through SQL, from the table to what is published: each trip is a unit (PRIVACY UNIT ROW), one charge of rho for 30 days
 and 265 zones, refreshed every third day. Root mean squared errors against the true counts over all days and zones:
-single days, running totals and the last seven days, for the strategy that is chosen for each question; beside them a
-statement for each day at a 30th of the price, whose totals are summed up; and the lower bound of running totals. The
-last lines are of a cube: zones and all of the city together, for one charge.
+single days, running totals and the last seven days, for the strategy that is chosen for each question. Beside them: a
+statement for each day at a 30th of the price, with its totals summed up, and the lower bound of running totals. The
+last lines are of a cube: zones and the whole city, for one charge.
 
 Gates: what is published says its error (measured to published within 6 %, the sampling error of the totals of 265
-zones); running totals within 5 % of the best published factorisation, single days within 1 % of the plain mechanism.
+zones). Running totals within 5 % of the best published factorisation, single days within 1 % of the plain mechanism.
 Needs ../shared/data or $DPDUCK_DATA, or --data.
 """
 
@@ -52,7 +52,7 @@ class Trips:
         return self.con.execute("FROM dp(?)", [statement]).fetchall()
 
     def stream(self, answers: str, grouping: str = "zone") -> tuple[str, float]:
-        """Makes and refreshes a stream; returns its strategy and its price."""
+        """Makes and refreshes a stream. Returns its strategy and its price."""
         before = self.con.execute("SELECT sum(spent) FROM dp_budget()").fetchall()[0][0]
         self.dp("DROP PRIVATE STREAM IF EXISTS s")
         self.dp(
@@ -70,7 +70,7 @@ class Trips:
         return np.array(found, float).reshape(DAYS, -1)
 
     def anew(self) -> FloatArray:
-        """What a statement of its own for each day answers, at a 30th of the price each."""
+        """Answers each day by a statement of its own, at a 30th of the price each."""
         found = np.zeros((DAYS, ZONES))
         for day in range(DAYS):
             rows = self.dp(
@@ -95,7 +95,7 @@ def rms(errors: FloatArray) -> float:
 
 
 def compared(trips: Trips) -> tuple[int, dict[str, float]]:
-    """Prints the errors of each question; returns how many gates failed, and the published errors."""
+    """Prints the errors of each question. Returns how many gates failed, and the published errors."""
     failed, told = 0, dict[str, float]()
     anew = trips.anew()
     for answers, (column, window) in QUESTIONS.items():
@@ -136,7 +136,7 @@ def main() -> int:
 
 
 def _city(trips: Trips) -> tuple[float, float]:
-    """The errors of running totals of a cube: of zones, and of all of them together, whose rows have no zone."""
+    """The errors of a cube's running totals: of zones, and of all zones together. Rows of the latter have no zone."""
     zones = trips.published("n_total", "zone IS NOT NULL") - added(trips.exact, 0)
     whole = trips.published("n_total", "zone IS NULL")[:, 0] - added(trips.exact, 0).sum(axis=1)
     return rms(zones), rms(whole)

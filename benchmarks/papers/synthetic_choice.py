@@ -40,7 +40,7 @@ Errors = tuple[float, float, float, float]
 
 
 def made(random: np.random.Generator) -> Wide:
-    """A table of some columns, rows and sizes, of which a part follows nothing."""
+    """A table of some columns, rows and sizes. A part of its values follows nothing."""
     columns, rows = int(random.integers(3, 9)), int(random.choice(ROWS))
     sizes = tuple(int(size) for size in random.choice(SIZES[int(random.integers(len(SIZES)))], columns))
     return followed(random, "made", sizes, rows, float(random.choice(SHUFFLED)))

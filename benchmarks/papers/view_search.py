@@ -51,7 +51,7 @@ def problem(sizes: tuple[int, ...], orders: tuple[int, ...]) -> tuple[MarginalWo
 
 
 def timed(workload: MarginalWorkload, objective: ViewObjective, seconds: float) -> tuple[float, float, FoundViews]:
-    """Error per released cell, wall seconds, and what was found."""
+    """Error per released cell, wall seconds, and the result."""
     started = monotonic()
     found = search_views(objective, workload, seconds)
     return sqrt(found.error / workload.cells), monotonic() - started, found

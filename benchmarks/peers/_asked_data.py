@@ -1,4 +1,4 @@
-"""The data and questions of the table of peers, which every peer reads from one folder; it imports numpy and pandas."""
+"""The data and questions of the table of peers. Every peer reads them from one folder. Needs numpy and pandas."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Answers = Mapping[Key, float]
 
 
 def made(rows: int, whole: bool = True) -> pd.DataFrame:
-    """One row a person: sex, a bin of ages, a ward; and where it is whole a charge of 0 to 100, a word that nobody
-    declared, where somebody lives and works.
+    """One row a person: sex, a bin of ages, a ward. If `whole`, also a charge of 0 to 100, a word that nobody declared,
+    home and place of work.
     """
     rng = np.random.default_rng(1)
     table = pd.DataFrame(
@@ -73,7 +73,7 @@ def statements() -> list[list[int]]:
 
 
 def write(folder: Path, rows: int, rho: str, whole: bool) -> None:
-    """Writes tables and statements. rho: what the whole budget is, for who pays by it."""
+    """Writes tables and statements. rho: the whole budget, for peers that pay in rho."""
     people = made(rows, whole)
     people.to_parquet(folder / "table.parquet")
     if whole:
@@ -82,9 +82,9 @@ def write(folder: Path, rows: int, rho: str, whole: bool) -> None:
 
 
 def error(answers: Answers, exact: pd.Series | Mapping[Any, float], others: bool = False) -> float:
-    """Root mean squared error over the cells of the exact answer; one that is not answered counts as 0.
+    """Root mean squared error over the cells of the exact answer. A cell without an answer counts as 0.
 
-    others: cells that are answered and empty are looked at, too.
+    others: looks at answered cells that the exact answer lacks, too, where the truth is 0.
     """
     cells = {key if isinstance(key, tuple) else (key,): float(value) for key, value in exact.items()}
     asked = {**dict.fromkeys(answers, 0.0), **cells} if others else cells
@@ -92,7 +92,7 @@ def error(answers: Answers, exact: pd.Series | Mapping[Any, float], others: bool
 
 
 def cube_error(answers: Mapping[int, Answers], table: pd.DataFrame) -> float:
-    """The same over all cells of all grouping sets, by their place in SETS."""
+    """Root mean squared error over all cells of all grouping sets. answers: by the set's place in SETS."""
     squares: list[float] = []
     for place, keys in enumerate(SETS):
         exact = counts_of(table, keys)
@@ -101,25 +101,25 @@ def cube_error(answers: Mapping[int, Answers], table: pd.DataFrame) -> float:
 
 
 def counts_of(table: pd.DataFrame, keys: list[str]) -> pd.Series | dict[Key, int]:
-    """Counts rows by keys, of which there may be none."""
+    """Counts rows by keys. Without keys there is one count."""
     return table.groupby(keys).size() if keys else {(): len(table)}
 
 
 def range_error(counts: Mapping[tuple[int, int], float], table: pd.DataFrame) -> float:
-    """The same over all ranges of charges, from one to before another."""
+    """Root mean squared error over all ranges of charges, from a first charge to before a second."""
     upto = np.concatenate([[0], np.bincount(table["charge"], minlength=CHARGES).cumsum()])
     ranges = list(combinations(range(CHARGES + 1), 2))
     return float(np.sqrt(np.mean([(counts[one] - (upto[one[1]] - upto[one[0]])) ** 2 for one in ranges])))
 
 
 def ranges_of(bins: Answers) -> dict[tuple[int, int], float]:
-    """Adds up bins, which is what is left where nobody plans ranges."""
+    """Adds up bins into ranges, for peers that plan no ranges."""
     upto = np.concatenate([[0.0], np.cumsum([bins.get((place,), 0.0) for place in range(CHARGES)])])
     return {(one, two): float(upto[two] - upto[one]) for one, two in combinations(range(CHARGES + 1), 2)}
 
 
 def block_error(answers: Answers, table: pd.DataFrame) -> float:
-    """The same over sums of pairs in squares of 100 homes by 100 places of work."""
+    """Root mean squared error over sums of pairs in squares of 100 homes by 100 places of work."""
     side = PLACES // BLOCK
     found, exact = np.zeros((side, side)), np.zeros((side, side))
     np.add.at(exact, (table["home"] // BLOCK, table["work"] // BLOCK), 1)
@@ -142,14 +142,14 @@ def variation(rows: pd.DataFrame, table: pd.DataFrame) -> float:
 
 
 def exact_statements(table: pd.DataFrame, conditions: list[list[int]]) -> list[int]:
-    """What each of the statements counts."""
+    """Returns the exact count of each statement."""
     cells = np.zeros((2, WARDS, BINS), np.int64)
     np.add.at(cells, (table["sex"], table["ward"], table["age"]), 1)
     return [int(cells[s : t + 1, w : v + 1, a : b + 1].sum()) for s, t, w, v, a, b in conditions]
 
 
 def asked_in_turn(ask: Callable[[list[int]], float], folder: Path, table: pd.DataFrame) -> tuple[float, str]:
-    """Asks the statements one after the other, for SECONDS at most; their error, and how many were answered."""
+    """Asks the statements in turn, for SECONDS at most. Returns their error, and a note on how many were answered."""
     conditions, began = json.loads((folder / "statements.json").read_text())["conditions"], perf_counter()
     answers: list[float] = []
     for one in conditions:
@@ -164,8 +164,8 @@ def asked_in_turn(ask: Callable[[list[int]], float], folder: Path, table: pd.Dat
 def tell(name: str, ask: Callable[[], float | str | tuple[float, str]]) -> None:
     """Asks one question again and again, and prints one line of JSON: its error, the median time, memory at most.
 
-    ask: returns the error, and a note; or the reason of a refusal. The error is the root mean square of those of all
-    repeats; `sure` its standard error, as a part of it, from how they differ. WORKLOADS names those that are wanted.
+    ask: returns the error, perhaps with a note, or the reason of a refusal. The printed error is the root mean square
+    over all repeats. `sure` is its standard error as a part of the error. WORKLOADS names the wanted questions.
     """
     wanted = os.environ.get("WORKLOADS")
     if wanted and name not in wanted.split(";"):
@@ -219,7 +219,7 @@ def busy() -> float:
 
 
 def peak() -> float:
-    """Returns the MiB that this process held at most, and those of what it started."""
+    """Returns the most MiB that this process, and those that it started, held."""
     total = 0.0
     for one in [os.getpid(), *descendants()]:
         with suppress(OSError):

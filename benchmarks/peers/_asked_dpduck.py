@@ -48,7 +48,7 @@ SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 
 
 class Asked:
-    """A database with the tables of a folder, and policies of them."""
+    """A database with the tables of a folder, and their policies."""
 
     def __init__(self, folder: Path, budget: str = ROOMY) -> None:
         self.con, self.number = dpduck.connect(), count()
@@ -70,7 +70,7 @@ class Asked:
         return self.con.execute("FROM dp($1)", [statement]).fetchall()
 
     def select(self, columns: str, tail: str = "", options: str = "", table: str = "visits") -> list[tuple[Any, ...]]:
-        """Asks for the whole price; a fresh tag, since the same statement would be the same answer."""
+        """Asks for the whole price. A fresh tag makes it a new release, not a stored answer."""
         fresh = f"epsilon = {EPSILON:g}{options}, refresh = 'r{next(self.number)}'"
         return self.dp(f"{SELECT} ({fresh}) {columns} FROM {table}{tail}")
 
@@ -100,7 +100,7 @@ class Asked:
         return range_error({(int(str(row[0])), int(str(row[1]))): float(str(row[2])) for row in rows}, self.table)
 
     def pairs(self) -> dict[Key, float]:
-        """A summary, whose sums are right on average."""
+        """A summary. Sums over its rows are right on average."""
         return self.counted(["home", "work"], options=", summary = 'auto', summary_size = 5000")
 
     def synthetic(self) -> float:

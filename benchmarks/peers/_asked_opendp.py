@@ -38,7 +38,7 @@ PARTS = "a statement for each grouping set, a quarter of the price each"
 
 
 class Asked:
-    """Contexts over the tables of a folder; each is for one release."""
+    """Contexts over the tables of a folder. Each context serves one release."""
 
     def __init__(self, folder: Path) -> None:
         self.table = pd.read_parquet(folder / "table.parquet")
@@ -107,7 +107,7 @@ class Asked:
         return range_error(found, self.table), "a tree of counts, by its library"
 
     def synthetic(self, rho: float) -> tuple[float, str]:
-        """Makes rows by AIM. rho: what (epsilon, delta) is, since it wants no delta where keys are public."""
+        """Makes rows by AIM. rho: equal to (epsilon, delta), since AIM wants no delta where keys are public."""
         keys = {name: list(range(SIZES[name])) for name in SYNTHETIC}
         context = dp.Context.compositor(data=self.frame.select(SYNTHETIC), privacy_unit=dp.unit_of(contributions=1),
                                         privacy_loss=dp.loss_of(rho=rho))  # fmt: skip

@@ -34,7 +34,7 @@ COLUMNS = ("sex", "age", "ward", "charge", "word", "home", "work", "stay_ward")
 
 
 def metadata(table: pd.DataFrame, most: int, censor: bool) -> dict[str, object]:
-    """Returns what its YAML says of a table. censor: groups of few people are left out, since keys are not public."""
+    """Returns SmartNoise's YAML of a table. censor: groups of few people are left out, since keys are not public."""
     high = {"charge": CHARGES - 1}
     columns = {name: {"type": "int", "lower": 0, "upper": high.get(name, 1000)} for name in COLUMNS if name in table}
     return {"row_privacy": False, "max_ids": most, "sample_max_ids": most > 1, "censor_dims": censor,
@@ -54,7 +54,7 @@ class Asked:
             frame.to_sql(name, self.con, index=False)
 
     def rows(self, sql: str, whole: float = EPSILON, public: bool = True) -> list[tuple[float, ...]]:
-        """Asks at a price for which its odometer says the whole, of all columns of the statement together."""
+        """Asks at a price for which SmartNoise's odometer reports the whole, over all columns of the statement."""
         given = {name: metadata(frame, most, not public) for name, (frame, most) in self.tables.items()}
 
         def reader(epsilon: float) -> object:

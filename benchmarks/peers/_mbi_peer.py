@@ -3,12 +3,12 @@
 usage: python _mbi_peer.py table.npy AIM|MST seed rounds seconds kept.npy
 
 table.npy: the contingency table. rounds: of AIM, 0 for its default of 16 per attribute. seconds: no further round of
-AIM begins after so many, and the run counts as unfinished. kept.npy: the fitted distribution over the table. Prints
-one line of JSON: finished, rounds, wall and processor seconds of the mechanism (not of starting Python), the share of
-rho that was spent. Settings are those of the package's own mechanisms: 1,000 steps of mirror descent after a round of
-AIM, 80 MB of model at most, 10,000 steps for MST; noise is floating, as theirs is. One thing is made faster than there:
-the marginals of a model are read off its whole table, which fits into memory here, and not asked for one by one, which
-took some minutes a round (a program is compiled for each).
+AIM begins after so many, and the run counts as unfinished. kept.npy: the fitted distribution over the table. Prints one
+line of JSON: finished, rounds, wall and processor seconds of the mechanism (not of starting Python), the share of rho
+that was spent. Settings are those of the package's own mechanisms: 1,000 steps of mirror descent after a round of AIM,
+80 MB of model at most, 10,000 steps for MST. Noise is floating, as theirs is. One thing is faster than there. The
+marginals of a model are read off its whole table, which fits into memory here. Asking for each compiled a program and
+took some minutes a round.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def affordable(model, candidates, megabytes):
 
 
 def mst(data, seed):
-    """A tree of 2-way marginals over values that stand out of the noise; the others of an attribute are one value."""
+    """Measures a tree of 2-way marginals over values above the noise. An attribute's other values are one value."""
     random, sigma, names = np.random.default_rng(seed), np.sqrt(3 / (2 * RHO)), data.domain.attributes
     singles = [noisy(data, (name,), sigma * np.sqrt(len(names)), random) for name in names]
     merged, measurements, shape, columns = {}, [], [], {}

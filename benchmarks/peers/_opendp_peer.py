@@ -42,8 +42,8 @@ def main():
 
 
 def tried(rho, columns, models):
-    """Asks for a table of as many columns of three values with a single step of fitting: a rho that is refused would be
-    so here. models: of the fits so far, which are taken again, as each takes seconds and tells nothing of rho.
+    """Tries a table of as many columns of three values with a single step of fitting: a refused rho is refused here,
+    too. models: of the fits so far, used again, as each takes seconds and does not depend on rho.
     """
     dp.enable_features("contrib")
     names = [f"b{column:02d}" for column in range(columns)]

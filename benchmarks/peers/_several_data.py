@@ -60,9 +60,9 @@ class Question:
 class Bounds:
     """How a peer bounds a person. order: how it keeps rows. groups, rows: L0, Linf. clip: of a sum, or a clamp.
 
-    order: "random" keeps so many rows of a group, then so many groups, both by chance. "first" and "last" keep groups
-    by the order of their keys, one less than is paid. "rows" keeps so many rows of a group, then `groups` rows in all;
-    "all" the latter alone.
+    order: "random" keeps at most `rows` random rows of a group, then at most `groups` random groups. "first" and "last"
+    keep groups by the order of their keys, one less than is paid. "rows" keeps at most `rows` rows of a group, then
+    `groups` rows in all. "all" does only the latter.
     """
 
     order: str

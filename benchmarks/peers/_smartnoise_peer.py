@@ -3,8 +3,8 @@
 usage: python _smartnoise_peer.py table.npy rounds replays kept.npy
 
 table.npy: the contingency table. kept.npy: its synthetic histogram. Prints one line of JSON: wall and processor seconds
-of fitting at epsilon 1 on the marginals of up to three attributes. numpy's histogramdd is replaced by one that counts
-the same: numpy's wants 4^16 cells for 16 binary columns, 32 GiB.
+of fitting at epsilon 1 on the marginals of up to three attributes. numpy's histogramdd is replaced by an equal one:
+numpy's wants 4^16 cells for 16 binary columns, 32 GiB.
 """
 
 from __future__ import annotations

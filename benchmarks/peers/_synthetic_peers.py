@@ -22,8 +22,8 @@ Table = np.ndarray
 
 @dataclass(frozen=True)
 class Made:
-    """What a peer made. error: mean absolute error of a cell of the 3-way marginals, in records; distance: their mean
-    total variation; both None where it did not finish."""
+    """A peer's result. error: mean absolute error of a cell of the 3-way marginals, in records. distance: their mean
+    total variation. Both are None where it did not finish."""
 
     wall: float
     busy: float
@@ -64,7 +64,7 @@ def smartnoise(python: str, table: Table, rounds: int, replays: int) -> Made:
 
 
 def print_mbi(python: str, table: Table, seeds: int, seconds: float) -> None:
-    """AIM and MST of mbi 2.0.0 at (1, 1e-6): error and time; AIM at 32 rounds, and at its own number of rounds."""
+    """AIM and MST of mbi 2.0.0 at (1, 1e-6): error and time. AIM runs 32 rounds, and its own number of rounds."""
     for (mechanism, rounds), seed in product((("MST", 0), ("AIM", 32), ("AIM", 0)), range(seeds)):
         made = run_peer(python, "_mbi_peer.py", table, mechanism, str(seed), str(rounds), str(seconds))
         planned = {"MST": "", "AIM": f", {rounds or 16 * table.ndim} rounds planned"}[mechanism]

@@ -1,4 +1,4 @@
-"""Comparisons of synthetic data beside OpenDP's: a record of them, and the part of docs/peers.md that shows them."""
+"""Comparisons of synthetic data beside OpenDP's: their record, and the part of docs/peers.md that shows them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ READING = """
 @dataclass(frozen=True)
 class Compared:
     """One comparison, both sides in one run. cells: of the universe, its decimal logarithm. alone: the error of
-    independent 1-way margins at the whole price. own, theirs: model, rows, processor seconds, bytes at most; theirs is
+    independent 1-way margins at the whole price. own, theirs: model, rows, processor seconds, bytes at most. theirs is
     None where it was stopped after `most` seconds.
     """
 
@@ -65,7 +65,7 @@ def keep(record: Path, one: Compared) -> None:
 
 
 def kept(record: Path) -> list[Compared]:
-    """Returns the comparisons of a record; of several of one kind the last."""
+    """Returns the comparisons of a record. Of several of one kind only the last stays."""
     found: dict[tuple[str, str, str], Compared] = {}
     for line in record.read_text().splitlines():
         one = Compared(**json.loads(line))
@@ -81,13 +81,13 @@ def part_of(page: Path) -> str:
 
 
 def put(page: Path, found: list[Compared]) -> None:
-    """Writes the part of the page, in place of what was there from its heading on."""
+    """Writes the part of the page, in place of the old one from its heading on."""
     before = page.read_text().split(HEADING)[0].rstrip()
     page.write_text(before + "\n\n" + "\n".join(lines_of(found)) + "\n")
 
 
 def lines_of(found: list[Compared]) -> Iterator[str]:
-    """Yields the part: every comparison, in bold what is better there, and how many are."""
+    """Yields the part: every comparison with the better side in bold, and how many there are."""
     yield HEADING
     yield ""
     yield "Made by `python -m benchmarks.peers.synthetic_wide --record FILE`, then with `--write docs/peers.md`:"
@@ -121,7 +121,7 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
 
 
 def better_of(one: Compared) -> list[bool]:
-    """Tells of which figures the peer's is better."""
+    """Tells for which figures the peer's is better."""
     pairs = zip(one.own, one.theirs or one.own, strict=True)
     return [other < own / (MARGIN if place < 2 else 1) for place, (own, other) in enumerate(pairs)]
 

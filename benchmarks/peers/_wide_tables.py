@@ -48,7 +48,7 @@ def margin_of(codes: np.ndarray, sizes: tuple[int, ...], members: tuple[int, ...
 
 
 def made(name: str, rows: int | None = None, columns: int | None = None, more: int = 0) -> Wide:
-    """A table of a name's sizes and seed; more is added to the seed."""
+    """Makes the table of a name's sizes and seed. more: added to the seed."""
     most, many, choices, seed = MADE[name]
     columns, rows, random = columns or most, rows or many, np.random.default_rng(seed + more)
     return followed(random, name, tuple(int(size) for size in random.choice(choices, columns)), rows)
@@ -59,7 +59,7 @@ def followed(
 ) -> Wide:
     """Each column follows one of six kinds of rows, or one of the four columns before it, by Dirichlet laws.
 
-    shuffled: of so many rows a column's values are exchanged, so that they follow nothing.
+    shuffled: the part of the rows in which a column's values are exchanged, so that they follow nothing.
     """
     kinds, codes = random.choice(6, rows, p=random.dirichlet(np.full(6, 2.0))), np.zeros((len(sizes), rows), np.int64)
     for column, size in enumerate(sizes):
@@ -89,7 +89,7 @@ def trips(file: Path) -> Wide:
 
 
 def _of_texts(name: str, lines: list[list[str]]) -> Wide:
-    """Columns of few values as they are, numbers in tenths, missing values apart; constant columns left out."""
+    """Columns of few values unchanged, numbers in tenths, missing values apart. Constant columns are left out."""
     found, sizes = [], []
     for column in range(len(lines[0])):
         texts = np.array([line[column] for line in lines])

@@ -1,14 +1,14 @@
 """Counts of 100,000 keys at epsilon 1: summaries beside OpenDP's make_alp_queryable and the stability histogram.
 
-Keys are among 10^9; their counts are spread evenly over the logarithms from 1 to 200, so that no method is asked for
+Keys are among 10^9. Their counts are spread evenly over the logarithms from 1 to 200, so that no method is asked for
 counts that suit it alone. Summaries have twice as many rows as there are keys. Errors are root mean squared: of
-occupied keys, all and by count, and of absent ones; what a method does not release counts as 0.
+occupied keys, all and by count, and of absent ones. What a method does not release counts as 0.
 
 Gates: filter has an error of at most make_alp_queryable's on occupied keys, and is 100 times faster from the counts to
-the release. Informs: the other rows. The stability histogram needs a delta (10^-6) that the others do without; it knows
+the release. Informs: the other rows. The stability histogram needs a delta (10^-6) that the others do without. It knows
 no domain, and is the only one that answers for keys which nobody has declared.
-Traps avoided: both get exact counts in their own form, and neither is timed for making it; OpenDP's total_limit and
-value_limit are the true ones, which favours it; it answers a sample of keys, each being asked for by a call.
+Traps avoided: both get exact counts in their own form, and neither is timed for making it. OpenDP's total_limit and
+value_limit are the true ones, which favours it. It answers a sample of keys, each being asked for by a call.
 Without OpenDP its gates are skipped and the benchmark says so.
 """
 
@@ -97,7 +97,7 @@ def error(answers: Answers, keys: np.ndarray, counts: np.ndarray) -> float:
 def row(
     name: str, make: Callable[[], tuple[Answers, int]], keys: np.ndarray, counts: np.ndarray, absent: np.ndarray
 ) -> tuple[float, float]:
-    """One line of the table; the error over all these keys, and the seconds to the release."""
+    """One line of the table: the error over all these keys, and the seconds to the release."""
     start = time.perf_counter()
     answers, rows = make()
     seconds = time.perf_counter() - start

@@ -4,9 +4,9 @@ Gates: the ratio of times per draw (OpenDP's / ours) is at least 50 for scales u
 of repeats. The script fails where a gate does. Only informs: nanoseconds, the first call of a new scale (which builds
 its table), a call of 50 draws.
 
-Traps avoided: both add noise to a vector of integer counts and return it; OpenDP gets a list, its own vector type, and
-a length (20,000) at which its fixed cost is small; the two take turns, so that a busy machine slows both; our tables
-are warm in the gated figure and cold in the informing one; OpenDP's scale of the Gaussian is our sigma.
+Traps avoided: both add noise to a vector of integer counts and return it. OpenDP gets a list, its own vector type, and
+a length (20,000) at which its fixed cost is small. The two take turns, so that a busy machine slows both. Our tables
+are warm in the gated figure and cold in the informing one. OpenDP's scale of the Gaussian is our sigma.
 """
 
 from __future__ import annotations

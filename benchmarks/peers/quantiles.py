@@ -2,14 +2,14 @@
 
 usage: python -m benchmarks.peers.quantiles [--wages FILE.parquet] [--runs N] [--write docs/peers.md]
 
-FILE has columns wage and region, as AER's CPS1988 has them; without it wages are made, with heaps at whole fives. One
+FILE has columns wage and region, as AER's CPS1988 has them. Without it wages are made, with heaps at whole fives. One
 row a person, one person added or removed, bounds 0 to 2000, one-dollar steps for both. Errors are root mean squared
 over groups, quantiles and runs, against quantile_cont of the exact wages. OpenDP has a third of the price for each of
 three quartiles, and no intervals. Ours is asked as it is by default, without intervals, and by a tree.
 
 Gates: without intervals our error is at most 1.25 times OpenDP's, and that of three quartiles at most 1.1 times the
 best of the tree and three choices. Without OpenDP the first are skipped, and the benchmark says so.
-Traps avoided: a refresh tag for each run, so that no answer is a stored one; OpenDP's scale is that of its own map.
+Traps avoided: a refresh tag for each run, so that no answer is a stored one. OpenDP's scale is that of its own map.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def opendp(wages: Wages, fractions: tuple[float, ...]) -> Callable[[], Errors]:
 
 
 def missed(answer: Callable[[], Errors], exact: Errors, runs: int) -> tuple[float, float]:
-    """Returns the root mean square error, and its standard error as a part of it."""
+    """Returns the root mean square error, and its standard error as a part of the error."""
     squares = np.array([((answer() - exact) ** 2).mean() for _ in range(runs)])
     mean = float(squares.mean())
     return sqrt(mean), float(squares.std(ddof=1)) / sqrt(runs) / mean / 2 if mean else 0.0
@@ -176,7 +176,7 @@ def gate(passed: bool, text: str) -> bool:
 
 
 def put(page: Path, part: str) -> None:
-    """Writes the part in place of what was there, before the heading after it."""
+    """Writes the part in place of the old text, before the heading after it."""
     text = page.read_text("utf-8")
     before, _, rest = text.partition(QUANTILES)
     _, mark, after = (rest if rest else "").partition("\n## ")

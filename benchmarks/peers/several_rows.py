@@ -3,13 +3,13 @@
 usage: python -m benchmarks.peers.several_rows [--environments DIRECTORY] [--tables N] [--write docs/peers.md]
 
 Counts by one and two keys, persons, averages and sums by group, of made tables and of taxi routes (../shared/data or
-$DPDUCK_DATA), at epsilon 1 and delta 1e-6 for the whole statement; Laplace noise is at epsilon 1 alone. A group's error
+$DPDUCK_DATA), at epsilon 1 and delta 1e-6 for the whole statement. Laplace noise is at epsilon 1 alone. A group's error
 is |answer - truth| over the truth, and of averages |answer - truth|. A statement's error is the median over its groups,
 by their rows, and the mean over REPEATS releases. Ours is `max_norm_contributed = 'private'`: everything is paid for.
 
 Gates, of geometric means over the statements of a kind: ours is at most 1.3 times the best peer for counts, persons and
 sums, and at most its equal for averages. The best peer is the best of both, with either noise, at its best bounds.
-Traps avoided: truths are of the whole table; a peer's noise is that of its own library at these bounds, and its bounds
+Traps avoided: truths are of the whole table. A peer's noise is that of its own library at these bounds, and its bounds
 are chosen by a simulation over the grids of _several_data.py, which must agree with what the library then answers. Our
 own bounds in hindsight are chosen by an answer each, and two more of the best three. All that is shown is of new
 releases, twice as many of ours.

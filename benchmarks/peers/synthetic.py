@@ -56,7 +56,7 @@ def gate(passed: bool, text: str) -> bool:
 
 
 def timed(work: Callable[[], Distribution]) -> tuple[float, float, Distribution]:
-    """Wall seconds, processor seconds, and what was made."""
+    """Wall seconds, processor seconds, and the result."""
     wall, busy = perf_counter(), process_time()
     found = work()
     return perf_counter() - wall, process_time() - busy, found
@@ -68,7 +68,7 @@ def pool_of(table: Table, order: int) -> Pool:
 
 
 def papers_update(table: Table, replays: int) -> tuple[float, float, float]:
-    """40 rounds on all 3-way margins at epsilon 1: wall and processor seconds, error of a cell; medians of three."""
+    """40 rounds on all 3-way margins at epsilon 1: wall and processor seconds, error of a cell. Medians of three."""
     schedule = Schedule(True, Fraction(1), 1, ROUNDS, Fraction(1, 4))
     method = Method(fits=False, passes=replays, dense=True, expected=int(table.sum()))
     runs = [timed(lambda: run_mwem(table, pool_of(table, 3), schedule, method)) for _ in range(3)]
@@ -99,7 +99,7 @@ def speed(folder: Path, python: str | None) -> bool:
 
 
 def against_smartnoise(python: str, table: Table, busy: float, error: float) -> bool:
-    """Its own 20 replays against our 4, which is what the gate is about; then 4 and 20 on both sides."""
+    """Its own 20 replays against our 4, which the gate is about. Then 4 and 20 on both sides."""
     passed = True
     for replays, ours in ((20, 4), (4, 4), (20, 20)):
         mine = (busy, error) if ours == 4 else papers_update(table, ours)[1:]
@@ -117,7 +117,7 @@ def against_smartnoise(python: str, table: Table, busy: float, error: float) -> 
 
 
 def figure(table: Table, name: str, bar: float, runs: int) -> bool:
-    """The fitted cube against its bar, and MWEM beside it."""
+    """The fitted cube against its bar, and MWEM's figure."""
     sets, records = sets_of(table, 3), int(table.sum())
     found = [timed(lambda: run_cube(table, sets, False, RHO)) for _ in range(runs)]
     errors = [variation(table, one, sets) for _, _, one in found]

@@ -125,7 +125,7 @@ def order_of(table: Wide) -> int:
 
 
 def guessed(table: Wide, epsilon: str) -> float:
-    """What dp_explain tells of the rounds."""
+    """Returns dp_explain's prediction for the rounds."""
     workload = tuple(combinations(range(len(table.sizes)), order_of(table)))
     return plan_aim(table.sizes, workload, False, price_of(epsilon), 1, table.rows).seconds or 0.0
 
@@ -133,9 +133,9 @@ def guessed(table: Wide, epsilon: str) -> float:
 def peer(
     python: str, table: Wide, sets: list[Members], mechanism: str, epsilon: str, most: float
 ) -> list[float] | None:
-    """The same of OpenDP's mechanism, and bytes at most; None where it needs more processor seconds than that.
+    """Measures OpenDP's mechanism: error and bytes at most. None where it needs more processor seconds than allowed.
 
-    Of its rows the better of both methods.
+    Of its two methods for rows, the better one counts.
     """
     with tempfile.TemporaryDirectory() as folder:
         given, kept = Path(folder) / "table.npz", Path(folder) / "kept.npz"

@@ -4,10 +4,10 @@ usage: python -m benchmarks.peers.table [--environments DIRECTORY] [--rows MOST]
 [--only WORKLOAD] [--again FILE] [--write docs/peers.md]
 
 Each peer has an environment of its own, made by pip in DIRECTORY (none: dpduck alone, and the benchmark says so). Each
-size is asked of all peers before the next one. Epsilon 1 for a whole statement, delta 1e-6 where it is needed; a person
+size is asked of all peers before the next one. Epsilon 1 for a whole statement, delta 1e-6 where it is needed. A person
 is added or removed. Informs alone. An error is called better where it is, beyond 3.5 standard errors of both, which
-follow from how repeats differ. Traps avoided: reading the table is timed for nobody; keys are public for everybody but
-in "free texts" and "pairs"; each repeat is a release of its own; one process at a time.
+follow from how repeats differ. Traps avoided: reading the table is timed for nobody. Keys are public for everybody but
+in "free texts" and "pairs". Each repeat is a release of its own. One process at a time.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ MOST_BYTES = 7 << 30
 
 @dataclass(frozen=True)
 class Group:
-    """Workloads that are asked of one size of the data. seconds, most: of each at most, once asked `least` times.
+    """Workloads that are asked at one size of the data. seconds, most: of each at most, once asked `least` times.
 
-    limit: seconds for all of them; what is not answered by then did not finish.
+    limit: seconds for all workloads together. A question without an answer by then did not finish.
     """
 
     rows: int
@@ -110,7 +110,7 @@ Told = dict[tuple[str, int], dict[str, dict[str, float | str]]]
 
 
 def python_of(peer: str, environments: Path | None) -> str | None:
-    """Returns the python of a peer's environment, made where there is none; None where none is wanted or can be."""
+    """Returns the python of a peer's environment, made if missing. None if none is wanted or possible."""
     if not PEERS[peer]:
         return sys.executable
     if environments is None:
@@ -129,7 +129,7 @@ def python_of(peer: str, environments: Path | None) -> str | None:
 def asked(
     peer: str, python: str, folder: Path, group: Group, script: str = "_asked_"
 ) -> dict[str, dict[str, float | str]]:
-    """Runs a peer; what it told until it ended, or was ended: of what is not told, why."""
+    """Runs a peer. Returns its lines until its end, and for each missing line the reason."""
     command = [python, "-W", "ignore", "-m", f"benchmarks.peers.{script}{SCRIPTS[peer]}", str(folder)]
     limits = {"WORKLOADS": ";".join(group.workloads), "SECONDS": str(group.seconds), "REPEATS": str(group.most)}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "LEAST": str(group.least), **limits}
@@ -148,7 +148,7 @@ def asked(
 
 
 def _ended(process: subprocess.Popen[bytes], limit: float) -> str:
-    """Waits until a process ends, or ends it with all that it started; returns why, nothing where it ended itself."""
+    """Waits until a process ends, or ends it with all that it started. Returns why, empty where it ended itself."""
     end = time.monotonic() + limit
     while process.poll() is None:
         why = f"stopped after {limit:.0f} s" if time.monotonic() > end else ""
@@ -298,15 +298,15 @@ NOTES = """
 
 
 def read(record: Path) -> tuple[Told, str]:
-    """Returns what was kept."""
+    """Returns the record."""
     where, kept = json.loads(record.read_text())
     return {(name, rows): by_peer for (name, rows), by_peer in kept}, where
 
 
 def run(most: int, part: float, environments: Path | None, record: Path | None, only: str | None) -> tuple[Told, str]:
-    """Asks everything of everybody. most: rows. part: of all seconds. record: where to keep what is found by then.
+    """Asks all peers everything. most: rows. part: of all seconds. record: the file for results as they come.
 
-    only: a workload that is asked again, of everybody; the rest is in the record.
+    only: a workload that all peers are asked again. The rest comes from the record.
     """
     told, where = {}, here()
     if only is not None and record is not None:

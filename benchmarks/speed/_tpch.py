@@ -37,7 +37,7 @@ _OWN_MONTH = "CAST(date_trunc('month', o_orderdate) AS DATE)"
 
 @dataclass(frozen=True)
 class Query:
-    """A query of TPC-H: what is selected before FROM, and everything from FROM on.
+    """A query of TPC-H: its text before FROM, and everything from FROM on.
 
     exact_rest, exact_select: DuckDB's own form, where the annotated one differs. keys: leading columns that group.
     max_rows: rows of a customer that the conditions on dates and modes can be expected to leave, 0 for MAX ROWS.
@@ -52,7 +52,7 @@ class Query:
     max_rows: int = 0
 
     def annotated(self, tag: str, epsilon: str = "1") -> str:
-        """The statement at a price; another tag is another release."""
+        """The statement at a price. Another tag makes another release."""
         options = f"epsilon = {epsilon}, refresh = '{tag}'"
         if self.max_rows:
             options += f", max_rows_contributed = {self.max_rows}"
@@ -161,7 +161,7 @@ def make_database(path: Path, scale: str) -> None:
 
 
 def protect(connection: duckdb.DuckDBPyConnection) -> None:
-    """Declares what is public and puts the policies in force."""
+    """Declares the public columns and puts the policies in force."""
     for table in PUBLIC:
         connection.execute("FROM dp(?)", [f"DECLARE PUBLIC TABLE {table}"])
     for policy in POLICIES:

@@ -4,8 +4,8 @@ Gates: three domain columns at most 1.15 times DuckDB's query, eight columns (1.
 most 1.5 times, four rows a unit bounded over 5 M units at most 6 times, peak memory at most 1.5 times DuckDB's own.
 Beside a window over all rows, in processor time: one unit in a thousand above MAX ROWS at most 0.5, half at most 1.05.
 Informs: the other rows. Traps avoided: both sides run alternately in one process on one connection, after one round
-that warms DuckDB's buffers; DuckDB's rows are fetched as Arrow, ours are decoded to domain codes; medians of five;
-peak memory is that of processes of their own. Labels and numbers are uniform, which is the worst case for grouping.
+that warms DuckDB's buffers. DuckDB's rows are fetched as Arrow, ours are decoded to domain codes. Medians of five.
+Peak memory is that of separate processes. Labels and numbers are uniform, which is the worst case for grouping.
 
 What was measured and not kept. Keys: codes first by CASE or list_position on integers (4 times slower than grouping by
 the column), IN filters on text (3 times), a join with a table of labels (3 times, kept above 128 labels), TRY_CAST to
@@ -123,7 +123,7 @@ def exact_sql(names: list[str]) -> str:
 
 
 def window_sql(names: list[str], max_rows: int) -> str:
-    """What somebody would write for bounding: the peak memory of this is DuckDB's own."""
+    """A plain way to bound rows: its peak memory stands for DuckDB's own."""
     window = f"row_number() OVER (PARTITION BY unit ORDER BY hash({', '.join(CONTENT)}))"
     return f"SELECT {', '.join(names)}, count(*) AS n FROM (FROM t QUALIFY {window} <= {max_rows}) GROUP BY ALL"
 
@@ -189,7 +189,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def print_peak(path: str, side: str, max_rows: str, *names: str) -> None:
-    """The peak resident memory of one side, in megabytes; the modules of both are loaded in both.
+    """The peak resident memory of one side, in megabytes. The modules of both sides are loaded in both.
 
     From /proc where there is one: getrusage reports the parent's peak for a child that it started.
     """

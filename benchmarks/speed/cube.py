@@ -77,7 +77,7 @@ def compare(con: duckdb.DuckDBPyConnection, title: str, columns: list[str], sets
 
 
 def statistical_part() -> float:
-    """Plan, exact noise on exact zeros, and recovery; counting is not part of it."""
+    """Times plan, exact noise on exact zeros, and recovery, without counting."""
     sets = tuple(combinations(range(8), 3))
     workload = MarginalWorkload(SIZES, sets, (1.0,) * len(sets))
     entropy = operating_system_entropy()

@@ -1,8 +1,8 @@
 """Tables that lie in an engine: memory of dpduck's own process, and time beside DuckDB in process or native Spark SQL.
 
 Gates, rows of a tenth as many people in Parquet, GROUP BY three columns, MAX ROWS 3: this process under 1 GB,
-and for ten times the rows at most 1.2 times what it takes for one part of them; Sail with two workers at most 2 times
-dpduck over DuckDB's own table on the same cores; Spark at most 1.5 times Spark SQL that bounds and counts the same.
+and for ten times the rows at most 1.2 times what it takes for one part of them. Sail with two workers at most 2 times
+dpduck over DuckDB's own table on the same cores. Spark at most 1.5 times Spark SQL that bounds and counts the same.
 Prepared, at most as long as dpduck over DuckDB's own table, or as that Spark SQL, and no more room than the Parquet.
 Informs: how cost grows with rows, units, buckets and cells.
 
@@ -10,7 +10,7 @@ Informs: how cost grows with rows, units, buckets and cells.
     .venv-spark/bin/python -m benchmarks.speed.engines [ROWS] --on connect            Spark, behind Spark Connect
 
 Traps avoided: whoever is measured is a process of its own, which has one statement before the timed ones, so that the
-engine has started its workers; peaks are those of dpduck's process, the engine's are not among them; the same rows are
+engine has started its workers. Peaks are those of dpduck's process, the engine's are not among them. The same rows are
 read from Parquet by the engine, and DuckDB has them as a table of its own, which is to its advantage.
 """
 
@@ -60,7 +60,7 @@ NATIVE = """SELECT sex, age, ward, count(*) FROM (
 
 @dataclass(frozen=True)
 class Run:
-    """What a process does. where: an engine's address, "" for DuckDB itself. table: there, or a folder of Parquet."""
+    """The task of one process. where: an engine's address, "" for DuckDB. table: its name, or a folder of Parquet."""
 
     where: str
     table: str
@@ -95,7 +95,7 @@ def put(server: Server, place: Path) -> str:
 
 
 def measure(run: Run) -> None:
-    """Prints the seconds of a statement, the best of some after one that is not timed, and the peak of this process."""
+    """Prints the seconds of a statement, the best of some after an untimed one, and the peak of this process."""
     if run.native:
         session = open_session(run.where)
         times = timed(lambda _: session.sql(NATIVE.format(run.table)).toArrow())
@@ -172,7 +172,7 @@ class Bench:
             self.prepared(tables[1], rows, native)
 
     def prepared(self, table: str, rows: int, other: float) -> None:
-        """The same once it is prepared, and the room that it takes then."""
+        """Times the prepared table, and measures its room."""
         seconds, _ = self.line("the same, prepared", Run(self.server.address, table, rows, prepared=True))
         self.gate("times that", seconds / other, PREPARED_GATE)
         packed = sum(file.stat().st_size for file in self.server.folder.rglob("*dpduck_packed*/**/*.parquet"))
@@ -180,7 +180,7 @@ class Bench:
         self.gate("bytes of it, times those of the Parquet", packed / raw, PREPARED_GATE)
 
     def growth(self, rows: int) -> None:
-        """How cost grows, at a tenth of the rows."""
+        """Prints costs at a tenth of the rows, to show their growth."""
         address, rows = self.server.address, max(rows // 10, 100)
         table = "db.few"
         for people in (rows // 100, rows):

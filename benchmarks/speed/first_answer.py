@@ -1,7 +1,7 @@
 """From a Parquet file of 25 columns to a first answer: the commands of docs/start.md, each as a process of its own.
 
 Gate (exit status 1): the commands up to the first answer take less than two minutes together, whatever else the machine
-does. What a person thinks about the draft comes on top; its edits are those of the page.
+does. The time to think about the draft comes on top. Its edits are those of the page.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def commands(page: str) -> list[list[str]]:
 
 
 def typed(words: list[str], folder: Path) -> float:
-    """Runs a command as it stands on the page; returns its seconds."""
+    """Runs a command as the page prints it. Returns its seconds."""
     given = words[words.index("<") + 1] if "<" in words else ""
     kept = words[words.index(">") + 1] if ">" in words else ""
     plain = words[1 : min((words.index(sign) for sign in "<>" if sign in words), default=len(words))]
@@ -57,7 +57,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         os.environ["DPDUCK_STATE_DIR"] = str(folder / "state")
-        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first of them compiled
+        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first one compiled
         file = folder / "trips.parquet"
         duckdb.execute(f"COPY (SELECT {COLUMNS} FROM range({rows}) AS r(i)) TO '{file}'")
         described = duckdb.execute(f"DESCRIBE FROM '{file}'").fetchall()

@@ -33,7 +33,7 @@ STATEMENT = "SELECT * FROM million"
 
 
 def make_store(folder: Path) -> Path:
-    """A clinic with a private view, whose rows are then replaced by a million by hand."""
+    """A clinic with a private view. Its rows are then replaced by a million, by hand."""
     database = folder / "clinic.duckdb"
     with dpduck.connect(database) as connection:
         connection.execute("CREATE TABLE visits AS SELECT range % 2 AS sex FROM range(100)")

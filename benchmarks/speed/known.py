@@ -46,7 +46,7 @@ def made() -> duckdb.DuckDBPyConnection:
 
 
 def seconds(connection: duckdb.DuckDBPyConnection, statement: str) -> float:
-    """How long one known answer takes, fetched."""
+    """Times one known answer, fetched."""
     begin = time.perf_counter()
     connection.execute("FROM dp_known(?)", [statement]).fetchall()
     return time.perf_counter() - begin

@@ -89,7 +89,7 @@ def reported(title: str, ours: float, other: float, gate: float) -> bool:
 
 
 def by_default(rows: int) -> list[bool]:
-    """Compares statements by default with the same by rows."""
+    """Compares statements by default with the same statements by rows."""
     met = []
     with dpduck.connect(config={"threads": 1}) as connection:
         connection.execute(PEOPLE.format(people=rows * 7 // 20))

@@ -2,13 +2,13 @@
 
 Gates, of people as privacy units with MAX ROWS 4 and columns of texts, two of which have NULLs: one, three
 and eight columns at most 1.0 times DuckDB's query, with WHERE over declared columns 1.1, with a tenth of the people
-above MAX ROWS 1.5, count(DISTINCT unit) 1.0, CUBE of five columns 0.3; peak memory at most 1.2 times DuckDB's own;
-preparing at most 4 times `CREATE TABLE AS .. ORDER BY unit`. Informs: three of them unprepared, a sum, a join
+above MAX ROWS 1.5, count(DISTINCT unit) 1.0, CUBE of five columns 0.3. Peak memory at most 1.2 times DuckDB's own.
+Preparing at most 4 times `CREATE TABLE AS .. ORDER BY unit`. Informs: three of them unprepared, a sum, a join
 with a public table, a condition on a column that is not declared, and the size of the files.
 
 Traps avoided: every time is that of a whole statement of `dp()`, a new release with its charge, and what the same
 statement takes over a prepared table of a thousand rows is taken from it (printed beside it: of eight columns that is
-noise for 2.5 million cells); both sides run alternately in one process on one file, after one round that warms DuckDB's
+noise for 2.5 million cells). Both sides run alternately in one process on one file, after one round that warms DuckDB's
 buffers, and both fetch their rows as Arrow; medians of five. Peak memory is that of processes of their own, which have
 loaded the same modules.
 """
@@ -43,7 +43,7 @@ CROWDED = 20
 
 @dataclass(frozen=True)
 class Case:
-    """A statement and what it may take of DuckDB's time; {table} is where it is asked."""
+    """A statement and its limit as a multiple of DuckDB's time. {table} stands for the table asked."""
 
     selected: str
     rest: str
@@ -129,7 +129,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 class Bench:
-    """The database, one of a thousand rows, and which gates failed."""
+    """The database, another one of a thousand rows, and the gates that failed."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         self.path, self.few = folder / "people.duckdb", folder / "few.duckdb"
@@ -155,7 +155,7 @@ class Bench:
             return {title: self.ask(connection, CASES[title]) for title in UNPREPARED if title in CASES}
 
     def preparing(self) -> None:
-        """Seconds of preparing each table, beside a sorted copy of it."""
+        """Seconds of preparing each table, beside a sorted copy."""
         for table in ("visits", "crowds"):
             with duckdb.connect(str(self.path)) as connection:
                 copied = seconds(lambda: connection.execute(f"CREATE TABLE sorted AS FROM {table} ORDER BY person"))  # noqa: B023
@@ -201,7 +201,7 @@ class Bench:
 
 
 def print_peak(path: str, side: str, case: str) -> None:
-    """The peak resident memory of one side, in megabytes; dpduck is loaded on both."""
+    """The peak resident memory of one side, in megabytes. dpduck is loaded on both."""
     with dpduck.connect(path) as connection:
         if side == "ours":
             connection.execute("FROM dp(?)", [CASES[case].private(f"peak {os.getpid()}")]).to_arrow_table()

@@ -1,13 +1,13 @@
-"""The server under load: 16 clients ask and read for a minute; what the gate costs; a large table over Quack.
+"""The server under load: 16 clients for a minute, the time of its gate, and a large table over Quack.
 
-Gates: no error, no overdraft, no lost charge; readers' median latency at most 3 times the unloaded one; the gate at
-most 1 ms a statement; a released table of a million rows over Quack at most 1.3 times Quack without the gate.
+Gates: no error, no overdraft, no lost charge. Readers' median latency at most 3 times the unloaded one. The gate at
+most 1 ms a statement. A released table of a million rows over Quack at most 1.3 times Quack without the gate.
 "Unloaded" is meant in two ways, and each is a gate. Readers at a pace, four times a second as dashboards do, beside
 askers who ask as fast as they are answered: against one such reader alone. And readers without a pause, who keep all
 cores busy by themselves: against the same readers with nobody asking, since twelve of them on two cores cannot be as
 fast as one, whatever serves them (that figure informs). Traps avoided: the readers are the same process and table with
-and without load; every question is a new one, so that no answer comes from a cache; both ways of reading the large
-table alternate in one run; medians, not best times.
+and without load. Every question is a new one, so that no answer comes from a cache. Both ways of reading the large
+table alternate in one run. Medians, not best times.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def load(database: Path, tokens: list[str], seconds: float, clients: int) -> lis
 
 
 class Counted:
-    """What clients of one run found."""
+    """The results of the clients of one run."""
 
     def __init__(self) -> None:
         self.reads: list[float] = []
@@ -159,7 +159,7 @@ def run_clients(address: str, tokens: list[str], askers: int, readers: int, read
 
 
 def ledger(database: Path) -> tuple[int, float]:
-    """How many charges the ledger holds, and their sum, after its whole chain was read again."""
+    """Reads the whole ledger. Returns the number of its charges, and their sum."""
     verify_store(database)
     with dpduck.connect(database) as con:
         row = con.execute(
@@ -185,7 +185,7 @@ class Served:
 
 
 def gate_cost(database: Path, tokens: list[str]) -> list[str]:
-    """What admitting a statement takes: one that was seen before, and one that was not."""
+    """Times the admission of a statement: one that was seen before, and a new one."""
     with Opened(database) as service:
         principal = service.book.authenticate(tokens[0])
         assert principal is not None
@@ -207,7 +207,7 @@ def median_ms(call: Callable[[int], object], times: int) -> float:
 
 
 class Opened:
-    """A service in this process, with its listener where one is given."""
+    """A service in this process, with its listener if one is given."""
 
     def __init__(self, database: Path, listener: QuackListener | None = None) -> None:
         self._database, self._listener = database, listener

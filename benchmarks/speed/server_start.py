@@ -2,10 +2,10 @@
 
 Gates: an answer 3 s after a start and after the vault's death where nobody else asks, and 5 s after either under 16
 clients, medians. `--before FOLDER`: a tree of another commit, whose servers take turns with those of this one, on files
-of their own; each figure is then shown beside its. Traps avoided: the question is a new one each time, so that it needs
-the vault and its ledger; whoever asks was attached before where the server lives on, and knocks without a pause where
-it does not; every client had an answer before something dies (a quarter asks without a pause, the others read four
-times a second). Where nobody else asks, the processor seconds of all processes of the server are shown as well.
+of their own. Each figure stands beside the other tree's. Traps avoided: the question is a new one each time, so that it
+needs the vault and its ledger. Clients stay attached if the server lives on, and else try to attach without a pause.
+Every client had an answer before something dies (a quarter asks without a pause, the others read four times a second).
+Where nobody else asks, the processor seconds of all processes of the server are shown as well.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STARTED, VAULT, SERVER = "start", "vault killed", "server killed"
 
 @dataclass(frozen=True)
 class Taken:
-    """What passed until an answer: seconds, and processor seconds of all processes of the server."""
+    """The time to an answer: seconds, and processor seconds of all processes of the server."""
 
     seconds: float
     processor: float
@@ -51,7 +51,7 @@ class Taken:
 
 @dataclass
 class Tree:
-    """A tree of the project, with a clinic of its own. asked: how many questions it was asked."""
+    """A tree of the project, with a clinic of its own. asked: the number of questions so far."""
 
     name: str
     folder: Path
@@ -84,7 +84,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = f"{folder}/state"
-        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first of them compiled
+        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first one compiled
         trees = [made("now", ROOT, Path(folder), 9751)]
         if given.before is not None:
             trees.append(made("before", given.before.resolve(), Path(folder), 9752))
@@ -117,7 +117,7 @@ def told(kind: str, clients: int, times: dict[str, list[Taken]], gate: float) ->
 
 
 def measured(kind: str, trees: list[Tree], rounds: int, clients: int) -> dict[str, list[Taken]]:
-    """Seconds until an answer, by tree, whose servers take turns."""
+    """Seconds until an answer, by tree. Servers of the trees take turns."""
     found: dict[str, list[Taken]] = {tree.name: [] for tree in trees}
     while len(found["now"]) < rounds:
         for tree in trees:
@@ -135,7 +135,7 @@ def started(tree: Tree) -> Taken:
 
 
 def deaths(kind: str, tree: Tree, times: int, clients: int) -> list[Taken]:
-    """What passes from each death of a vault, or of a server, to the next answer, under so many clients."""
+    """Times each death of a vault, or of a server, until the next answer, under so many clients."""
     found = []
     with ExitStack() as servers:
         server = servers.enter_context(serving(tree))
@@ -197,7 +197,7 @@ def until(call: Callable[[], object]) -> None:
 
 @contextmanager
 def crowd(tree: Tree, clients: int) -> Iterator[None]:
-    """So many clients, each a process, a quarter of which ask: they attach again where they have lost the server."""
+    """So many clients, each a process. A quarter ask. They attach again where they have lost the server."""
     files = [str(extension_file(name, "the wheel")) for name in ("httpfs", "quack")]
     script = str(Path(server_load.__file__).with_name("_server_client.py"))
     with ExitStack() as stack:
@@ -228,10 +228,10 @@ def vault_of(server: int) -> int:
 
 
 def processor_of(process: int) -> float:
-    """Processor seconds of a process and of all that it started, those that have ended included."""
+    """Processor seconds of a process and of all that it started, also of processes that have ended."""
     times = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:15]
     own = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-    with suppress(OSError):  # one that has ended meanwhile
+    with suppress(OSError):  # the process has ended meanwhile
         own += sum(map(processor_of, children(process)))
     return own
 

@@ -1,12 +1,12 @@
 """Sparse summaries: cost against the domain's size, the noisy table and DuckDB's own GROUP BY, one run.
 
-Gates: m = 10^18 at most 1.2 times m = 10^9 (10^6 occupied cells, 10^6 rows); 10^7 occupied cells with 10^6
-rows in under 20 s; at density 0.001, at least 100 times faster than noise on each of 10^8 cells; the US county
+Gates: m = 10^18 at most 1.2 times m = 10^9 (10^6 occupied cells, 10^6 rows). 10^7 occupied cells with 10^6
+rows in under 20 s. At density 0.001, at least 100 times faster than noise on each of 10^8 cells. The US county
 commuting matrix (144 M rows in a DuckDB file, 10 M cells) end to end at most 2 times DuckDB's exact GROUP BY.
 Informs: m = 10^30, which needs two words for each position. Beside OpenDP: benchmarks/peers/keys.py.
-Traps avoided: both sides of a ratio run alternately, medians of several; noise on every cell is compared as what the
+Traps avoided: both sides of a ratio run alternately, medians of several. Noise on every cell is compared as what the
 full mechanism releases, a table of 10^8 counts (3 GB), and for information as noise that is drawn in blocks and thrown
-away, which nobody could use; the exact query's rows are fetched; the release is the whole of dp(): analysis, ledger,
+away, which nobody could use. The exact query's rows are fetched. The release is the whole of dp(): analysis, ledger,
 counting, noise, store. Without county data that gate is skipped and says so. Writing the county file takes longer than
 everything else (about 80 s of one core).
 """

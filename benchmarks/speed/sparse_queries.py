@@ -1,12 +1,12 @@
 """Speed of sparse queries: projecting, asking in plain SQL, asking a session, and independence of the universe.
 
-Gates: 10^6 distinct keys projected on T = 4096 rows in under 60 s, with DuckDB held to 2 threads and 1 GB;
-1,000 projected queries of 64 different keys each in plain SQL in under 5 s; 10,000 session questions of sparsity 64 in
-under 10 s; the same questions over universes of 10^3 and 10^18 keys and of texts differ in time by at most 1.2.
+Gates: 10^6 distinct keys projected on T = 4096 rows in under 60 s, with DuckDB held to 2 threads and 1 GB.
+1,000 projected queries of 64 different keys each in plain SQL in under 5 s. 10,000 session questions of sparsity 64 in
+under 10 s. The same questions over universes of 10^3 and 10^18 keys and of texts differ in time by at most 1.2.
 Informs: processor seconds, peak memory, what one question of a histogram takes.
 
-Traps avoided: every key of the 64,000 asked is different; session questions are new, committed and read; universes take
-turns, and the medians of repeats are compared; a question that was answered before is never timed as a new one.
+Traps avoided: every key of the 64,000 asked is different. Session questions are new, committed and read. Universes take
+turns, and the medians of repeats are compared. A question that was answered before is never timed as a new one.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def session_gates(folder: Path) -> list[bool]:
 
 
 def universe_gates(folder: Path) -> list[bool]:
-    """Making a projection and asking it, the same keys in three universes, in turns."""
+    """Times making and asking a projection of the same keys in three universes, in turns."""
     connections = {
         name: opened(folder / f"{place}.duckdb", sql, UNIVERSE_ROWS)
         for place, (name, sql) in enumerate(UNIVERSES.items())

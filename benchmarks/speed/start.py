@@ -1,11 +1,11 @@
 """The cost of a process before it has done anything: commands, dpduck.load, and the memory of a first count.
 
 Gates, processor seconds of whole processes, with the import of DuckDB beside them: dpduck --help at most 0.15, dpduck
-budget at most 0.45, dpduck.load on a new store at most 0.35 and on one that exists 0.25; and memory of a process that
+budget at most 0.45, dpduck.load on a new store at most 0.35 and on one that exists 0.25. Memory of a process that
 has counted once, at most 180 MiB where pandas is not imported. DuckDB's client imports it, where it is installed, for
 the first text that a function of Python answers, as dp()'s does: what it adds is printed beside, without a gate.
-Traps avoided: processor time, user and system, which others on the machine do not lengthen much; the medians of nine
-processes, the cases in turn; modules are compiled before; a new store is on the disk, with its ledger; pandas is
+Traps avoided: processor time, user and system, which others on the machine do not lengthen much. The medians of nine
+processes, the cases in turn. Modules are compiled before. A new store is on the disk, with its ledger. pandas is
 installed where the first line says so.
 """
 
@@ -43,7 +43,7 @@ MOST_MEMORY = 180.0
 
 
 def seconds(words: list[str]) -> tuple[float, str]:
-    """Processor seconds of one process, user and system, and what it printed."""
+    """Processor seconds of one process, user and system, and its output."""
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as output:
@@ -88,7 +88,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["DPDUCK_STATE_DIR"] = name
-        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first of them compiled
+        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first one compiled
         database = make_clinic(folder)
         taken(database, folder, ROUNDS)
         rounds = [taken(database, folder, number) for number in range(ROUNDS)]

@@ -1,14 +1,14 @@
 """What a statement costs before it reads rows: new releases over 5,000 rows, one of each shape asked before.
 
 Gates, in processor time of all processes, on an idle machine of two cores: a new count takes at most 25 ms over a
-database that is opened for reading alone and 40 ms over one that can be written; the same statement asked again, which
-is answered from the store, 4 ms; an expression over a raw column, another one in each statement, 15 ms more than a
+database that is opened for reading alone and 40 ms over one that can be written. The same statement asked again, which
+is answered from the store, 4 ms. An expression over a raw column, another one in each statement, 15 ms more than a
 count; and of 1,000 different small statements on one connection there are at least 40 a second. The clock's time and
-the other shapes inform: a cube, an average, a join; the first statement of a shape; and, to compare machines by, how
+the other shapes inform: a cube, an average, a join. The first statement of a shape. And, to compare machines by, how
 long DuckDB takes to list its functions, which a statement does once after something was written to the database.
-Traps avoided: a warm-up of each shape; medians of 21 releases, each with its own charge, analysis, noise, table and
-commit to disk, all told apart by `refresh` or by a number in them; the state directory is on the same disk as the
-store; time on a processor tells what waiting hides where others use the machine, too.
+Traps avoided: a warm-up of each shape. Medians of 21 releases, each with its own charge, analysis, noise, table and
+commit to disk, all told apart by `refresh` or by a number in them. The state directory is on the same disk as the
+store. Time on a processor tells what waiting hides where others use the machine, too.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def make_clinic(folder: Path) -> duckdb.DuckDBPyConnection:
 
 
 def processor_seconds() -> float:
-    """What this process has used of processors, and every child that has ended."""
+    """Processor seconds of this process, and of every child that has ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def workers_seconds() -> float:
-    """The same of children that are at work, in hundredths of a second; 0 where the system does not say."""
+    """Returns the seconds of working children, to a hundredth. 0 where the system does not say."""
     ticks, own = 0, str(os.getpid())
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -94,7 +94,7 @@ def workers_seconds() -> float:
 
 
 def taken(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> Taken:
-    """The medians of the answers to statements, fetched; of the workers the mean, since they are told so coarsely."""
+    """The medians of the times to fetch answers. Workers' times are means, since the system reports them coarsely."""
     clocks, processors, workers = [], [], workers_seconds()
     for statement in statements:
         begin, used = time.perf_counter(), processor_seconds()
@@ -156,7 +156,7 @@ def main() -> int:
 
 
 def listed(connection: duckdb.DuckDBPyConnection) -> float:
-    """How long DuckDB takes to list its functions."""
+    """Times DuckDB's listing of its functions."""
     begin = time.perf_counter()
     connection.execute("SELECT count(*) FROM duckdb_functions()").fetchall()
     return time.perf_counter() - begin

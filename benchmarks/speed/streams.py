@@ -1,6 +1,6 @@
 """A stream of 36 months of a million rows each: what the first refresh takes, and what the last.
 
-Rows are loaded month by month, then the month is refreshed; people have one row in most months. Times of a refresh in
+Rows are loaded month by month, then the month is refreshed. People have one row in most months. Times of a refresh in
 one run, wall-clock: the median of the first three beside that of the last three. Gate: the last take at most 1.5 times
 the first. Beside them the time of DuckDB's exact count of one month informs.
 """

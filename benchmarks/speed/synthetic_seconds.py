@@ -2,8 +2,8 @@
 
 Gate (exit status 1): each within a factor of 3, for those that take a second or more. Shorter ones inform: planning,
 the ledger and the store are most of them.
-Time is processor time of the whole process from the end of the count on (of samples, of the whole statement): how long
-the count takes nobody tells beforehand. Columns follow a kind of row, so that there is something to fit.
+Time is processor time of the whole process, from the end of the count on (of samples, of the whole statement). The time
+of the count is not predicted. Columns follow a kind of row, so that there is something to fit.
 """
 
 from __future__ import annotations

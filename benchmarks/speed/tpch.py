@@ -1,11 +1,11 @@
 """TPC-H with the customer as privacy unit: annotated queries at epsilon 1 beside DuckDB's exact answers, one run.
 
-Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time; with --prepared, the tables prepared
+Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time. With --prepared, the tables prepared
 before, at most 3, and at scale factor 10 at most 1.5, of a database that is opened read-only, as a server
 opens it. Informs: relative errors, times at scale factor 0.1, and those of prepared tables in a database that can be
-written. Traps avoided: both sides run alternately on one connection after a round that warms DuckDB's buffers; every
+written. Traps avoided: both sides run alternately on one connection after a round that warms DuckDB's buffers. Every
 annotated run is a new release with its own charge, analysis, noise and table; medians of five. Errors are medians over
-the cells that the exact answer holds and over releases; a cell's error is relative to its exact value.
+the cells that the exact answer holds and over releases. A cell's error is relative to its exact value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def cells(rows: Sequence[tuple[Any, ...]], keys: int) -> dict[tuple[str, ...], l
 
 
 def errors(exact: dict[tuple[str, ...], list[float]], noisy: dict[tuple[str, ...], list[float]]) -> list[float]:
-    """Relative errors of the cells that the exact answer holds; 1 where the noisy one has none."""
+    """Relative errors of the cells that the exact answer holds. 1 where the noisy answer lacks the cell."""
     found = []
     for key, values in exact.items():
         answered = noisy.get(key, [0.0] * len(values))
@@ -68,7 +68,7 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def table(folder: Path, scale: str, prepared: bool) -> bool:
-    """Prints a line for each query; whether every gate is met."""
+    """Prints a line for each query. Returns whether every gate is met."""
     path = folder / f"tpch_{scale.replace('.', '_')}.duckdb"
     make_database(path, scale)
     with dpduck.connect(path) as connection:
@@ -82,7 +82,7 @@ def table(folder: Path, scale: str, prepared: bool) -> bool:
 
 
 def asked(connection: duckdb.DuckDBPyConnection, title: str, limit: float | None) -> bool:
-    """A line for each query under a title; whether every ratio is within the limit."""
+    """Prints a line for each query under a title. Returns whether every ratio is within the limit."""
     good = True
     print(f"{title}: query, DuckDB, dpduck at epsilon 1, ratio, median relative error")
     for query in QUERIES:
@@ -95,7 +95,7 @@ def asked(connection: duckdb.DuckDBPyConnection, title: str, limit: float | None
 
 
 def main() -> int:
-    """Both scale factors, or those named on the command line; --prepared."""
+    """Runs both scale factors, or those named on the command line. --prepared prepares the tables first."""
     scales = [word for word in sys.argv[1:] if word != "--prepared"] or ["0.1", "1"]
     prepared = "--prepared" in sys.argv
     with tempfile.TemporaryDirectory() as folder:

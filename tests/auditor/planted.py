@@ -54,9 +54,9 @@ def shop(budget: str = "epsilon = 10, delta = 1e-3, delta_keys = 5e-4", unit: st
 
 @dataclass(frozen=True)
 class Planted:
-    """A weakness: how it is planted, the statement, the neighbours by which it is found, and by how many runs.
+    """A weakness: its patch, the statement, the neighbours that show it, and the number of runs.
 
-    runs: twice as many, at least, as found it whenever it was tried: runs take longer on a busy machine, not more.
+    runs: at least twice as many as every trial needed. A busy machine makes runs longer, not more.
     """
 
     name: str
@@ -122,7 +122,7 @@ def counted(change: Callable[[Any, Any], Any]) -> Callable[[pytest.MonkeyPatch],
 
 
 def job_of(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Another job is counted than the one that was priced; its bounds are told as they were priced."""
+    """Counts another job than the priced one, and reports the priced bounds."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = door.count_exactly

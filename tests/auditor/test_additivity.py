@@ -36,7 +36,7 @@ def test_counts_of_twins_add_up(unit: str, budget: str) -> None:
 
 
 def test_conditions_that_a_scan_is_given_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is planted, conditions as they were, is told of by a statement that shows it."""
+    """The audit finds the planted fault (unsplit conditions) and names a statement that shows it."""
     plain_again(monkeypatch)
     with shop() as source:
         found = list(check_sums(source, [], "epsilon = 1"))
@@ -47,7 +47,7 @@ def test_conditions_that_a_scan_is_given_are_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_private_row_is_read() -> None:
-    """Twins come from the policy; they have four units, of which one has NULL in every column."""
+    """Twins come from the policy. They have four units, of which one has NULL in every column."""
     with shop() as source:
         source.execute("UPDATE visits SET drug = 'private'")
         seen = []

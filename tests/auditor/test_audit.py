@@ -37,14 +37,14 @@ def pair() -> Iterator[Neighbours]:
 
 
 def noisy(kind: NoiseKind, parameter: int, moved: int, runs: int = RUNS) -> np.ndarray:
-    """A number that is 0 or 1 with noise, beside one that is noise alone."""
+    """A number that is 0 or 1 with noise, beside a number of noise alone."""
     drawn = draw(Noise(kind, Fraction(parameter)), 2 * runs, operating_system_entropy()).reshape(runs, 2)
     return drawn.astype(np.float64) + np.array([moved, 0])
 
 
 @pytest.mark.parametrize(("parameter", "broken"), [(4, False), (2, True)])
 def test_bounds_of_laplace_noise(parameter: int, broken: bool) -> None:
-    """A shift of 4 at epsilon = 1: what the noise gives holds, half of its scale is found. False alarm: 1e-9."""
+    """A shift of 4 at epsilon = 1: the right noise passes, half of its scale is found. False alarm: 1e-9."""
     both = noisy(NoiseKind.LAPLACE, parameter, 0), noisy(NoiseKind.LAPLACE, parameter, 4)
     (epsilon, _) = bounds(both, Claim(1.0, 0.5, 0.0), 1e-9)
     assert epsilon.broken is broken, epsilon
@@ -61,7 +61,7 @@ def test_bounds_of_gaussian_noise(parameter: int, broken: bool) -> None:
 
 
 def test_power_is_what_it_says() -> None:
-    """A loss of `found` is seen above what was charged: in at least 14 of 20 audits, where it is to be in 19."""
+    """A loss of `found` is seen above the charge in at least 14 of 20 audits, where 19 are expected."""
     first = bounds((noisy(NoiseKind.LAPLACE, 8, 0), noisy(NoiseKind.LAPLACE, 8, 8)), Claim(1.0, 0.5, 0.0), 1e-9)
     shift = round(8 * first[0].found)
     times = 0
@@ -72,7 +72,7 @@ def test_power_is_what_it_says() -> None:
 
 
 def test_neighbours_differ_in_one_unit_and_hold_no_private_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twins come from the policy: a database whose rows cannot be read has them, and they differ in one unit."""
+    """Twins come from the policy, without a look at private rows, and differ in one unit."""
     with shop() as source:
         source.execute("UPDATE visits SET drug = 'private', age = 99")
         monkeypatch.setattr(reader, "begin", lambda cursor: pytest.fail("a private row is read"))
@@ -156,7 +156,7 @@ def test_there_are_own_statements_of_every_mechanism(unit: str) -> None:
 
 @pytest.mark.slow
 def test_the_search_covers_and_repeats(pair: Neighbours) -> None:
-    """The same seed gives the same statements; most are accepted, and many parts are within sixty."""
+    """The same seed gives the same statements. Most are accepted, and many parts are within sixty."""
     tables = what_can_be_asked(pair, "1")
     texts = []
     for _ in range(2):
@@ -192,7 +192,7 @@ def test_norms_are_audited_with_units_about_them() -> None:
 
 @pytest.mark.slow
 def test_the_command_reports_in_eighty_columns(tmp_path: Path) -> None:
-    """A statement is audited by the command: charged, seen, found; nothing is charged to the database itself."""
+    """A statement is audited by the command: charged, seen, found. Nothing is charged to the database itself."""
     path = tmp_path / "shop.duckdb"
     with dpduck.connect(path) as con, shop() as source:
         con.execute("CREATE TABLE visits (patient INTEGER, sex INTEGER)")

@@ -29,7 +29,7 @@ def pairs() -> Iterator[Pairs]:
 
 @pytest.fixture(scope="module")
 def untouched() -> Iterator[Pairs]:
-    """Others, in which nothing was ever planted: what a connection remembers of a plan or a price would stay."""
+    """Databases without planted faults, since a connection remembers plans and prices."""
     with ExitStack() as stack:
         source = stack.enter_context(shop())
         yield {kind: stack.enter_context(neighbours(source, kind)) for kind in (CROWDED, SPREAD)}
@@ -43,7 +43,7 @@ def audited(pairs: Pairs, one: Planted, word: str, runs: int) -> AuditFinding:
 @pytest.mark.sampled
 @pytest.mark.parametrize("planted", ALL)
 def test_a_planted_weakness_is_found(pairs: Pairs, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tells too much is said to, whatever it is: noise, bounds, messages, shapes, prices, charges."""
+    """A planted weakness is reported, of any kind: noise, bounds, messages, shapes, prices, charges."""
     planted.plant(monkeypatch)
     finding = audited(pairs, planted, f"planted{PLANTED.index(planted)}_", planted.runs)
     assert finding.broken, finding
@@ -58,7 +58,7 @@ def test_nothing_is_found_where_nothing_is_planted(pairs: Pairs) -> None:
 @pytest.mark.audit
 @pytest.mark.parametrize(("statement", "kind"), STATEMENTS)
 def test_no_statement_of_the_list_is_found_in_the_product(untouched: Pairs, statement: str, kind: str) -> None:
-    """Nothing is found in the product by statements and runs that find what is planted. False alarm: 1e-9 each."""
+    """Statements and runs that find the planted faults find nothing in the product. False alarm: 1e-9 each."""
     most = max(one.runs for one in PLANTED if one.statement == statement)
     one = Planted("", lambda patch: None, statement, kind)
     assert not audited(untouched, one, f"sound{STATEMENTS.index((statement, kind))}_", most).broken

@@ -1,4 +1,4 @@
-"""The search of `dpduck audit`, with a fresh seed in every run of the suite; `.ci/run` searches for two minutes."""
+"""The search of `dpduck audit`, with a fresh seed in every run of the suite. `.ci/run` searches for two minutes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SECONDS = float(os.environ.get("DPDUCK_SEARCH_SECONDS", "10"))
 def test_a_search_with_a_fresh_seed_finds_nothing(
     capfd: pytest.CaptureFixture[str], record_property: Callable[[str, object], None]
 ) -> None:
-    """Statements that nobody wrote tell no more than they are charged for. False alarm: 1e-9 each.
+    """Random statements reveal no more than they are charged for. False alarm: 1e-9 each.
 
-    DPDUCK_SEARCH_SEED repeats a search whose seed was printed: the same statements, for as long as time is given.
+    DPDUCK_SEARCH_SEED repeats a search by its printed seed: the same statements, while time lasts.
     """
     seed = fresh_seed(record_property, "DPDUCK_SEARCH_SEED")
     settings = Settings(seconds=0.1, search=SECONDS, seed=seed, clock=time.process_time)  # whatever else is at work

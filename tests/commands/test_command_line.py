@@ -44,7 +44,7 @@ def rows(*words: object) -> list[dict[str, object]]:
 
 
 def test_a_policy_a_release_and_the_budget(clinic: Path) -> None:
-    """dpduck sql DB ".." takes every statement; budget, ledger and releases list what happened."""
+    """dpduck sql DB ".." takes every statement. Budget, ledger and releases list what happened."""
     assert run("sql", clinic, POLICY).exit_code == 0
     answer = rows("sql", clinic, COUNT)
     assert [row["sex"] for row in answer] == ["F", "M"]
@@ -72,7 +72,7 @@ def test_an_answer_without_rows_says_which_threshold_there_was(clinic: Path) -> 
 
 
 def test_explain_spends_nothing(clinic: Path) -> None:
-    """dpduck explain prints the candidates, the chosen one first; for people the errors, in 80 columns."""
+    """dpduck explain prints the candidates, the chosen one first, and for people the errors, in 80 columns."""
     run("sql", clinic, POLICY)
     shown = run("explain", clinic, COUNT).stdout
     assert max(map(len, shown.splitlines())) <= 80 and "count(*)" in shown
@@ -85,7 +85,7 @@ def test_explain_spends_nothing(clinic: Path) -> None:
 
 
 def test_boxes_fit_a_terminal(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In 80 columns no answer, no price and nothing of a budget is left out; CSV has every digit and every column."""
+    """In 80 columns no answer, no price and nothing of a budget is left out. CSV has every digit and every column."""
     monkeypatch.setattr(printing, "width", lambda: 80)
     with duckdb.connect(str(clinic)) as con:
         con.execute("ALTER TABLE visits ADD COLUMN age INTEGER DEFAULT 30")
@@ -111,7 +111,7 @@ def test_boxes_fit_a_terminal(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_wide_rows_one_below_the_other(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has no room beside each other stands below each other; of many rows the columns are named."""
+    """Values that do not fit beside each other stand below each other. For many rows the columns are named."""
     monkeypatch.setattr(printing, "width", lambda: 80)
     run("sql", clinic, POLICY)
     ends = "dp_interval_low(n) AS lower_end_of_the_interval, dp_interval_high(n) AS upper_end_of_the_interval"
@@ -125,7 +125,7 @@ def test_wide_rows_one_below_the_other(clinic: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_check_says_what_to_do_where_there_is_something(clinic: Path) -> None:
-    """Findings one a line, advice below those that are not 0, in 80 columns; CSV is dp_check as it is."""
+    """Findings one a line, advice below those that are not 0, in 80 columns. CSV is dp_check as it is."""
     run("sql", clinic, POLICY.replace("('F', 'M')", "('F')"))
     text = run("check", clinic, "visits").stdout
     assert max(map(len, text.splitlines())) <= 80
@@ -182,7 +182,7 @@ def test_a_refusal_is_one_line_and_status_one(clinic: Path) -> None:
 
 
 def test_a_call_of_dp_is_not_a_statement(clinic: Path) -> None:
-    """What a shell made of FROM dp($$ .. $$) between double quotes is told apart from other mistakes."""
+    """A shell changes FROM dp($$ .. $$) between double quotes. The message tells this from other mistakes."""
     run("sql", clinic, POLICY)
     result = run("sql", clinic, f"FROM dp(4711 {COUNT} 4711)")
     assert result.exit_code == 1
@@ -196,7 +196,7 @@ def test_a_call_of_dp_is_not_a_statement(clinic: Path) -> None:
 
 @pytest.mark.slow
 def test_functions_are_read_as_in_sql(clinic: Path) -> None:
-    """FROM dp_columns(..), DESCRIBE and SHOW TABLES, with conditions: free; a table of rows beside it is refused."""
+    """FROM dp_columns(..), DESCRIBE and SHOW TABLES, with conditions: free. A table of rows beside it is refused."""
     run("sql", clinic, POLICY)
     columns = rows("sql", clinic, "SELECT column_name, domain FROM dp_columns('visits') WHERE domain IS NOT NULL")
     assert columns == [{"column_name": "sex", "domain": "IN ('F', 'M')"}]
@@ -214,7 +214,7 @@ def test_functions_are_read_as_in_sql(clinic: Path) -> None:
 
 @pytest.mark.slow
 def test_a_stream_is_made_and_read(clinic: Path) -> None:
-    """As docs/monthly.md types it: its errors and price beforehand, a refresh by cron, what was published."""
+    """As docs/monthly.md types it: errors and price beforehand, a refresh by cron, and the published rows."""
     with duckdb.connect(str(clinic)) as con:
         con.execute(
             "CREATE TABLE stays AS SELECT i AS id, DATE '2024-01-01' + (i % 90)::INTEGER AS came FROM range(900) t(i)"
@@ -249,7 +249,7 @@ def test_a_stream_is_made_and_read(clinic: Path) -> None:
 
 
 def test_show_names_what_there_is(clinic: Path) -> None:
-    """dpduck show of an unknown view is one line with the names of those that there are."""
+    """dpduck show of an unknown view is one line with the names of the views."""
     run("sql", clinic, POLICY)
     unknown = run("show", clinic, "by_six")
     assert (unknown.exit_code, unknown.stderr) == (
@@ -274,7 +274,7 @@ def test_verify_counts_entries_and_notices_tampering(clinic: Path) -> None:
 
 
 def test_an_older_copy_is_refused_until_the_owner_adopts_it(clinic: Path) -> None:
-    """A restored store is noticed; --adopt keeps what was spent since."""
+    """A restored store is noticed. --adopt keeps the charges since."""
     store = clinic.with_name("clinic_private.duckdb")
     run("sql", clinic, POLICY)
     older = store.read_bytes()
@@ -289,7 +289,7 @@ def test_an_older_copy_is_refused_until_the_owner_adopts_it(clinic: Path) -> Non
 
 
 def test_publish_writes_views_only(clinic: Path, tmp_path: Path) -> None:
-    """Private views with their comments; no policy, ledger or plain answer."""
+    """Private views with their comments. No policy, ledger or plain answer."""
     run("sql", clinic, POLICY)
     run("sql", clinic, COUNT)
     view = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 0.25) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
@@ -308,7 +308,7 @@ def test_publish_writes_views_only(clinic: Path, tmp_path: Path) -> None:
 
 
 def test_publish_writes_parquet(clinic: Path, tmp_path: Path) -> None:
-    """A directory of Parquet files; a directory of somebody else's is left alone."""
+    """A directory of Parquet files. A directory of somebody else's is left alone."""
     run("sql", clinic, POLICY)
     view = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 0.25) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
     run("sql", clinic, view)
@@ -365,7 +365,7 @@ def test_demo_leaves_other_directories_alone(tmp_path: Path) -> None:
 
 
 def test_a_principal_is_for_tables_that_have_a_policy(clinic: Path) -> None:
-    """A name that is no private table gives no token; the names that there are, are said."""
+    """A name that is no private table gives no token. The message lists the private tables."""
     run("sql", clinic, POLICY)
     refused = run("principal", "add", clinic, "bob", "--tables", "visit")
     assert refused.exit_code == 1
@@ -399,7 +399,7 @@ def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_database_that_another_process_has_open(clinic: Path) -> None:
-    """One line that says so, and nothing of paths and processes; of a store that is to be published too."""
+    """One line says so, without paths and processes. A store that is to be published has the same line."""
     run("sql", clinic, POLICY)
     store = clinic.with_name("clinic_private.duckdb")
     script = (
@@ -422,7 +422,7 @@ def test_a_database_that_another_process_has_open(clinic: Path) -> None:
 
 
 def test_a_statement_from_standard_input(clinic: Path) -> None:
-    """dpduck sql DB - reads the statement; the ledger's box shows the beginning of it on one line."""
+    """dpduck sql DB - reads the statement. The ledger's box shows its beginning on one line."""
     policy = POLICY.replace("(PRIVACY", "(\n\n  PRIVACY").replace(", ", ",\n   ")
     result = CliRunner().invoke(main, ["sql", str(clinic), "-"], input=policy)
     assert result.exit_code == 0 and "is in force" in result.output

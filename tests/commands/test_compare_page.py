@@ -19,7 +19,7 @@ DOMAINS = "DOMAIN sex IN ('F', 'M') WITH NULL, DOMAIN ward IN ('north', '<b>sout
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """People as units, MAX ROWS above 1, NULLs, texts that look like HTML; a table made of them, and a view."""
+    """People as units, MAX ROWS above 1, NULLs, texts that look like HTML. A table made from it, and a view."""
     folder = tmp_path_factory.mktemp("compare")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
@@ -43,7 +43,7 @@ def ran(folder: Path, *words: str) -> Result:
 
 
 def test_lines_come_with_the_warning(folder: Path) -> None:
-    """The farthest first, one line a marginal on standard output; what they are is said on standard error."""
+    """The farthest first, one line a marginal on standard output. The warning is on standard error."""
     done = ran(folder, "compare", "made")
     assert done.exit_code == 0 and WARNING in done.stderr
     distances = [float(line.split()[0]) for line in done.stdout.splitlines()]
@@ -55,8 +55,8 @@ def test_lines_come_with_the_warning(folder: Path) -> None:
 
 
 def test_the_page_is_for_one_account(folder: Path) -> None:
-    """Nobody else may read the file; the page begins with the warning, fetches and runs nothing, shows texts as texts;
-    it replaces its own kind alone, and the report, which is for others, has none of it."""
+    """Nobody else may read the file. The page begins with the warning, fetches and runs nothing, shows texts as texts.
+    It replaces only its own kind. The report, which is for others, does not contain it."""
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
     target = folder / "mine.html"
     for _ in range(2):
@@ -78,8 +78,8 @@ def test_the_page_is_for_one_account(folder: Path) -> None:
 
 
 def test_the_map_has_every_pair_twice_and_columns_once() -> None:
-    """Tiles are the distances of pairs, both ways round, and of columns on the diagonal, the farthest column first;
-    triples are in the table alone, and of very many marginals so many."""
+    """Tiles are the distances of pairs, both ways round, and of columns on the diagonal, the farthest column first.
+    Triples are in the table alone, and of very many marginals so many."""
     found = [
         Distance("a, b", 2, 0.5, "x, y", 0.1, 0.2), Distance("b", 1, 0.4, "y", 0.1, 0.2),
         Distance("a", 1, 0.3, "x", 0.1, 0.2),

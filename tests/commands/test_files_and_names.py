@@ -1,4 +1,4 @@
-"""Files and names that are easily mistaken: one line that says what is wrong, and what can be typed."""
+"""Files and names that are easily mistaken: one line with the mistake, and with a command to type."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(*words: object, typed: str | None = None) -> Result:
 
 
 def test_names_with_blanks_are_taken_as_they_are_shown(clinic: Path) -> None:
-    """What CREATE PRIVACY POLICY says can be typed: dp_check and its kin take the name without quotes, or with them."""
+    """The output of CREATE PRIVACY POLICY can be typed: dp_check and its kin take the name with or without quotes."""
     drafted = run("policy", "draft", clinic, NAME)
     assert drafted.exit_code == 0 and f'"{NAME}"' in drafted.output
     assert run("sql", clinic, POLICY).exit_code == 0
@@ -94,7 +94,7 @@ def test_a_file_of_a_newer_duckdb_is_named_by_every_command(
 
 
 def test_a_damaged_file_is_not_said_to_be_in_use(clinic: Path) -> None:
-    """DuckDB's words for it have a block in them, and no lock."""
+    """DuckDB's message about damage names a block, and no lock."""
     file = bytearray(clinic.read_bytes())
     file[20] ^= 255
     clinic.write_bytes(file)
@@ -146,7 +146,7 @@ def test_a_refusal_points_at_the_clause_of_several_lines(clinic: Path) -> None:
 
 
 def test_a_name_that_no_view_can_have(clinic: Path) -> None:
-    """It is not said to be taken."""
+    """The message does not call the name taken."""
     with dpduck.connect(clinic) as con:
         con.execute("FROM dp(?)", [POLICY])
         view = f'CREATE PRIVATE VIEW "my view;--" OPTIONS (epsilon = 0.5) AS SELECT count(*) AS n FROM "{NAME}"'

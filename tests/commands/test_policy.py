@@ -17,7 +17,7 @@ def ran(*arguments: str | Path, given: str | None = None) -> Result:
 
 @pytest.mark.slow
 def test_a_file_has_a_policy_in_two_lines(tmp_path: Path) -> None:
-    """Draft, from a Parquet or CSV file; filled in, it runs; show prints what runs again elsewhere."""
+    """Draft, from a Parquet or CSV file. Filled in, it runs. Show prints what runs again elsewhere."""
     with duckdb.connect() as made:
         rows = "SELECT i // 2 AS patient_id, i % 2 = 0 AS smoker, i % 90 AS age FROM range(4000) AS r(i)"
         for file in ("visits.parquet", "visits.csv"):
@@ -43,7 +43,7 @@ def test_a_file_has_a_policy_in_two_lines(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
-    """No database, a table that is there, a policy that is not: what, and what to type instead."""
+    """No file for a new table, a table that exists already, a missing policy: one line says what to type instead."""
     database = tmp_path / "d.duckdb"
     (tmp_path / "f.csv").write_text("a\n1\n", encoding="utf-8")
     assert "--from a file" in ran("policy", "draft", database, "t").output
@@ -55,7 +55,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_draft_that_is_not_filled_in_says_where(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first TODO has its place and what is accepted there, in one line; no parser warns beside it, of nothing."""
+    """The first TODO is shown with its place and the accepted forms, in one line. No parser warns beside it."""
     database = tmp_path / "d.duckdb"
     with duckdb.connect(database) as made:
         made.execute("CREATE TABLE visits AS SELECT i // 2 AS patient_id, i % 90 AS age FROM range(40) AS r(i)")

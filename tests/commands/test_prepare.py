@@ -1,4 +1,4 @@
-"""dpduck prepare: every table with a policy, or those that are named; with progress where somebody looks."""
+"""dpduck prepare: every table with a policy, or those that are named. With progress where somebody looks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepared(path: Path) -> list[bool]:
 
 
 def test_every_table_is_prepared(clinic: Path) -> None:
-    """Whatever their names are; a second time there is nothing to do."""
+    """Whatever their names are. A second time there is nothing to do."""
     done = run("prepare", clinic)
     assert done.exit_code == 0, done.output
     assert "are prepared: new questions are about their rows of 20" in done.output
@@ -48,7 +48,7 @@ def test_every_table_is_prepared(clinic: Path) -> None:
 
 
 def test_what_can_be_prepared_is(clinic: Path) -> None:
-    """One table that cannot be does not stop the others: it is named, and the command fails."""
+    """If one table cannot be prepared, the others still are. It is named, and the command fails."""
     with dpduck.connect(clinic) as connection:
         connection.execute("ALTER TABLE visits ADD COLUMN many INTEGER[]")
     done = run("prepare", clinic)
@@ -60,14 +60,14 @@ def test_what_can_be_prepared_is(clinic: Path) -> None:
 
 
 def test_a_database_without_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is told so."""
+    """The command says so."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
     duckdb.connect(str(tmp_path / "empty.duckdb")).close()
     assert "no table has a privacy policy" in run("prepare", tmp_path / "empty.duckdb").output
 
 
 def test_what_was_done_is_said_however_often_it_is_bound(clinic: Path) -> None:
-    """DuckDB binds a relation again when it is shown, and a statement says the same then."""
+    """DuckDB binds a relation again when it is shown. The statement then has the same output."""
     for word, said in (("PREPARE", "visits is prepared: new questions"), ("UNPREPARE", "visits is not prepared: new")):
         assert said in run("sql", clinic, f"ALTER PRIVACY POLICY ON visits {word}", "--format", "csv").output
         assert prepared(clinic) == [False, word == "PREPARE"]
@@ -77,7 +77,7 @@ def test_what_was_done_is_said_however_often_it_is_bound(clinic: Path) -> None:
 
 
 def test_named_tables_are_prepared(clinic: Path) -> None:
-    """Those and no others; a name that has no policy, or is none, is refused in one line."""
+    """Those and no others. A name that has no policy, or is none, is refused in one line."""
     assert run("prepare", clinic, '"the ""2nd"""').exit_code == 0
     assert prepared(clinic) == [True, False]
     for name in ("nothing", "visits; DROP TABLE visits"):
@@ -89,7 +89,7 @@ def test_named_tables_are_prepared(clinic: Path) -> None:
 
 
 def test_progress_is_shown_to_whoever_looks(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, what is done and how long it will take; nothing of it in a file."""
+    """On a terminal, the present step and the expected time. Nothing in a file."""
     assert "%" not in run("prepare", clinic, "visits").stderr
     with dpduck.connect(clinic) as connection:
         connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits UNPREPARE')").fetchall()
@@ -101,7 +101,7 @@ def test_progress_is_shown_to_whoever_looks(clinic: Path, monkeypatch: pytest.Mo
 
 
 class Terminal:
-    """sys, where somebody looks at what is written."""
+    """A stand-in for sys with a terminal as its output."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(sys, name)

@@ -1,4 +1,4 @@
-"""What a command imports: help and completion load click alone, and each command what it needs when it runs."""
+"""The imports of commands: help and completion load click alone, and each command its needs when it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ finally:
 
 
 def loaded(words: list[str], environment: Mapping[str, str]) -> tuple[str, set[str]]:
-    """What a command prints, and the modules that it loads."""
+    """Returns a command's output, and the modules that it loads."""
     whole = {**os.environ, **environment}
     done = subprocess.run(
         [sys.executable, "-c", REPORT, *words], capture_output=True, text=True, check=False, env=whole
@@ -38,7 +38,7 @@ def loaded(words: list[str], environment: Mapping[str, str]) -> tuple[str, set[s
 
 
 def of_packages(modules: set[str], packages: tuple[str, ...]) -> set[str]:
-    """The packages of these that have modules."""
+    """Returns the given packages that have loaded modules."""
     return {name.split(".")[0] for name in modules} & set(packages)
 
 
@@ -107,7 +107,7 @@ def test_completion_loads_click_alone(typed: str, offered: str) -> None:
 
 
 def test_principals_are_listed_without_a_database(clinic: tuple[Path, dict[str, str]]) -> None:
-    """Who may ask stands in the secrets file: only a box is drawn by DuckDB."""
+    """Principals stand in the secrets file. DuckDB only draws the box."""
     database, environment = clinic
     loaded(["principal", "add", str(database), "alice"], environment)
     printed, modules = loaded(["principal", "list", str(database), "--format", "json"], environment)
@@ -120,7 +120,7 @@ def test_principals_are_listed_without_a_database(clinic: tuple[Path, dict[str, 
 
 @pytest.mark.parametrize("name", ["budget", "ledger"])
 def test_listings_load_no_engine(name: str, clinic: tuple[Path, dict[str, str]]) -> None:
-    """A budget needs the ledger and the policies: nothing is parsed, planned or counted for it."""
+    """A budget needs only the ledger and the policies: nothing is parsed, planned or counted."""
     database, environment = clinic
     printed, modules = loaded([name, str(database)], environment)
     assert "epsilon" in printed
@@ -131,7 +131,7 @@ def test_listings_load_no_engine(name: str, clinic: tuple[Path, dict[str, str]])
 
 @pytest.mark.parametrize("limit", [20, 45, 60, 78, 200])
 def test_short_helps_are_those_of_the_commands(limit: int) -> None:
-    """The table of the command line says of each command what the command says of itself, however wide the line."""
+    """The table of the command line describes each command as the command itself does, however wide the line."""
     with click.Context(main) as context:
         commands = {name: command(context, name) for name in HELPS}
         assert isinstance(main, Commands)

@@ -1,6 +1,6 @@
 """A small database of every kind of privacy unit, and statements over it, which are pinned (corpus_pins.py).
 
-People have several visits each, visits have lines; texts, NULLs, NaN, orphans and values outside of domains are among
+People have several visits each, visits have lines. Texts, NULLs, NaN, orphans and values outside of domains are among
 them. Nothing is random. Units of `trips`, `pings` and `answers` have more rows than MAX ROWS, most others have fewer.
 """
 
@@ -108,7 +108,7 @@ PREPARED = ("people", "visits", "lines", "cards", "rides", "clicks", "answers", 
 
 
 def opened(key: bytes = KEYS[0], prepared: bool = False) -> duckdb.DuckDBPyConnection:
-    """Returns a new database with its policies, in memory. key: of the order in which rows of a unit are kept."""
+    """Returns a new database with its policies, in memory. key: orders the rows of a unit."""
     connection = dpduck.connect(config={"threads": 1})
     require_engine(connection).ledger.secrets.put(BOUNDING_KEY, key)
     for sql in TABLES:

@@ -1,6 +1,6 @@
-"""What is pinned of each statement of the corpus: its request, its price, its SQL over answers and its exact counts.
+"""Pins of each statement of the corpus: its request, its price, its SQL over answers and its exact counts.
 
-`python -m tests.engine.corpus_pins` writes the pins of this commit anew; a difference in Git is then a change that
+`python -m tests.engine.corpus_pins` writes the pins of this commit anew. A difference in Git is then a change that
 somebody must want. No pin names a way of counting, so that two ways can be held to be equal.
 """
 
@@ -51,7 +51,7 @@ def stopped_searches() -> Iterator[None]:
 
 
 def pins(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> dict[str, Pin]:
-    """Carries out statements in order; returns what is pinned of each."""
+    """Carries out statements in order. Returns the pins of each."""
     with stopped_searches(), noted_counts() as seen:
         found = {}
         for statement in statements:
@@ -61,7 +61,7 @@ def pins(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> di
 
 
 def _pin(connection: duckdb.DuckDBPyConnection, statement: str) -> Pin:
-    """Carries out a statement; returns its digest, its rows of the ledger, its columns and its SQL over answers."""
+    """Carries out a statement. Returns its digest, its rows of the ledger, its columns and its SQL over answers."""
     ((last,),) = connection.execute(LAST).fetchall()
     is_call = statement.startswith("FROM dp_")
     result = connection.execute(statement) if is_call else connection.execute("FROM dp(?)", [statement])
@@ -89,7 +89,7 @@ def _file(name: str) -> Path:
 
 
 def changed(found: dict[str, Pin], expected: dict[str, Pin], fields: Sequence[str]) -> list[str]:
-    """Lists what differs, a line for each statement and field: what was pinned, and what was found."""
+    """Lists differences, a line for each statement and field: the pinned value and the present one."""
     return [
         f"{statement}\n  {field} pinned: {expected[statement].get(field)}\n  {field} found:  {pin.get(field)}"
         for statement, pin in found.items()
@@ -108,7 +108,7 @@ def write(path: Path, values: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Writes all pins; says of each statement whether the key of a unit's order moves its counts."""
+    """Writes all pins. Notes for each statement whether the key of a unit's order moves its counts."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = folder
         for name, statements in STATEMENTS.items():

@@ -1,7 +1,7 @@
-"""What must stay as it was when the house is rebuilt: digests, ledger rows and a store of an earlier commit.
+"""Values that a restructuring must keep: digests, ledger rows and a store of an earlier commit.
 
-`python -m tests.engine.pinned_statements pins` writes the values of this commit to pinned/releases.json;
-`python -m tests.engine.pinned_statements counts` writes the exact counts of these statements to pinned/counts.json;
+`python -m tests.engine.pinned_statements pins` writes the values of this commit to pinned/releases.json.
+`python -m tests.engine.pinned_statements counts` writes the exact counts of these statements to pinned/counts.json.
 `python -m tests.engine.pinned_statements store` writes a small store of this commit to pinned/store.zip.
 """
 
@@ -50,7 +50,7 @@ def every_mechanism(price: str) -> list[str]:
         asked(f"{price}, budgets = 'uniform', strategy = 'F'", f"{cube} MARGINALS (2, sex, age, ward)"),
         asked(price, "age, count(*) AS n FROM visits GROUP BY RANGES(age)"),
         asked(price, "sex, sum(age) AS s, count(*) AS n, avg(age) AS a, stddev_pop(age) AS d FROM visits GROUP BY sex"),
-        # named since another mechanism is the default: the digest is that of the statement without the option before
+        # the mechanism has a name here since another is the default: the digest is that of the statement without it
         asked(
             f"{price}, quantiles = 'tree'",
             "sex, quantile_cont(age, 0.5) AS q, count(DISTINCT ward) AS w FROM visits GROUP BY sex",
@@ -136,7 +136,7 @@ def golden(counts: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
 
 
 def _release(connection: duckdb.DuckDBPyConnection, statements: list[str], counts: dict[str, str] | None) -> None:
-    """Releases statements in order, and writes down the exact counts of those that count anything."""
+    """Releases statements in order, and writes down the exact counts of statements that count anything."""
     with noted_counts() as seen:
         for statement in statements:
             seen.clear()
@@ -166,7 +166,7 @@ def exact_counts() -> dict[str, dict[str, str]]:
 
 
 def stored() -> list[str]:
-    """The statements of the store that is kept: few, since a file of DuckDB is not small."""
+    """The statements of the stored clinic: few, since a file of DuckDB is not small."""
     chosen = every_mechanism("epsilon = 1, delta = 1e-6")
     words = ("CUBE (sex, age, ward)", "asked_t", "projected", "lazy", "few")
     found = [next(text for text in chosen if word in text) for word in words]
@@ -174,7 +174,7 @@ def stored() -> list[str]:
 
 
 def write_store(folder: Path) -> None:
-    """A closed clinic with its store, its secrets and its witness, packed; and what each statement answered."""
+    """Writes a closed clinic with its store, secrets and witness, packed, and the answer to each statement."""
     os.environ["DPDUCK_STATE_DIR"] = str(folder / "state")
     with made(POLICY, stored(), folder / "clinic.duckdb") as connection:
         answers = {text: answer(connection, text) for text in stored()}
@@ -186,7 +186,7 @@ def write_store(folder: Path) -> None:
 
 
 def answer(connection: duckdb.DuckDBPyConnection, text: str) -> str:
-    """What a statement answers, in an order of its own."""
+    """Returns a statement's answer, in a sorted order."""
     return repr(sorted(map(repr, connection.execute("FROM dp(?)", [text]).fetchall())))
 
 

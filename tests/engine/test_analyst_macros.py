@@ -30,7 +30,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def test_a_sum_of_cells_has_an_interval(con: duckdb.DuckDBPyConnection) -> None:
-    """Requirement: intervals of sums of released cells; safe by default, sharp where cells are independent."""
+    """Requirement: intervals of sums of released cells. Safe by default, sharp where cells are independent."""
     ((sure,),) = con.execute("SELECT dp_sum_interval(n, n_stderr) FROM cube WHERE rolled_up = 0").fetchall()
     assert (sure["estimate"], sure["stderr"]) == (15, 4)
     ((sharp,),) = con.execute(
@@ -95,7 +95,7 @@ def test_a_cube_gives_flat_margins(
 
 
 def test_a_margin_of_all_columns_and_a_wrong_column(con: duckdb.DuckDBPyConnection) -> None:
-    """All kept is the base cells; a misspelt column is refused rather than ignored."""
+    """With all columns kept, the margin is the base cells. A misspelt column is refused rather than ignored."""
     assert con.execute("SELECT sum(n), count(*) FROM dp_margin('cube', ['sex', 'ward'], [])").fetchall() == [(15, 4)]
     with pytest.raises(duckdb.Error, match="the cube has no such column; accepted: lists of its grouping columns"):
         con.execute("FROM dp_margin('cube', ['sex'], ['wards'])").fetchall()
@@ -114,7 +114,7 @@ def test_a_grouping_id_is_that_of_sql(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_ranges_and_subsets_of_summaries(con: duckdb.DuckDBPyConnection) -> None:
-    """Requirement: range and subset estimates; absent keys count as 0, bins at the edges in proportion."""
+    """Requirement: range and subset estimates. Absent keys count as 0, bins at the edges in proportion."""
     con.execute("CREATE TABLE bins AS SELECT range * 5 AS age, 10 AS n, 1.0 AS n_stderr FROM range(10)")
     estimates = ", ".join(
         f"dp_range_estimate(age, n, {low}, {high}, width := 5)" for low, high in ((7, 21), (5, 15), (90, 99))

@@ -33,7 +33,7 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def analyses(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What was analysed."""
+    """Lists the analysed statements."""
     seen: list[object] = []
     analyse = vars(engine)["analyse"]
 
@@ -47,7 +47,7 @@ def analyses(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_the_same_text_is_analysed_once(clinic: duckdb.DuckDBPyConnection, analyses: list[object]) -> None:
-    """The same text, the same answer, no second analysis."""
+    """The same text has the same answer, without a second analysis."""
     first = clinic.execute(COUNT).fetchall()
     assert clinic.execute(COUNT).fetchall() == first
     assert len(analyses) == 1
@@ -71,7 +71,7 @@ def test_a_changed_fact_is_noticed(clinic: duckdb.DuckDBPyConnection, analyses: 
 
 
 def test_what_is_refused_now_is_refused(clinic: duckdb.DuckDBPyConnection) -> None:
-    """A macro that hides a function, a dropped policy, a view in the table's place: what was answered is refused."""
+    """A macro hides a function, a policy is dropped, a view replaces the table: earlier answers are refused."""
     clinic.execute(COUNT).fetchall()
     clinic.execute("CREATE MACRO count_star() AS 1")
     with pytest.raises(duckdb.Error, match="hides the built-in"):
@@ -90,7 +90,7 @@ def test_what_is_refused_now_is_refused(clinic: duckdb.DuckDBPyConnection) -> No
 
 
 def test_a_public_table_that_grew_is_another_statement(clinic: duckdb.DuckDBPyConnection) -> None:
-    """Rows of a public table are part of what is asked: the statement is charged again."""
+    """Rows of a public table are part of the question: the statement is charged again."""
     clinic.execute(WARDS).fetchall()
     clinic.execute(WARDS).fetchall()
     clinic.execute("INSERT INTO wards VALUES ('M')")

@@ -43,8 +43,8 @@ def compared(clinic: Clinic, caller: Caller, name: str) -> str:
 
 
 def test_distances_are_those_of_the_rows(people: Clinic) -> None:
-    """Every marginal of up to three columns is there, the farthest first, with the distance that plain SQL finds
-    between the rows of the statement and the released ones; it charges nothing."""
+    """Every marginal of up to three columns is there, the farthest first. Plain SQL over the statement's rows and the
+    released ones finds the same distances. Nothing is charged."""
     charged = people.charges()
     found: dict[str, Any] = {row[0]: row[1:] for row in people.rows("FROM dp_compare('made')")}
     assert len(found) == 7 and people.charges() == charged
@@ -66,7 +66,7 @@ def test_distances_are_those_of_the_rows(people: Clinic) -> None:
 
 def test_nobody_else_may_compare(people: Clinic) -> None:
     """A principal is refused before anything is read. The owner is refused where somebody else wrote a WHERE, which is
-    never run in this process; a view, a sample and an unknown name are no synthetic tables."""
+    never run in this process. A view, a sample and an unknown name are no synthetic tables."""
     with pytest.raises(PermissionRefusal):
         compared(people, ALICE, "made")
     engine = functions.engine_of(people.con)

@@ -14,7 +14,7 @@ from tests.support.clinics import Clinic, by
 
 
 def test_a_first_release_and_the_same_again(clinic: Clinic) -> None:
-    """A release has a row for every declared value; the same statement again is free and gives the same numbers."""
+    """A release has a row for every declared value. The same statement again is free and gives the same numbers."""
     first = clinic.dp(by("ward"))
     assert sorted(row[0] for row in first) == [f"w{number}" for number in range(6)]
     assert all(isinstance(row[1], int) for row in first)
@@ -24,7 +24,7 @@ def test_a_first_release_and_the_same_again(clinic: Clinic) -> None:
 
 
 def test_spelling_is_not_a_new_question(clinic: Clinic) -> None:
-    """The key is the canonical request: blanks, comments, letter case, aliases, ORDER BY and LIMIT are not in it."""
+    """The key is the canonical request, without blanks, comments, letter case, aliases, ORDER BY and LIMIT."""
     first = dict(clinic.dp(by("sex")))
     again = (
         "select with differential_privacy options (epsilon=1.0)\n  v.SEX as s, count(*) as visits -- by sex\n"
@@ -62,7 +62,7 @@ def test_looking_first_is_charged_at_most_once(
 
 
 def test_all_ways_of_looking_together_are_one_charge(clinic: Clinic) -> None:
-    """LIMIT 0, DESCRIBE, EXPLAIN, a relation that is not fetched and one that is: one charge for all of them."""
+    """LIMIT 0, DESCRIBE, EXPLAIN, and a relation fetched or not: one charge for all."""
     text = by("sex")
     clinic.rows(f"SELECT * FROM dp($${text}$$) LIMIT 0")
     clinic.rows(f"DESCRIBE FROM dp($${text}$$)")
@@ -107,7 +107,7 @@ def test_create_table_as_and_insert(clinic: Clinic) -> None:
 
 
 def test_two_new_releases_in_one_statement(clinic: Clinic) -> None:
-    """Two answers that do not exist yet, in one statement, whose snapshot is older than both."""
+    """One statement asks for two answers that do not exist yet. Its snapshot is older than both."""
     joined = clinic.rows(
         f"SELECT a.sex, b.age FROM dp($${by('sex')}$$) a CROSS JOIN dp($${by('age')}$$) b "
         f"WHERE a.n > -1000000 AND b.n > -1000000"
@@ -132,7 +132,7 @@ def test_two_new_releases_in_one_transaction(clinic: Clinic, read_before: bool) 
 
 
 def test_a_rollback_keeps_the_charge_and_the_answer(clinic: Clinic) -> None:
-    """What was shown stays paid for: the outer transaction has no power over the ledger."""
+    """A shown answer stays paid for: the outer transaction has no power over the ledger."""
     clinic.rows("BEGIN")
     clinic.rows("CREATE TABLE forgotten (i INTEGER)")
     answer = clinic.dp(by("sex"))
@@ -152,7 +152,7 @@ def test_eight_threads_with_one_question(clinic: Clinic) -> None:
 
 
 def test_eight_threads_with_eight_questions(clinic: Clinic) -> None:
-    """Different statements at once are each released and charged once; none fails."""
+    """Different statements at once are each released and charged once, and none fails."""
     texts = [f"{by('sex', more=f'refresh = {tag!r}')}" for tag in "abcdefgh"]
     with ThreadPoolExecutor(8) as pool:
         cursors = [clinic.con.cursor() for _ in texts]
@@ -186,7 +186,7 @@ def test_loading_twice_changes_nothing(clinic: Clinic) -> None:
 def test_more_releases_than_there_are_copies(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch, few: int, databases: int
 ) -> None:
-    """Copies of old releases are given up, and the answers are read from the store; few values need no database."""
+    """Copies of old releases are given up, and the answers are read from the store. Few values need no database."""
     monkeypatch.setattr("dpduck.store.cursors.MOST_COPIES", 2)
     monkeypatch.setattr("dpduck.store.cursors.MOST_WRITTEN", 2)
     monkeypatch.setattr("dpduck.store.releases.FEW", few)
@@ -220,7 +220,7 @@ def test_owner_statements_bound_twice(clinic: Clinic) -> None:
 
 
 def test_a_policy_stated_again_reads_its_public_tables_again(clinic: Clinic) -> None:
-    """The same CREATE OR REPLACE after a public table grew takes the new snapshot; mere repetition does nothing."""
+    """The same CREATE OR REPLACE after a public table grew takes the new snapshot. Mere repetition does nothing."""
     text = (
         "CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10), "
         "DOMAIN ward FROM wards.name)"
@@ -247,7 +247,7 @@ def test_a_macro_of_the_users_is_not_replaced(name: str) -> None:
 
 
 def test_shipped_macros_that_are_there_are_no_obstacle() -> None:
-    """Ours, read by hand beforehand or by an earlier load, are what they were."""
+    """dpduck's macros, from an earlier load or read by hand, stay as they were."""
     with duckdb.connect() as con:
         for text in read_macro_files():
             con.execute(text)

@@ -1,4 +1,4 @@
-"""Statements over every kind of privacy unit ask, cost and count what they did before the kernel was rebuilt."""
+"""Statements over every kind of privacy unit have the requests, prices and counts of before the kernel was rebuilt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDER_IS_THAT_OF_THE_PINS = duckdb.__version__.startswith("1.")
 
 
 def require_counts(found: dict[str, Pin], expected: dict[str, Pin]) -> None:
-    """Requires the pinned counts, of those alone that no key moves where the order of rows is another one."""
+    """Requires the pinned counts. With another order of rows, compares only statements that no key moves."""
     compared = {text: pin for text, pin in found.items() if ORDER_IS_THAT_OF_THE_PINS or expected[text]["any key"]}
     assert changed(compared, expected, ["counts"]) == []
 
@@ -33,7 +33,7 @@ def test_every_statement_is_as_it_was(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_prepared_tables_count_the_same(name: str) -> None:
-    """The exact counts of prepared rows are those of the tables, also where rows are left out; streams read tables."""
+    """Exact counts of prepared rows equal those of the tables, also where rows are left out. Streams read tables."""
     statements = [text for text in STATEMENTS[name] if "PRIVATE STREAM" not in text]
     with opened(prepared=True) as connection:
         found = pins(connection, statements)
@@ -52,7 +52,7 @@ def test_another_order_of_rows_is_noticed() -> None:
 
 
 def test_the_corpus_is_broad() -> None:
-    """At least 220 statements, nearly all of which count rows; some of them keep a part of a unit's rows."""
+    """At least 220 statements, and nearly all count rows. Some keep a part of a unit's rows."""
     every = [pin for name in STATEMENTS for pin in pinned(name).values()]
     assert len(every) >= 220
     assert sum(bool(pin["counts"]) for pin in every) >= 215

@@ -27,7 +27,7 @@ STATEMENTS = (
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement: str) -> None:
-    """Requirement: schema probes never charge; what they say is what the answer has, without a row."""
+    """Requirement: schema probes never charge. Their columns are those of the answer, without a row."""
     engine = engine_of(clinic.con)
     assert engine is not None
     told = clinic.con.sql(engine.describe(statement, Caller("alice", owner=False)))
@@ -48,7 +48,7 @@ def test_a_probe_asks_for_permission(clinic: Clinic) -> None:
 
 
 def test_a_call_returns_the_entry_that_paid_for_it(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirement: whoever keeps books asks nobody else what was charged, whether the call answered or failed."""
+    """Requirement: the call itself returns the ledger's entry, whether it answered or failed."""
     engine, alice = engine_of(clinic.con), Caller("alice", owner=False)
     assert engine is not None
 

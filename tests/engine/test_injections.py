@@ -74,7 +74,7 @@ def test_a_condition_cannot_leave_its_try(con: duckdb.DuckDBPyConnection, cast: 
 
 
 def test_sql_around_cached_answers_binds_in_the_sandbox(con: duckdb.DuckDBPyConnection) -> None:
-    """Even if a tree were fooled: what stands around an answer binds where no private table is, cached or not."""
+    """Even if the parse were fooled, SQL around an answer binds where no private table is, cached or not."""
     sql = ask(con, f"SELECT sum(n) AS total FROM ({COUNT})")
     assert not sql.startswith("FROM query(error(")
     refused = ask(con, f"SELECT sum(n) + total AS t FROM ({COUNT})")
@@ -93,7 +93,7 @@ def test_a_price_without_drawable_noise_is_refused_before_the_charge() -> None:
 
 
 def test_what_others_asked_is_not_listed(con: duckdb.DuckDBPyConnection) -> None:
-    """A principal sees the statements of their own releases only; views of others by name and price."""
+    """A principal sees the statements of their own releases only. Views of others by name and price."""
     engine = engine_of(con)
     assert engine is not None
     view = "CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.5) AS SELECT count(*) AS n FROM visits WHERE diag = 'secret7'"

@@ -43,7 +43,7 @@ def test_the_way_out_is_named(open_clinic: Callable[..., Clinic], statement: str
 
 
 def test_a_renamed_database_is_told_from_one_without_a_policy(tmp_path: Path) -> None:
-    """A policy is of a table of a database by its name: after the file has another one, the refusal says why."""
+    """A policy belongs to a table of a database by its name. After the file is renamed, the refusal says why."""
     place = tmp_path / "monthly.duckdb"
     with duckdb.connect(str(place)) as made:
         made.execute("CREATE TABLE visits AS SELECT range AS id FROM range(10)")
@@ -66,8 +66,8 @@ def test_distinct_values_beside_others(clinic: Clinic) -> None:
 
 
 def test_the_note_says_what_is_known_of_averages(clinic: Clinic) -> None:
-    """Errors of averages are NULL without EXPECT ROWS: the note has what they are times the rows of a cell, and what to
-    type; typed, they are figures, and those very ones.
+    """Errors of averages are NULL without EXPECT ROWS. The note has them times the rows of a cell, and the option to
+    type. With it, they are those very figures.
     """
     clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100")
     asked = f"$${ASKED} ward, count(*) AS n, avg(age) AS a FROM visits GROUP BY ward$$"
@@ -104,7 +104,7 @@ def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:
 
 
 def test_a_view_says_how_far_it_is_off(clinic: Clinic) -> None:
-    """The standard errors of counts and sums are in its comment whatever was selected; those of averages differ."""
+    """The standard errors of counts and sums are in its comment whatever was selected. Those of averages differ."""
     clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100")
     clinic.dp(
         "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1, strategy = 'Q', budgets = 'uniform', consistency = 'none') AS "
@@ -150,7 +150,7 @@ def test_a_view_without_any_group_says_so(open_clinic: Callable[..., Clinic]) ->
 
 
 def test_values_outside_a_domain_may_be_asked_for_where_it_keeps_them(clinic: Clinic) -> None:
-    """WITH OTHER keeps the rows of values that are not listed, so that a condition on one of them is no slip."""
+    """WITH OTHER keeps the rows of unlisted values, so that a condition on such a value is no slip."""
     asked = f"{ASKED} count(*) FROM visits WHERE ward = 'w9'"
     assert "'w9' is not in the domain of ward" in clinic.refused(asked)
     clinic.dp("ALTER PRIVACY POLICY ON visits SET DOMAIN ward IN ('w0') WITH OTHER 'another'")
@@ -158,7 +158,7 @@ def test_values_outside_a_domain_may_be_asked_for_where_it_keeps_them(clinic: Cl
 
 
 def test_nearly_the_name_of_a_table_or_view(clinic: Clinic) -> None:
-    """What may have been meant is said where there is no table, and no private view, of a name."""
+    """For an unknown table or private view, the message suggests the nearest name."""
     clinic.dp("CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward")
     assert "accepted: cube (did you mean that?), or a name" in clinic.refused("DROP PRIVATE VIEW cubee")
     for call, near in (("dp_check('vists')", "visits"), ("dp_stderr_of('cubee', '1')", "cube")):
@@ -167,7 +167,7 @@ def test_nearly_the_name_of_a_table_or_view(clinic: Clinic) -> None:
 
 
 def test_the_ends_have_no_standard_error(clinic: Clinic) -> None:
-    """What is taken for min and max lies further off than the noise of their ranks tells; their intervals say so."""
+    """The answers for min and max are further off than the noise of their ranks suggests. Their intervals say so."""
     clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 200")
     asked = f"{ASKED} max(age) AS x, dp_stderr(x), dp_interval_high(x), median(age) AS y, dp_stderr(y) FROM visits"
     (most, stderr, high, _, middle_stderr) = clinic.dp(asked)[0]
@@ -176,7 +176,7 @@ def test_the_ends_have_no_standard_error(clinic: Clinic) -> None:
 
 
 def test_owners_are_told_what_a_change_means(clinic: Clinic) -> None:
-    """A budget that protects little, questions that cost again, and what is spent as an epsilon."""
+    """A weak budget, questions that cost again, and the spent budget as an epsilon are all stated."""
     alter = "ALTER PRIVACY POLICY ON visits SET "
     (said,) = clinic.dp(f"{alter}MAX EPSILON 2")[0]
     assert said.endswith("repeating an earlier question stays free")
@@ -192,7 +192,7 @@ def test_owners_are_told_what_a_change_means(clinic: Clinic) -> None:
 
 
 def test_what_thresholds_leave_out_is_explained(open_clinic: Callable[..., Clinic]) -> None:
-    """max_groups_contributed leaves rows out, which no interval is about; a spent delta for keys names two ways out."""
+    """max_groups_contributed leaves rows out, which no interval is about. A spent delta for keys names two ways out."""
     clinic = open_clinic()
     clinic.fill()
     clinic.dp(

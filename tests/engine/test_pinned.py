@@ -34,7 +34,7 @@ def test_every_mechanism_is_charged_as_before(name: str) -> None:
 
 
 def test_golden_statements_are_charged_as_before() -> None:
-    """The same of every statement that the golden files accept."""
+    """Every statement that the golden files accept has the pinned digest and charge."""
     counts: dict[str, str] = {}
     with golden(counts) as connection:
         assert releases(connection) == PINNED["golden"]
@@ -58,7 +58,7 @@ def store(unpacked: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def test_an_earlier_store_answers_for_nothing(store: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """What the commit before released is answered as it was, without a charge; its session goes on."""
+    """The earlier commit's releases are answered as before, without a charge. Its session goes on."""
     kept = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
     charges = store.execute(CHARGES).fetchall()
     assert {text: answer(store, text) for text in kept["answers"]} == kept["answers"]

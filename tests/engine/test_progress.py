@@ -42,7 +42,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_terminal_shows_a_line_that_goes_again(tmp_path: Path) -> None:
-    """On a pseudo-terminal: what is done and since when, wiped out when it is done."""
+    """A pseudo-terminal shows the present step and its time, and the line is wiped out when it is done."""
     told, (ours, theirs) = "", pty.openpty()
     try:
         done = subprocess.run(
@@ -60,7 +60,7 @@ def test_a_terminal_shows_a_line_that_goes_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_pipe_is_silent(tmp_path: Path) -> None:
-    """The same statement, its standard error in a pipe: not one character."""
+    """With standard error in a pipe, the statement writes not one character."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, env=environment(tmp_path), timeout=120, check=False
     )
@@ -68,7 +68,7 @@ def test_a_pipe_is_silent(tmp_path: Path) -> None:
 
 
 def test_steps_are_told_in_fixed_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A statement that stays below the first moment writes nothing; each step has its word, an unknown one none."""
+    """A statement that stays below the first moment writes nothing. Each step has its word, an unknown one none."""
     shown = StringIO()
     line = Progress(shown)
     with line.working():
@@ -88,7 +88,7 @@ def test_steps_are_told_in_fixed_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_is_told_of_steps_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that hands its own steps over has no second line; an error, and Ctrl-C, end the line too."""
+    """A program that hands its own steps over has no second line. An error, and Ctrl-C, end the line too."""
     line = Progress(StringIO())
     monkeypatch.setattr(connection, "progress_here", lambda: line)
     told: list[str] = []

@@ -52,7 +52,7 @@ def test_a_database_that_has_the_macros_is_not_written(database: Path, written: 
 
 @pytest.mark.parametrize("dropped", ["TABLE dp_budget", "dp_key", "TABLE dp_sketch_point"])
 def test_a_macro_that_is_gone_is_made_again(dropped: str, database: Path, written: list[bool]) -> None:
-    """Each macro is looked for, those of dpduck and those that any DuckDB runs."""
+    """Every macro is checked, dpduck's own and those that any DuckDB runs."""
     with duckdb.connect(str(database)) as con:
         con.execute(f"DROP MACRO {dropped}")
     with dpduck.connect(database) as con:
@@ -63,7 +63,7 @@ def test_a_macro_that_is_gone_is_made_again(dropped: str, database: Path, writte
 
 @pytest.mark.parametrize("name", ["dp_budget", "dp_check(table_name)"])
 def test_a_macro_of_the_users_among_ours_is_refused(name: str, database: Path, written: list[bool]) -> None:
-    """A macro that took the place of one of dpduck's is the user's: it is not replaced, and the store is let go."""
+    """A macro in the place of one of dpduck's is the user's: it is not replaced, and the store is let go."""
     call = name if "(" in name else f"{name}()"
     with duckdb.connect(str(database)) as con:
         con.execute(f"CREATE OR REPLACE MACRO {call} AS TABLE SELECT 42 AS mine")
@@ -85,7 +85,7 @@ def test_a_macro_of_the_users_among_ours_is_refused(name: str, database: Path, w
     ],
 )
 def test_macros_of_another_version_are_replaced(older: str, database: Path, written: list[bool]) -> None:
-    """A macro without this version's mark is one of before."""
+    """A macro without this version's mark is of an earlier version."""
     with dpduck.connect(database) as con:
         con.execute(f"CREATE OR REPLACE MACRO {older}")
     with dpduck.connect(database) as con:

@@ -1,4 +1,4 @@
-"""What a process loads by the time that dpduck is loaded on a connection, and by its first count."""
+"""The modules that a process loads until dpduck is loaded on a connection, and until its first count."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def loaded(script: str, database: Path) -> set[str]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new store", "a store that exists"])
 def test_load_imports_no_engine(again: bool, tmp_path: Path) -> None:
-    """To load dpduck is to open its store: what plans, parses and counts waits for a statement."""
+    """Loading dpduck opens only its store. Planning, parsing and counting code waits for a statement."""
     database = tmp_path / "clinic.duckdb"
     modules = [loaded(LOAD, database) for _ in range(1 + again)][-1]
     assert {"dpduck.engine.connection", "duckdb"} <= modules

@@ -32,7 +32,7 @@ The kernel reads facts by three short statements. One long one took three times 
 
 @pytest.mark.parametrize("kind", SENT)
 def test_statements_sent_to_duckdb(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as are said here for each shape, and no more: opening a cursor counts as one, which sets its path."""
+    """No more statements than the number here for each shape. Opening a cursor counts as one, which sets its path."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path))
     monkeypatch.setattr(attached, "_SETTLED", -(10**9))
     for module in ("dpduck.engine.engine", "dpduck.mechanisms.release"):  # nothing was asked by another test

@@ -87,8 +87,8 @@ print(json.dumps(said))
 
 
 def typed(folder: Path, moments: list[str]) -> tuple[str, list[Any]]:
-    """Runs the script on a terminal of its own; Ctrl-C is typed at each of these words, one after the other. What the
-    terminal showed, and what the script said.
+    """Runs the script on a terminal of its own. Types Ctrl-C at each of these words, one after the other. Returns the
+    terminal's text, and the script's own output.
     """
     ours, theirs = pty.openpty()
     told, left, deadline = "", list(moments), time.monotonic() + 60
@@ -119,9 +119,9 @@ def typed(folder: Path, moments: list[str]) -> tuple[str, list[Any]]:
 
 @pytest.mark.slow
 def test_ctrl_c_on_a_terminal(tmp_path: Path) -> None:
-    """Ctrl-C is typed in a round, while rows are drawn from what is stored by then, and in the fit of a free sample.
+    """Ctrl-C is typed in a round, while rows are drawn from stored answers, and in the fit of a free sample.
 
-    The line counts rounds and has an estimate; what stays charged is said; there is no half a table; the same statement
+    The line counts rounds and has an estimate. What stays charged is said. No half table is left. The same statement
     again makes the table and is not charged again.
     """
     told, (rounds, first, drawing, second, sample, third) = typed(tmp_path, ["round 2", "drawing rows", "fitting"])
@@ -139,7 +139,7 @@ def test_ctrl_c_on_a_terminal(tmp_path: Path) -> None:
 
 
 def test_the_line_knows_rounds_and_the_rest() -> None:
-    """Rounds are counted for one statement; an estimate counts from the end of the count, and ends with its
+    """Rounds are counted for one statement. An estimate counts from the end of the count, and ends with its
     statement."""
     shown: list[str] = []
 
@@ -176,7 +176,7 @@ WORKLOADS = [
 
 @pytest.mark.parametrize(("mechanism", "workload"), WORKLOADS)
 def test_every_way_has_seconds(gaussian: Clinic, mechanism: str, workload: str) -> None:
-    """Whatever makes the table, dp_explain says how long it takes, longer for more rows; it spends nothing."""
+    """For every mechanism dp_explain says how long it takes, longer for more rows, and spends nothing."""
     charged = gaussian.charges()
     few, many = (
         gaussian.value(f"SELECT seconds FROM dp_explain($q${HEAD.format(rows, mechanism)} WORKLOAD {workload}$q$)")
@@ -187,7 +187,7 @@ def test_every_way_has_seconds(gaussian: Clinic, mechanism: str, workload: str) 
 
 
 def test_a_sample_is_explained(gaussian: Clinic) -> None:
-    """dp_explain of a free sample says that it is free and how long it takes, to whoever may read what it reads."""
+    """dp_explain says that a free sample is free, and its time, to principals who may read its sources."""
     gaussian.dp(
         "CREATE PRIVATE VIEW cube OPTIONS (rho = 1) AS SELECT sex, ward, count(*) AS n FROM visits GROUP BY ALL"
     )

@@ -66,7 +66,7 @@ class Lake:
         return self.con.execute("FROM dp(?)", [statement]).fetchall()
 
     def same(self, statement: str) -> object:
-        """Asks, and requires that what was counted there is what is counted here; these counts."""
+        """Asks, and requires the same counts there and here. Returns these counts."""
         self.compared.clear()
         self.dp(statement)
         assert self.compared, "nothing was counted in the engine"

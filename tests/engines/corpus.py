@@ -28,7 +28,7 @@ PRICES = (None, Decimal("-0.01"), Decimal("0.00"), *(Decimal(n) / 4 for n in ran
 
 
 def rows(count: int = 3000) -> pa.Table:
-    """Visits of some 700 patients; columns have lengths that share no divisor, so that values meet."""
+    """Visits of some 700 patients. Columns have lengths that share no divisor, so that values meet."""
 
     def column(values: tuple[Any, ...], kind: pa.DataType, stride: int) -> pa.Array:
         return pa.array(islice(cycle(values), 0, count * stride, stride), kind)

@@ -43,7 +43,7 @@ WIDER = ("x >= 0.1000000001", "x > 0.1", "x = 0.1", "x <> 0.1", "x < 0.1", "x <=
 
 @contextmanager
 def open_lake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
-    """A connection with an empty DuckLake, whose files are of another program, too, if they are there."""
+    """A connection with an empty DuckLake, with files of another program, too, if there are any."""
     made = Counted(dpduck.connect())
     load_extension(made.connection, "ducklake", "")
     made.connection.execute(
@@ -59,7 +59,7 @@ def open_lake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted
 
 
 def require_sums(made: Counted, table: str, conditions: Sequence[str]) -> int:
-    """The first condition alone, and each in a branch; how many jobs were counted."""
+    """The first condition alone, and each in a branch. How many jobs were counted."""
     made.connection.execute(in_dp(f"CREATE PRIVACY POLICY ON {table} ({UNIT})")).fetchall()
     made.ask(f"count(*) FROM {table} WHERE {conditions[0]}")
     branches = [f"SELECT patient FROM {table} WHERE {condition}" for condition in conditions]
@@ -70,7 +70,7 @@ def require_sums(made: Counted, table: str, conditions: Sequence[str]) -> int:
 @needs("ducklake")
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
 def test_zeros_with_a_sign(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """-0.0, as round(-0.3) makes it, equals 0; a Bloom filter of Parquet hashes bytes, and does not know 0.0."""
+    """-0.0, as round(-0.3) makes it, equals 0. A Bloom filter of Parquet hashes bytes, and does not know 0.0."""
     with open_lake(tmp_path, monkeypatch) as made:
         zeros = f"SELECT {MANY}, round(-0.3 / (range + 1))::{kind} AS x FROM range(60)"
         made.connection.execute(f"CREATE TABLE lake.main.v AS {zeros} {ONE_MORE.format('1.0')}")
@@ -80,7 +80,7 @@ def test_zeros_with_a_sign(kind: str, tmp_path: Path, monkeypatch: pytest.Monkey
 @needs("ducklake")
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
 def test_numbers_that_are_none(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NaN is above 5; minima and maxima in files of another program leave it out, and DuckLake leaves the file out."""
+    """NaN is above 5. Minima and maxima in files of another program leave it out, and DuckLake leaves the file out."""
     with open_lake(tmp_path, monkeypatch) as made:
         con = made.connection
         con.execute(f"CREATE TABLE lake.main.v (patient INTEGER, x {kind})")
@@ -96,7 +96,7 @@ def test_numbers_that_are_none(kind: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 @needs("ducklake")
 def test_a_column_that_became_wider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A FLOAT that is DOUBLE now is read as 0.10000000149; the lists of files say 0.1."""
+    """A FLOAT that is DOUBLE now is read as 0.10000000149. The lists of files say 0.1."""
     with open_lake(tmp_path, monkeypatch) as made:
         rows_of = f"SELECT {MANY}, (CASE WHEN range < 50 THEN 0.1 ELSE 0.05 END)::FLOAT AS x FROM range(60)"
         made.connection.execute(f"CREATE TABLE lake.main.v AS {rows_of}")
@@ -109,7 +109,7 @@ def test_a_column_that_became_wider(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_a_scan_leaves_out_is_found(
     case: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of the three is found where DuckDB is given conditions again."""
+    """Each of the three faults is found where DuckDB is given conditions again."""
     plain_again(monkeypatch)
     kind = () if case is test_a_column_that_became_wider else ("DOUBLE",)
     with pytest.raises(AssertionError, match="WHERE x"):
@@ -117,7 +117,7 @@ def test_what_a_scan_leaves_out_is_found(
 
 
 def random_sums(made: Counted, table: str, conditions: Conditions, statements: int) -> int:
-    """Random conditions, eight of them in each statement; how many jobs were counted."""
+    """Asks random conditions, eight a statement. Returns how many jobs were counted."""
     for _ in range(statements):
         branches = [f"SELECT patient FROM {table} WHERE {conditions.one()}" for _ in range(8)]
         made.ask(f"count(*) FROM ({' UNION ALL '.join(branches)})")
@@ -130,7 +130,7 @@ def random_sums(made: Counted, table: str, conditions: Conditions, statements: i
 def test_random_conditions_on_files(
     added: bool, statements: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files of which columns are constant or NULL; the long form by a fresh seed, which is printed."""
+    """Files with constant or NULL columns. The long form takes a fresh seed, which is printed."""
     seed = "files" if statements == 3 else operating_system_entropy().bytes(4).hex()
     print("seed:", seed)  # noqa: T201
     source = random.Random(seed)  # noqa: S311
@@ -154,7 +154,7 @@ def test_random_conditions_on_files(
 @needs("postgres_scanner")
 @pytest.mark.parametrize("statements", [3, pytest.param(40, marks=pytest.mark.audit)])
 def test_random_conditions_in_postgres(statements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What PostgreSQL would compare by itself is one thing or the other for each row."""
+    """Random conditions over a table of PostgreSQL: counts are the sums of each unit's alone."""
     seed = "postgres" if statements == 3 else operating_system_entropy().bytes(4).hex()
     print("seed:", seed)  # noqa: T201
     source = random.Random(seed)  # noqa: S311
@@ -174,7 +174,7 @@ def test_random_conditions_in_postgres(statements: int, monkeypatch: pytest.Monk
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["patient_id MAX ROWS 3", "ROW"])
 def test_statements_in_an_engine(unit: str, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every form of statement, over rows of few units, of which one has NULL in every column, and one constant ones."""
+    """Every form of statement, over rows of a few units: one unit has NULL in every column, and one constant rows."""
     lake.public("wards", "FROM (VALUES ('north'), ('south'), ('west'), ('nörth')) AS t(name)")
     lake.put(3, visits=laid(rows(600)), files=2)
     lake.dp(POLICY.format(unit=unit))

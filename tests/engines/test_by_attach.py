@@ -29,7 +29,7 @@ def near(rows: list[tuple[object, ...]]) -> bool:
 
 @needs("ducklake")
 def test_ducklake(tmp_path: Path) -> None:
-    """A table of a DuckLake has a policy and answers; a view of it has none."""
+    """A table of a DuckLake has a policy and answers. A view in it has none."""
     with dpduck.connect() as con:
         load_extension(con, "ducklake", "")
         con.execute(f"ATTACH 'ducklake:{tmp_path}/lake.ducklake' AS lake (DATA_PATH '{tmp_path}/files')")
@@ -44,7 +44,7 @@ def test_ducklake(tmp_path: Path) -> None:
 
 @needs("delta")
 def test_delta(tmp_path: Path) -> None:
-    """A Delta table that is attached is refused: a text in it may be no UTF-8, and one such row ends every reading."""
+    """An attached Delta table is refused: a text may be invalid UTF-8, and one such row ends every reading."""
     with dpduck.connect() as con:
         load_extension(con, "delta", "")
         place = tmp_path / "visits"

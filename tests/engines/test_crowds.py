@@ -26,7 +26,7 @@ ORDER = Order((TABLE,), (), Asking("SELECT 1"), "SELECT 1", {}, "", 0, key=2**64
 
 
 def crowd(rows: int = MANY, others: int = 50) -> pa.Table:
-    """One unit with very many rows, some of which differ in the sign of 0 alone, and others with twenty each."""
+    """One unit with very many rows, some differing only in the sign of 0, and others with twenty each."""
     units = [7] * rows + [100 + number % others for number in range(20 * others)]
     reals = [(0.0, -0.0, 1.5, float("nan"), None)[number % 5] for number in range(len(units))]
     texts = [None if number % 11 == 0 else f"t{number % 3000}" for number in range(len(units))]
@@ -38,7 +38,7 @@ def shown(rows: pa.Table) -> list[str]:
 
 
 def test_the_first_rows_of_a_unit() -> None:
-    """As SQL ranks them; the same from parts, in any order, and without other units; all of those that are few."""
+    """The first rows are as SQL ranks them, also from parts, in any order, without other units. Few rows all stay."""
     whole = crowd()
     found = first_rows(ORDER, TABLE, whole)
     with duckdb.connect() as con:
@@ -56,7 +56,7 @@ def test_the_first_rows_of_a_unit() -> None:
 
 
 def test_what_a_task_hands_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more of a unit than its first rows, however many parts there are; and all that others have."""
+    """No more of a unit than its first rows, however many parts there are. All that others have."""
     monkeypatch.setattr(orders, "PART", 1 << 15)
     whole = crowd(100_000)
     batches = whole.rename_columns(["dpduck_0_0", "dpduck_0_1", "dpduck_0_2"]).to_batches(max_chunksize=8192)
@@ -66,8 +66,8 @@ def test_what_a_task_hands_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a unit with very many rows the first of each part alone, which are those of all; of others each row; each
-    bucket's rows are in bundles of no more than their bytes.
+    """A unit with very many rows keeps only the first rows of each part, others keep every row. Each bucket's rows are
+    in bundles of no more than their bytes.
     """
     monkeypatch.setattr(orders, "PART", 1 << 15)
     monkeypatch.setattr(orders, "BUNDLE", 1 << 12)
@@ -107,7 +107,7 @@ def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bundles_are_no_larger_where_rows_differ() -> None:
-    """One unit's long texts, in one bucket, make more bundles and no larger ones; every row is in one of them."""
+    """One unit's long texts, in one bucket, make more bundles and no larger ones. Every row is in a bundle."""
     texts = ["short"] * 5000 + ["x" * 65_535] * 100
     rows = pa.table({"text": texts, "row": range(5100), orders.BUCKET: [n % 3 for n in range(5000)] + [1] * 100})
     found = list(orders.bundles(rows))
@@ -131,9 +131,9 @@ COUNTED = (
 
 @pytest.mark.slow
 def test_a_crowd_in_joins_and_unions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A join counts what DuckDB counts where the unit has its first rows; of a UNION ALL nothing needs to be left out.
+    """A join of the unit's first rows counts as DuckDB counts. A UNION ALL need not leave out rows.
 
-    The rows of a UNION ALL go to tasks as integers, so few of a unit that it makes no difference how many it has.
+    The rows of a UNION ALL go to tasks as a few integers for each unit, so their number does not matter.
     """
     people = [1, *range(100, 150)]
     owners = [1] * MANY + [100 + number % 50 for number in range(1000)]

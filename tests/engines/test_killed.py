@@ -70,7 +70,7 @@ def killed_once_begun(begun: Path, victim: Callable[[int], int]) -> threading.Th
 
 
 def ask_and_kill(lake: Lake, table: str, begun: Path, victim: Callable[[int], int]) -> str:
-    """Asks once, while something is killed: "" where it was answered as DuckDB counts, else the error; paid once."""
+    """Asks once while something is killed. Returns "" if DuckDB counts the same, else the error. Requires a charge."""
     lake.put(2, **{table: ROWS})
     lake.dp(POLICY.format(table))
     thread, said = killed_once_begun(begun, victim), ""
@@ -88,7 +88,7 @@ SPARKS = [pytest.param(name, marks=pytest.mark.engines) for name in ("connect", 
 
 @pytest.mark.parametrize("server", SPARKS, indirect=True)
 def test_a_task_that_is_killed(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are executors the task is done once more, with the same counts; else it fails and stays paid."""
+    """Where there are executors the task is done once more, with the same counts. Else it fails and stays paid."""
     monkeypatch.setattr(spark, "task_of", slow(tmp_path / "begun"))
     said = ask_and_kill(lake, "of_tasks", tmp_path / "begun", lambda pid: pid)
     assert said == "" if lake.server.address else "the charge stays, nothing was released" in said

@@ -30,7 +30,7 @@ ASK = (
 def test_canaries(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], carry_name: str
 ) -> None:
-    """A statement that is answered, one whose task fails, quoting a row; prepared, too."""
+    """One statement is answered, and the task of another fails and quotes a row. Also prepared."""
     said_there = spark.SparkEngine._fetch_results
 
     def planned(self: spark.SparkEngine, found: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A unit counts as often as MAX ROWS says, wherever its rows lie; and no unit changes what is kept of another one."""
+"""A unit counts as often as MAX ROWS says, wherever its rows lie. No unit changes the kept rows of another."""
 
 from __future__ import annotations
 

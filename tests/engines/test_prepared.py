@@ -67,7 +67,7 @@ def there(lake: Lake) -> list[str]:
 
 @pytest.fixture
 def pond(lake: Lake) -> Lake:
-    """A Lake whose engine has no packs of other tests."""
+    """A Lake. Its engine has no packs of other tests."""
     for name in there(lake):
         lake.server.session.sql(f"DROP TABLE db.{name}").collect()
     return lake
@@ -75,7 +75,7 @@ def pond(lake: Lake) -> Lake:
 
 @pytest.mark.slow
 def test_every_form_of_statement(lake: Lake) -> None:
-    """What is counted of packed rows is what DuckDB counts: awkward values, joins, keys, sums, synthetic data."""
+    """Packed rows count as in DuckDB: awkward values, joins, keys, sums, synthetic data."""
     lake.public("wards", "FROM (VALUES ('north'), ('south'), ('west'), ('nörth')) AS t(name)")
     lake.put(2, visits=rows(1500), files=2)
     lake.dp(POLICY.format(unit="patient_id MAX ROWS 3"))
@@ -87,7 +87,7 @@ def test_every_form_of_statement(lake: Lake) -> None:
 
 
 def test_an_epoch_keeps_its_rows(pond: Lake) -> None:
-    """New rows are counted from the next epoch on, or when the table is no longer prepared; the old pack is deleted."""
+    """New rows are counted from the next epoch on, or when the table is no longer prepared. The old pack is deleted."""
     pond.put(3, kept=plain(), more=plain(500, 77))
     pond.dp(PLAIN.format("kept", ""))
     said = prepare(pond, "kept")
@@ -114,7 +114,7 @@ def test_an_epoch_keeps_its_rows(pond: Lake) -> None:
 
 
 def test_tables_of_one_moment(pond: Lake) -> None:
-    """Tables that share their units lie in one pack, and are joined there; one alone is refused beside another."""
+    """Tables that share their units lie in one pack, and are joined there. One alone is refused beside another."""
     pond.put(3, ones=plain(), twos=plain(900, 200))
     pond.dp(PLAIN.format("ones", ""))
     pond.dp(PLAIN.format("twos", " REFERENCES lake.db.ones.unit"))
@@ -130,7 +130,7 @@ def test_tables_of_one_moment(pond: Lake) -> None:
 
 @pytest.mark.parametrize("left", ["nothing", "another", "less", "twice"])
 def test_what_is_not_there_any_more_is_refused(pond: Lake, left: str) -> None:
-    """A pack that is gone, another one under its name, one with a piece less, or twice: refused before the charge."""
+    """A missing pack, another one under its name, a piece less or twice: all refused before the charge."""
     gone = f"gone_{left}"
     pond.put(3, **{gone: plain(), f"other_{left}": plain(900, 200)})
     for table in (gone, f"other_{left}"):
@@ -164,7 +164,7 @@ def test_few_rows(pond: Lake, rows: pa.Table) -> None:
 
 
 def test_releases_of_one_epoch_are_known_together(pond: Lake) -> None:
-    """Two releases about the same packed rows are combined, as of prepared tables here; others are not."""
+    """Two releases about the same packed rows are combined, as for prepared tables here. Others are not."""
     pond.put(3, known=plain())
     pond.dp(PLAIN.format("known", ""))
     question = "SELECT kind, count(*) AS n FROM lake.db.known GROUP BY kind"
@@ -186,7 +186,7 @@ def test_releases_of_one_epoch_are_known_together(pond: Lake) -> None:
 
 @pytest.mark.parametrize("told", ["twice", "less", "of another"])
 def test_each_piece_is_counted_once(pond: Lake, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
-    """A piece that comes twice, one that is missing, and those of another pack: the statement fails, and stays paid."""
+    """If a piece comes twice, is missing or is of another pack, the statement fails, and stays paid."""
     pond.put(3, pieces=plain())
     pond.dp(PLAIN.format("pieces", ""))
     prepare(pond, "pieces")
@@ -205,7 +205,7 @@ def test_each_piece_is_counted_once(pond: Lake, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_pack_that_is_not_finished(pond: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where writing fails, the table stays as it was, nothing that the engine says is told, and what is left goes."""
+    """Where writing fails, the table stays as before, the engine's message is not shown, and remains are deleted."""
     pond.put(3, unfinished=plain())
     pond.dp(PLAIN.format("unfinished", ""))
     pack = SparkEngine.pack
@@ -234,7 +234,7 @@ Members = Sequence[tuple[int, int | None]]
 
 
 def packed(members: Members, parts: int = 2) -> list[dict[str, Any]]:
-    """The pieces of two tables whose rows lie in parts, as an engine has them made."""
+    """Returns the pieces of two tables, in parts, as an engine makes them."""
     bundles = list[pa.RecordBatch]()
     for number in (0, 1):
         rows = [(place, unit) for place, (table, unit) in enumerate(members) if table == number]
@@ -263,7 +263,7 @@ def column(piece: dict[str, Any], table: int, place: int) -> list[Any]:
 @given(UNITS.filter(bool), st.integers(1, 60), st.integers(1, 3))
 @settings(max_examples=100, deadline=None)
 def test_a_unit_lies_in_one_piece(members: list[tuple[int, int | None]], size: int, parts: int) -> None:
-    """All rows of a unit, of all tables, lie in one piece, each row once and whole; a piece has some rows, not all."""
+    """All rows of a unit, of all tables, lie in one piece, each row once and whole. A piece has some rows, not all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_pieces, "PIECE_ROWS", size)
         pieces = packed(members, parts)

@@ -31,7 +31,7 @@ def test_every_form_of_statement(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_more_rows_of_a_unit_and_rows_that_are_units(lake: Lake) -> None:
-    """MAX ROWS 40 counts crowded units first; where each row is a unit nothing is bounded."""
+    """MAX ROWS 40 counts crowded units first. Where each row is a unit nothing is bounded."""
     visits(lake, "patient_id MAX ROWS 40", 1000)
     for title in ("three keys", "texts", "sums", "keys"):
         assert lake.same(STATEMENTS[title]) is not None, title
@@ -43,7 +43,7 @@ def test_more_rows_of_a_unit_and_rows_that_are_units(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_statements_of_the_reference(lake: Lake) -> None:
-    """All that docs/sql.md asks, over tables of one engine; there lines name the customer, for want of a key."""
+    """All that docs/sql.md asks, over tables of one engine. There lines name the customer, for want of a key."""
     made = [
         "CREATE TABLE customers AS SELECT i AS id, ['north', 'south'][i % 2 + 1] AS region FROM range(300) AS r(i)",
         "CREATE TABLE orders AS SELECT i AS order_id, i // 3 AS customer, i % 5 AS priority FROM range(900) AS r(i)",

@@ -1,4 +1,4 @@
-"""A served clinic whose visits lie in an engine: the tests of the core suite's gate, and the command line."""
+"""A served clinic with its visits in an engine: the tests of the core suite's gate, and the command line."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.support.engine_servers import Server
 
 
 def there(text: str) -> str:
-    """A statement about the engine's table in place of the one of DuckDB."""
+    """Returns the statement about the engine's table in place of DuckDB's."""
     return re.sub(r"(?<![\w.\"/])visits\b(?!\.)", "lake.db.visits", text)
 
 
 def made(server: Server, folder: Path) -> tuple[Path, str]:
-    """The clinic of the core suite's server, with rows that must never be seen; and bob's token."""
+    """The clinic of the core suite's server, with rows that must never be seen, and bob's token."""
     path = folder / "clinic.duckdb"
     with dpduck.connect(path) as con:
         clinic = Clinic(con)
@@ -51,7 +51,7 @@ def probed_before(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("probed_before")
 def test_attacks_on_the_gate(server: Server, tmp_path: Path) -> None:
-    """What must be refused is, with nothing charged or quoted, and what must not is answered, of an engine's rows."""
+    """Attacks are refused, with nothing charged or quoted, and honest statements answered, from an engine's rows."""
     if not server.address:
         pytest.skip("a session of this process has no address")
     path, token = made(server, tmp_path)
@@ -75,7 +75,7 @@ def test_attacks_on_the_gate(server: Server, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_line(server: Server, tmp_path: Path, state_directory: Path) -> None:
-    """dpduck serve --engine: a principal's count is done in the engine; the address stands in no file."""
+    """dpduck serve --engine: a principal's count is done in the engine. The address stands in no file."""
     flight = pytest.importorskip("adbc_driver_flightsql.dbapi")
     if not server.address:
         pytest.skip("a session of this process has no address")

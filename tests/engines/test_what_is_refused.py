@@ -1,4 +1,4 @@
-"""What an engine has is refused where it could be read as something else; a twin is never counted as if it were it."""
+"""Engine tables that could be read as something else are refused. A twin is never counted as if it were the table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def spent(lake: Lake) -> int:
 
 
 def test_what_is_no_table(server: Server) -> None:
-    """Views, temporary views, names of one part, and what is not there."""
+    """Views, temporary views, names of one part, and missing tables."""
     engine = SparkEngine(server.session)
     server.put("plain", ROWS)
     server.session.sql("CREATE VIEW db.seen AS SELECT * FROM db.plain").collect()
@@ -72,7 +72,7 @@ class Catalog:
 
 
 def pretending(facts: dict[str, str], fields: list[Any] | None = None) -> SparkEngine:
-    """An engine that says this of every table."""
+    """An engine that reports this for every table."""
     table = SimpleNamespace(schema=SimpleNamespace(fields=fields or []))
     session = SimpleNamespace(
         catalog=Catalog(),
@@ -83,7 +83,7 @@ def pretending(facts: dict[str, str], fields: list[Any] | None = None) -> SparkE
 
 
 def test_row_filters_masks_and_padded_texts() -> None:
-    """A table whose rows depend on who reads is refused, and char(n), which is compared with trailing blanks."""
+    """Tables with rows that depend on the reader are refused, as is char(n), which ignores trailing blanks."""
     for fact in ("# Row Filter", "Column Masks"):
         with pytest.raises(Refusal, match="row filters or masks"):
             pretending({fact: "", "Location": "s3://x"}).described("db.t")
@@ -94,7 +94,7 @@ def test_row_filters_masks_and_padded_texts() -> None:
 
 
 def test_what_tells_tables_apart() -> None:
-    """Delta's id, Iceberg's uuid, else where the files lie; a table without any of them is refused."""
+    """Delta's id, Iceberg's uuid, else where the files lie. A table without any identity is refused."""
     iceberg = {"Table Properties": "[format=parquet,uuid=9c12d441-03fe-4693-9a96-a0705ddf69c1]"}
     assert pretending(iceberg).described("db.t").identity == "iceberg 9c12d441-03fe-4693-9a96-a0705ddf69c1"
     assert pretending({"Provider": "delta", "Location": "s3://x"}).described("db.t").identity == "delta 7f"
@@ -104,7 +104,7 @@ def test_what_tells_tables_apart() -> None:
 
 
 def test_one_table_has_one_budget(lake: Lake) -> None:
-    """The same files under two names have one policy; its owner may not spend a second budget on them."""
+    """The same files under two names have one policy. Their owner may not spend a second budget on them."""
     lake.put(1, once=ROWS)
     place = next(lake.server.folder.glob("once_*"))
     lake.server.session.sql(f"CREATE TABLE db.again USING parquet LOCATION 'file://{place}'").collect()
@@ -157,7 +157,7 @@ READINGS: tuple[Callable[[duckdb.DuckDBPyConnection, str], object], ...] = (
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_no_reader_reads_a_twin(lake: Lake, reading: Callable[[duckdb.DuckDBPyConnection, str], object]) -> None:
-    """Its rows are elsewhere: whatever would read it here fails, whoever asks."""
+    """The twin's rows are elsewhere: any reader of the twin here fails, whoever asks."""
     lake.con.execute('ATTACH \':memory:\' AS "La""ke"; CREATE SCHEMA "La""ke".dpduck_twins')
     lake.con.execute('CREATE TABLE "La""ke".main.visits AS SELECT 1 AS unit')
     for name in ('"La""ke"."main"."visits"', '"LA""KE"."main"."visits"'):
@@ -166,7 +166,7 @@ def test_no_reader_reads_a_twin(lake: Lake, reading: Callable[[duckdb.DuckDBPyCo
 
 
 def test_without_its_engine_nothing_is_counted(lake: Lake) -> None:
-    """A twin whose engine is gone is refused; and were that forgotten, too, its empty rows are not counted."""
+    """A twin without its engine is refused. Even without this check, its empty rows are not counted."""
     lake.put(1, gone=ROWS)
     lake.dp(POLICY.format("lake.db.gone"))
     known = engines(lake)
@@ -215,7 +215,7 @@ def test_an_engine_that_fails_the_probe(server: Server, monkeypatch: pytest.Monk
 
 
 def test_a_public_table_that_became_an_engines(lake: Lake) -> None:
-    """It was declared in a DuckDB of that name; its twin is empty, and a statement that reads it is refused unpaid."""
+    """A table declared in a DuckDB of that name has an empty twin. Reading the twin is refused unpaid."""
     lake.con.execute(
         "ATTACH ':memory:' AS lake; CREATE SCHEMA lake.db; CREATE TABLE visits AS SELECT 1 AS unit, 1 AS k"
     )

@@ -1,4 +1,4 @@
-"""A clinic whose visits lie in an engine, from its policy to a view that a server's principal reads."""
+"""A clinic with its visits in an engine, from its policy to a view that a server's principal reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VIEW = """CREATE PRIVATE VIEW by_age OPTIONS (epsilon = 1) AS
 
 @pytest.mark.slow
 def test_from_a_policy_to_a_principal(server: Server, tmp_path: Path) -> None:
-    """Policy, check, price, answer, view, and again without a charge; then the same through a vault, by address."""
+    """Policy, check, price, answer, view, and again without a charge. Then the same through a vault, by address."""
     if not server.address:
         pytest.skip("a session of this process has no address")
     there, path = server.put("clinic", rows(1000)), tmp_path / "clinic.duckdb"

@@ -1,4 +1,4 @@
-"""Two databases that differ in one bit of one row, and what is said of a statement on each."""
+"""Two databases that differ in one bit of one row, and the visible outcome of a statement on each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Neighbours:
         self.both = [_database(unit, hiv, prepared) for hiv in (False, True)]
 
     def outcomes(self, select: str, more: str = "") -> tuple[str, str]:
-        """What is said of an annotated SELECT on each: 'answered', or the message. more: options."""
+        """Returns the outcome of an annotated SELECT on each: 'answered', or the message. more: options."""
         first, second = (_outcome(connection, select, more) for connection in self.both)
         return first, second
 

@@ -1,8 +1,8 @@
-"""Kill a process at every step of a release; run by test_release_kill in a process of its own.
+"""Kill a process at every step of a release. Run by test_release_kill in a process of its own.
 
-The parent never opens DuckDB. Each child is forked clean, checks what the child before it left behind, asks new
-questions, and says through a pipe which step of which question it reached before anything else can happen to it.
-Arguments: an empty directory, "steps" or "moments", the number of children. Prints where children were killed.
+The parent never opens DuckDB. Each child is forked clean, checks the state that the child before it left, and asks new
+questions. It reports each step through a pipe before anything else can happen. Arguments: an empty directory, "steps"
+or "moments", the number of children. Prints where children were killed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Exact counts are the sums of those of each privacy unit alone: statements of the suite, of the docs, and random ones.
 
-No row decides whether rows of others are counted, whatever is constant or NULL in a part of a table.
+No row decides whether rows of others are counted, even where a part of a table is constant or NULL.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ASKS = re.compile(r"DIFFERENTIAL_PRIVACY|PRIVATE|FROM dp_")
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PAGES)
 def test_statements_of_the_docs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pages and the examples; tables are laid out as soon as they have a policy."""
+    """The pages and the examples. Tables are laid out as soon as they have a policy."""
     made = Counted(dpduck.connect())
     compare(made.found, monkeypatch)
     if name == "sql/analyst_macros":
@@ -157,7 +157,7 @@ def open_clinic(prepared: bool) -> duckdb.DuckDBPyConnection:
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["as it is", "prepared"])
 def test_one_patient_decides_nothing(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether one patient has a score decides nothing about the rows of those who have none: in WHERE, joins, branches.
+    """One patient's score does not change the count of patients without scores: in WHERE, joins and branches.
 
     DuckDB's scan leaves out row groups without a value for `score = 1 OR score IS DISTINCT FROM 0`, NULL rows too.
     """
@@ -185,7 +185,7 @@ BRANCHES, SEED = 12, "parts 3"
 
 
 def require_sums(place: str, seed: str, statements: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Random conditions over a random table in one place, BRANCHES of them in each statement; how many were counted."""
+    """Asks random conditions over a random table in one place, BRANCHES a statement. Returns how many were counted."""
     source = random.Random(seed)  # noqa: S311
     name, attach = PLACES[place]
     made = Counted(dpduck.connect())
@@ -235,14 +235,14 @@ def test_one_patient_who_decides_is_found(prepared: bool, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("number", range(10))
 def test_very_many_random_conditions(place: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, longer, by a fresh seed, which is printed."""
+    """Many more random conditions, by a fresh seed, which is printed."""
     seed = f"{number} {operating_system_entropy().bytes(4).hex()}"
     print("seed:", seed)  # noqa: T201
     assert require_sums(place, seed, 40, tmp_path, monkeypatch) == 40 * BRANCHES
 
 
 def require_sums_of_any(number: int, seed: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Random statements over extreme values of every type; how many were answered."""
+    """Asks random statements over extreme values of every type. Returns how many were answered."""
     writer = Writer(random.Random(seed))  # noqa: S311
     made, answered = Counted(nasty(True)), 0
     compare(made.found, monkeypatch)
@@ -266,7 +266,7 @@ def test_random_statements(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.audit
 @pytest.mark.parametrize("number", range(8))
 def test_very_many_random_statements(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, longer, by a fresh seed, which is printed.
+    """Many more random statements, by a fresh seed, which is printed.
 
     About 17 of 100 were answered in four runs. Where 15 are, fewer than 25 of 400 have a chance of 2e-8.
     """

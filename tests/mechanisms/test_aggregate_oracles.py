@@ -1,4 +1,4 @@
-"""What is summed, averaged or sorted can raise on private rows, and still tells nothing by doing so."""
+"""Sums, averages and sorts can raise errors on private rows, and still tell nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BY_GROUP = (
 
 
 def summing(values: Sequence[str], functions: Sequence[str]) -> list[str]:
-    """Statements with several aggregates of every value; all of them together read each value more than once."""
+    """Statements with several aggregates of every value. Together the aggregates read each value more than once."""
     statements = []
     for start in range(0, len(values), 18):
         items = [
@@ -74,7 +74,7 @@ def test_no_value_decides_whether_an_aggregate_fails(open_clinic: OpenClinic, un
 @UNITS
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_no_value_decides_whether_one_aggregate_fails(open_clinic: OpenClinic, unit: str, function: str) -> None:
-    """The same for every function of every value alone."""
+    """Every function of every value, asked alone, is answered over no rows and over hostile rows."""
     empty, full = clinic_with_clamps(open_clinic(), unit), clinic_with_clamps(open_clinic(), unit)
     hostile(full)
     prepare(unit, empty, full)

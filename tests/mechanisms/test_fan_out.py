@@ -17,7 +17,7 @@ ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e-9, max_rows_cont
 
 
 def opened(hers: int) -> duckdb.DuckDBPyConnection:
-    """A thousand people with one visit each, and person 5000 with some; little memory, and no disk."""
+    """A thousand people with one visit each, and person 5000 with some. Little memory, and no disk."""
     connection = dpduck.connect(config={"memory_limit": "100MB", "temp_directory": ""})
     connection.execute("CREATE TABLE visits AS SELECT range AS patient, 0 AS g FROM range(1000)")
     connection.execute("INSERT INTO visits SELECT 5000, 0 FROM range(?)", [hers])
@@ -89,7 +89,7 @@ REFUSED = (
 
 
 def cuts(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
-    """How many tables are cut to some rows for a key before they are joined."""
+    """Returns how many tables are cut to some rows for a key before they are joined."""
     statement = ASKED.replace("1e-9, max_rows_contributed = 100", "1e-9") + rows
     found = connection.execute("SELECT private_sql FROM dp_explain(?) WHERE chosen", [statement]).fetchall()
     return str(found[0][0]).count("OVER (PARTITION BY dpduck_t.")
@@ -97,7 +97,7 @@ def cuts(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
 
 @pytest.mark.slow
 def test_joins_by_keys_repeat_nothing() -> None:
-    """What a PRIMARY KEY of one side finds is no more than the other side's rows: such joins may be many."""
+    """A join with a PRIMARY KEY adds no rows to the other side: such joins may be many."""
     with opened(1) as connection:
         assert [(rows, outcome(connection, rows)) for rows in ALLOWED] == [(rows, "answered") for rows in ALLOWED]
         assert [cuts(connection, rows) for rows in ALLOWED] == [0, 1, 0, 1, 1, 0]
@@ -115,7 +115,7 @@ ONE_TO_MANY = (
 
 @pytest.mark.parametrize("rows", ONE_TO_MANY)
 def test_many_rows_of_one_person_do_not_fill_the_memory(rows: str) -> None:
-    """8,000 visits of one person made 64 million rows, which failed: now as many as are joined with 128 of them."""
+    """8,000 visits of one person made 64 million rows, which failed. Now they make as many as 128 visits would."""
     said = []
     for hers in (0, 8000):
         with opened(hers) as connection:
@@ -139,7 +139,7 @@ PER_UNIT = "(SELECT patient, count(*) AS n FROM visits GROUP BY patient)"
 
 
 def nested(levels: int, through: str = "") -> str:
-    """Joins to the right, each in another one. through: what begins each second level."""
+    """Joins to the right, each inside another. through: the beginning of each second level."""
     inner = "(SELECT d.patient FROM visits AS d JOIN visits AS e ON d.patient = e.patient)"
     for level in range(levels):
         inner = f"(SELECT b{level}.patient FROM visits AS b{level} JOIN {inner} AS s{level} USING (patient))"
@@ -161,7 +161,7 @@ def united(doublings: int) -> str:
     ids=["in one", "in three", "per unit", "16 tables", "128 tables"],
 )  # fmt: skip
 def test_joins_inside_of_joins_are_bounded_together(rows: str) -> None:
-    """Each level had a bound of its own: 60 visits of one person failed where none of hers was answered."""
+    """Each level once had a separate bound. 60 visits of one person then failed where none were answered."""
     said = []
     for hers in (0, 60):
         with opened(hers) as connection:
@@ -171,7 +171,7 @@ def test_joins_inside_of_joins_are_bounded_together(rows: str) -> None:
 
 
 def test_copies_of_joined_rows_are_bounded_with_them() -> None:
-    """What joins find of a unit times what public tables make of it: 200 visits became 50 million rows."""
+    """Joined rows of a unit times their copies by public tables are bounded: 200 visits became 50 million rows."""
     inner = "(SELECT b.patient, b.g FROM visits AS b JOIN visits AS c ON b.patient = c.patient)"
     joined = f"(SELECT a.patient, a.g FROM visits AS a JOIN {inner} AS s ON a.patient = s.patient) AS t"
     public = " ".join(f"JOIN pub AS p{number} ON p{number}.k = t.g" for number in range(4))

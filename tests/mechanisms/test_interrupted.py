@@ -36,7 +36,7 @@ class CtrlC:
 
 @pytest.fixture(autouse=True)
 def python_hears_ctrl_c() -> Iterator[None]:
-    """Whoever starts the tests in the background has them ignore SIGINT."""
+    """A background job ignores SIGINT: this sets Python's handler."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -50,7 +50,7 @@ def interrupt(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, step: str) -> Non
 
 
 def stopped(clinic: Clinic, statement: str) -> str:
-    """Our one line, whatever it cost."""
+    """Returns the one line of an interrupted statement."""
     with pytest.raises(duckdb.Error) as caught:
         clinic.dp(statement)
     return one_line(caught.value)
@@ -58,7 +58,7 @@ def stopped(clinic: Clinic, statement: str) -> str:
 
 @pytest.mark.parametrize("step", ["after the charge", "after the count", "after the noise"])
 def test_a_charge_without_an_answer_is_taken_up(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """The line names the entry; asked again there is an answer and no second charge, and after that it is gone."""
+    """The line names the entry. Asked again there is an answer and no second charge, and the entry is gone."""
     interrupt(clinic, monkeypatch, step)
     before = clinic.charges()
     line = stopped(clinic, by("sex"))
@@ -73,7 +73,7 @@ def test_a_charge_without_an_answer_is_taken_up(clinic: Clinic, monkeypatch: pyt
 
 
 def test_rows_that_change_meanwhile_are_counted_as_they_are(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the count that was interrupted is kept."""
+    """Nothing of the interrupted count is stored."""
     interrupt(clinic, monkeypatch, "after the count")
     stopped(clinic, by("sex", epsilon="9"))
     clinic.rows("DELETE FROM visits WHERE sex = 0")
@@ -82,7 +82,7 @@ def test_rows_that_change_meanwhile_are_counted_as_they_are(clinic: Clinic, monk
 
 
 def test_a_charge_is_taken_up_twice_and_no_more(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each end could tell of rows; the last line says that another one is paid for anew."""
+    """Each end could tell of rows. The last line says that another one is paid for anew."""
     for _ in range(2):
         interrupt(clinic, monkeypatch, "after the noise")
         assert "goes on for the same charge" in stopped(clinic, by("sex"))
@@ -110,7 +110,7 @@ def test_before_the_charge_nothing_is_spent(clinic: Clinic, monkeypatch: pytest.
 
 
 def test_a_query_that_duckdb_interrupts(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB's client turns Ctrl-C during a query into a RuntimeError; other errors of that type are failures."""
+    """DuckDB's client turns Ctrl-C during a query into a RuntimeError. Other errors of that type are failures."""
 
     def count(door: Door) -> None:
         raise RuntimeError("Query interrupted")
@@ -123,7 +123,7 @@ def test_a_query_that_duckdb_interrupts(clinic: Clinic, monkeypatch: pytest.Monk
 
 
 def test_another_charge_is_not_taken_up(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry of less, or of another mechanism, opens no door; nothing is counted."""
+    """An entry of less, or of another mechanism, opens no door. Nothing is counted."""
     engine = engine_of(clinic.con)
     assert engine is not None
     clinic.dp(by("sex", epsilon="0.5"))
@@ -148,7 +148,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def restore(place: Path, copy: Path, *, secrets: bool) -> None:
-    """Puts a copy of the store in the place of the one that is there."""
+    """Puts a copy of the store in the place of the present one."""
     for path in files_of(place):
         if secrets or "secrets" not in path.name:
             path.unlink()
@@ -175,7 +175,7 @@ def end_between(database: Path, step: str, statement: str) -> None:
 def test_a_copy_from_between_charge_and_answer_gives_no_second_answer(
     clinic_file: Path, open_clinic: OpenClinic, tmp_path: Path, step: str, secrets: bool
 ) -> None:
-    """The charge is answered once, for nothing; the copy that is put back says that it had its answer, every time."""
+    """The charge is answered once, for nothing. The restored copy says, every time, that it had its answer."""
     copy = tmp_path / "copy"
     copy.mkdir()
     end_between(clinic_file, step, by("age"))
@@ -210,7 +210,7 @@ def refused_as_older(database: Path, copy: Path, open_clinic: OpenClinic, *, sec
 def test_two_copies_at_work_give_one_answer(
     clinic_file: Path, open_clinic: OpenClinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both take up one charge; the second one has its answer when the first was seen, and does not give it."""
+    """Both take up one charge. The second copy, once the first has answered, does not give its answer."""
     copy = tmp_path / "copy"
     copy.mkdir()
     end_between(clinic_file, "after the count", by("age"))

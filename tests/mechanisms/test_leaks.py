@@ -227,7 +227,7 @@ def break_at(monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseExcept
 def test_a_failure_after_the_charge_has_one_fixed_text(
     planted: Clinic, monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseException]
 ) -> None:
-    """Whatever fails, and whatever it says: one text, no chain, one charge however often DuckDB binds the statement."""
+    """Any failure has one text and no chain, and one charge however often DuckDB binds the statement."""
     with monkeypatch.context() as patch:
         break_at(patch, place, error)
         for ask in (planted.con.sql, planted.con.execute, planted.con.sql):
@@ -306,7 +306,7 @@ def test_plans_hold_no_estimate_of_private_tables(planted: Clinic) -> None:
 
 
 def test_duckdbs_log_of_queries_holds_no_value(planted: Clinic) -> None:
-    """Even with DuckDB's logging on, what is logged of a release is SQL without data or keys."""
+    """Even with DuckDB's logging on, the log of a release is SQL without data or keys."""
     planted.rows("CALL enable_logging('QueryLog', storage = 'memory')")
     planted.dp(by("ward"))
     logged = planted.rows("SELECT message FROM duckdb_logs")
@@ -318,7 +318,7 @@ def test_duckdbs_log_of_queries_holds_no_value(planted: Clinic) -> None:
 def test_a_failure_is_remembered_in_the_store(
     clinic_file: Path, open_clinic: OpenClinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a restart the same statement says the same failure and pays nothing; refresh asks anew, and pays."""
+    """After a restart the same statement says the same failure and pays nothing. Refresh asks anew, and pays."""
     asked = by("age")
     with monkeypatch.context() as patch:
         break_at(patch, "measure", ValueError)
@@ -384,7 +384,7 @@ def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic, monkeypatch: pytes
 
 
 def test_a_store_that_cannot_note_a_failure_still_says_it(planted: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The failure is what is said, with no other error around it, and it is known until the process ends."""
+    """The message is the failure alone, with no other error around it. It is known until the process ends."""
     monkeypatch.setattr("dpduck.store.releases.ReleaseStore.put_failure", quoting(duckdb.IOException))
     break_at(monkeypatch, "measure", ValueError)
     for _ in range(2):

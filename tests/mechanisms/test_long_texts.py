@@ -1,7 +1,7 @@
 """One person's long text, put beside many rows by references, joins and copies, decides nothing.
 
-DuckDB keeps what stands beside a row in windows, hash joins and subqueries: a few kilobytes of one person filled
-a memory, and the statement failed after its charge. Each case is asked in little memory, without a disk.
+DuckDB keeps a row's other columns in windows, hash joins and subqueries. A few kilobytes of one person filled the
+memory, and the statement failed after its charge. Each case is asked in little memory, without a disk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAIRS = "FROM visits AS a JOIN visits AS b ON a.patient = b.patient"
 
 @dataclass(frozen=True)
 class Case:
-    """her: rows of one more person, whose number is 5000. unit: of people, id or a name of a type."""
+    """her: rows of one more person, number 5000. unit: of people, id or a name of a type."""
 
     asked: str
     her: tuple[str, ...]
@@ -167,7 +167,7 @@ def test_moments_are_units_by_their_instant() -> None:
 
 
 def test_long_constants_of_a_union_are_refused() -> None:
-    """They would stand beside each row where a joined UNION ALL is cut; nothing is charged."""
+    """The constants would be copied to each row where a joined UNION ALL is cut. Nothing is charged."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE visits AS SELECT range AS patient FROM range(10)")
         con.execute(f"FROM dp($$CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 1, {BUDGET})$$)")

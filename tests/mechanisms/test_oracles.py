@@ -169,7 +169,7 @@ EXPRESSIONS = (
 
 
 def outcome(clinic: Clinic, statement: str) -> tuple[str, object]:
-    """What a client can see of a statement apart from its noisy numbers."""
+    """Returns everything that a client can see of a statement except its noisy numbers."""
     try:
         return "answered", len(clinic.dp(statement))
     except duckdb.Error as error:
@@ -219,7 +219,7 @@ def keyed(key: str) -> str:
 
 
 def same_outcomes(empty: Clinic, full: Clinic, statements: Sequence[str]) -> list[str]:
-    """The kind of each statement's outcome, after it was the same over no rows and over hostile rows."""
+    """Requires equal outcomes over no rows and over hostile rows. Returns the kind of each outcome."""
     outcomes = [(outcome(empty, statement), outcome(full, statement)) for statement in statements]
     assert [pair for pair in outcomes if pair[0] != pair[1]] == []
     assert [pair for pair in outcomes if "unexpected" in str(pair) or "failed after" in str(pair)] == []
@@ -247,7 +247,7 @@ def test_no_row_decides_whether_a_statement_fails(open_clinic: OpenClinic, unit:
 @pytest.mark.audit
 @UNITS
 def test_no_row_decides_whether_a_condition_fails(open_clinic: OpenClinic, unit: str) -> None:
-    """The same for every expression alone, as a condition of WHERE and of FILTER."""
+    """Every expression alone, as a condition of WHERE and of FILTER, is answered over no rows and over hostile rows."""
     empty, full = odd_clinic(open_clinic(), unit), odd_clinic(open_clinic(), unit)
     hostile(full)
     prepare(unit, empty, full)

@@ -1,4 +1,4 @@
-"""Statements over prepared tables: golden ones, those of the docs and random ones count what they count without it."""
+"""Statements over prepared tables count as they do unprepared: golden ones, those of the docs and random ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("golden", ACCEPTED, ids=str)
 def test_golden_statements(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal: every accepted golden statement, each scan of it cell by cell."""
+    """Every accepted golden statement has equal counts, each scan cell by cell."""
     compared = watch_twins(monkeypatch)
     tag = f"OPTIONS (refresh = '{ACCEPTED.index(golden)}', "
     ask(clinic, golden.statement.replace("OPTIONS (", tag, 1)).fetchall()

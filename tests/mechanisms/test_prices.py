@@ -1,4 +1,4 @@
-"""What a statement costs is said before it is asked, and when it is refused, as a part of a budget."""
+"""A statement's price is shown before it is asked, and in a refusal, as a part of a budget."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ APPROXIMATE = (
 
 
 def explained(clinic: Clinic, statement: str) -> tuple[float, str]:
-    """The chosen row's price, and the words for it."""
+    """Returns the chosen row's price, and the words about it."""
     rows = clinic.con.execute("SELECT rho, price FROM dp_explain(?) WHERE chosen", [statement]).fetchall()
     assert len(rows) == 1
     return rows[0]
 
 
 def test_a_price_is_explained_as_a_part_of_a_budget(open_clinic: OpenClinic) -> None:
-    """What dp_explain says of the chosen row is what the ledger is charged, and what would be far cheaper."""
+    """The chosen row of dp_explain has the price that the ledger is charged, and names a far cheaper form."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(APPROXIMATE.format(""))
@@ -47,7 +47,7 @@ def test_a_price_is_explained_as_a_part_of_a_budget(open_clinic: OpenClinic) -> 
 
 
 def test_disjoint_tables_are_charged_once_each(open_clinic: OpenClinic) -> None:
-    """Two tables at half of epsilon each cost half of what one costs at all of it, in a budget of rho."""
+    """Two tables at half of epsilon each cost half of one table's price at all of epsilon, in a budget of rho."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(APPROXIMATE.format(""))
@@ -64,7 +64,7 @@ def test_disjoint_tables_are_charged_once_each(open_clinic: OpenClinic) -> None:
 
 
 def test_what_is_left_is_refused_in_the_unit_of_the_question(open_clinic: OpenClinic) -> None:
-    """Each form of a price that is named is accepted as it is written; the form of the question comes first."""
+    """Each form of a price that is named is accepted as written. The form of the question comes first."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(APPROXIMATE.format(""))

@@ -1,7 +1,7 @@
 """No row decides: random statements over extreme values of every type are answered alike with and without a row.
 
 Expressions of the allowlist stand at every place, with table statistics present and beside conditions that statistics
-prove false. Faulty ones are in test_row_fuzz, whose functions would change what these are answered with.
+prove false. Faulty functions are in test_row_fuzz, since they would change these answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.mechanisms.test_row_fuzz import KEYS, said
 
 
 def nasty(her: bool) -> duckdb.DuckDBPyConnection:
-    """Rows of extreme values of every type, and whether one more is there; statistics are."""
+    """Rows of extreme values of every type, perhaps with one more, and statistics of the table."""
     connection = dpduck.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     create(connection, "values_of_all_types")
@@ -61,7 +61,7 @@ SHAPES = (
 
 
 def require_alike(count: int, seed: int) -> int:
-    """Random statements on both databases; returns how many were answered."""
+    """Random statements on both databases. Returns how many were answered."""
     writer = Writer(random.Random(seed))  # noqa: S311
     both = nasty(True), nasty(False)
     answered = 0
@@ -80,14 +80,14 @@ def require_alike(count: int, seed: int) -> int:
 
 @pytest.mark.slow
 def test_random_statements_are_answered_alike() -> None:
-    """Whatever an expression of the allowlist does with extreme values; what fails does so before its charge."""
+    """Expressions of the allowlist may do anything with extreme values. A statement may fail only before its charge."""
     assert require_alike(60, 11) >= 6
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("seed", range(8))
 def test_very_many_random_statements_are_answered_alike(seed: int) -> None:
-    """The same, longer."""
+    """Many more random statements."""
     assert require_alike(400, 100 + seed) >= 60
 
 

@@ -49,7 +49,7 @@ def test_a_mechanism_is_a_folder_and_a_line(clinic: duckdb.DuckDBPyConnection) -
 def test_its_option_is_known_while_it_is_registered(
     clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bounds and the nearest name come from the table of options; without its line there is no such option."""
+    """Bounds and the nearest name come from the table of options. Without its line there is no such option."""
     with pytest.raises(duckdb.Error, match="round_to is out of range; accepted: round_to = a whole"):
         clinic.execute(f"FROM dp($${COUNT.format('round_to = 0')}$$)")
     with pytest.raises(duckdb.Error, match=r"round_to \(did you mean that\?\)"):
@@ -63,7 +63,7 @@ def test_its_option_is_known_while_it_is_registered(
 def test_an_option_of_a_mechanism_that_does_not_answer_is_refused(
     clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Charged for and ignored otherwise: behind one that serves every SELECT, or for keys that are selected."""
+    """Otherwise it is charged for and ignored: behind one that serves every SELECT, or for keys that are selected."""
     monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS[1:], ROUNDED))
     with pytest.raises(duckdb.Error, match="the option round_to is not for this statement"):
         clinic.execute(f"FROM dp($${COUNT.format('round_to = 100')}$$)")

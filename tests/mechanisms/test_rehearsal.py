@@ -1,4 +1,4 @@
-"""A rehearsal evaluates each condition alone; it is left out for a job that went well before, and for no other."""
+"""A rehearsal evaluates each condition alone. Only a job that went well before needs no rehearsal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def job_of(domain: Domain) -> CountingJob:
     ],
 )
 def test_domains_of_one_size_and_type_are_told_apart(one: Domain, other: Domain) -> None:
-    """Each becomes SQL of its own, or labels that are cast, of which one may fail where the other does not."""
+    """Each job has its own SQL, or labels with casts, and one of these may fail where another does not."""
     assert one.size == other.size
     jobs = [job_of(one), job_of(other)]
     for several in (jobs, [selected(job, (), 1) for job in jobs]):
@@ -67,7 +67,7 @@ TYPES = {'"r0"."u"': "INTEGER", '"r0"."note"': "VARCHAR", '"r0"."f"': "FLOAT"}
 
 
 def alone(*filters: str, nested: bool = False) -> tuple[list[str], list[pa.Table]]:
-    """What is complained of when the conditions of a job are rehearsed each alone, and what a worker was sent."""
+    """Returns the complaints when the conditions of a job are rehearsed each alone, and the messages to a worker."""
     unit, columns = RelationColumn("r0", "u", "INTEGER"), columns_of(TYPES)
     source = Source(Stored("t", "r0"), (), tuple(condition_of(text, columns) for text in filters))
     if nested:
@@ -130,7 +130,7 @@ def test_a_worker_computes_all_combinations_of_the_values_of_its_columns() -> No
 def test_a_process_that_ended_without_a_word_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, said: tuple[str | None, ...], tries: int, refused: bool
 ) -> None:
-    """A busy machine decides no rehearsal: what ends without DuckDB's words is begun again, a few times."""
+    """A busy machine decides no rehearsal: a process that ends without DuckDB's words is started again, a few times."""
     answers = iter(said)
     asked: list[str | None] = []
 
@@ -187,7 +187,7 @@ def make_visits(connection: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.fixture(scope="module")
 def visits() -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same, for tests that start no process of their own."""
+    """The clinic, for tests that start no process of their own."""
     with dpduck.connect() as connection:
         make_visits(connection)
         yield connection
@@ -220,7 +220,7 @@ def test_a_plain_count_is_not_rehearsed(visits: duckdb.DuckDBPyConnection, runs:
 
 
 def test_whatever_was_written_is_rehearsed_once(visits: duckdb.DuckDBPyConnection, runs: list[int]) -> None:
-    """Each shape once, with one run of what will run over rows, however often it is asked for anew."""
+    """Each shape is rehearsed once, with one run of the later SQL, however often it is asked anew."""
     for number, text in enumerate((*WRITTEN, *COMPUTED)):
         for tag in ("a", "b"):
             visits.execute("FROM dp(?)", [ASKED.format(tag, text)]).fetchall()

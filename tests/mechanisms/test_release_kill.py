@@ -30,14 +30,14 @@ STEPS = {
 
 @pytest.mark.slow
 def test_a_kill_at_any_step(tmp_path: Path) -> None:
-    """Whoever comes after the killed process finds every charge whose noise could have left, and whole releases."""
+    """The next process finds every charge with possibly published noise, and only whole releases."""
     found = account(HARNESS, tmp_path, "steps", 19)
     assert set(found) - {"answered"} == STEPS
 
 
 @pytest.mark.slow
 def test_a_kill_at_any_moment(tmp_path: Path) -> None:
-    """The same at random moments, also inside DuckDB's and SQLite's own writing."""
+    """Kills at random moments, also inside DuckDB's and SQLite's own writing, leave whole releases and all charges."""
     assert account(HARNESS, tmp_path, "moments", 5)["answered"] >= 2
 
 
@@ -45,7 +45,7 @@ def test_a_kill_at_any_moment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", range(20))
 @pytest.mark.parametrize("mode", ["steps", "moments"])
 def test_thousands_of_kills(tmp_path: Path, mode: str, number: int) -> None:
-    """The same, thousands of times over, at all steps. Each hundred and fifty are on a store of their own."""
+    """Thousands of kills at all steps. Each hundred and fifty are on a store of their own."""
     found = account(HARNESS, tmp_path, mode, 150)
     assert found["answered"] > 0
     if mode == "steps":

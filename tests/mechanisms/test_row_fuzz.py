@@ -1,7 +1,7 @@
-"""No row decides: statements are answered alike with and without a row, whatever it holds and does to an expression.
+"""No row decides: statements are answered alike with and without a row, whatever it does to an expression.
 
 A function that no allowlist would let through (raise, kill, allocate, hang) stands at every place where an analyst may
-write an expression; on her row it fails.
+write an expression. On her row it fails.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ OTHERS = (
 def with_faulty_functions() -> Iterator[None]:
     """Lets `faulty` through both looks, knows it in sandboxes, and runs it in workers that have it.
 
-    TRY, which would catch what it raises, is taken out of what the workers run: it is not what the claim rests on.
+    TRY would catch its errors. It is removed from the workers' SQL, since the claim does not rest on it.
     """
     pool = Workers(FAULTY)
     own = Sandbox.cursor
@@ -152,7 +152,7 @@ def with_faulty_functions() -> Iterator[None]:
 
 
 def clinic(bad: bool | None) -> duckdb.DuckDBPyConnection:
-    """Visits and stays of 40 people; bad: whether a further row of person 7 is there, None for one that is not bad."""
+    """Visits and stays of 40 people. bad: whether a further row of person 7 is there, None for an ordinary row."""
     connection = dpduck.connect(config={"threads": 1})
     for sql in (
         "CREATE TABLE wards AS SELECT 'w' || i AS name, 'r' || (i % 2) AS region FROM range(3) AS r(i)",
@@ -175,7 +175,7 @@ def clinic(bad: bool | None) -> duckdb.DuckDBPyConnection:
 
 @dataclass
 class Pair:
-    """With her row and without it."""
+    """Two databases, one with her row and one without."""
 
     present: duckdb.DuckDBPyConnection
     absent: duckdb.DuckDBPyConnection
@@ -235,7 +235,7 @@ def test_a_row_that_ends_the_worker_changes_nothing_else(pair: Pair, mode: str) 
 
 
 def test_without_halving_the_row_would_decide(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests above see what they should: where a failed batch fails the job, her row decides."""
+    """The tests above can fail: where a failed batch fails the job, her row decides."""
 
     def failed(self: Runner, batch: Any) -> Any:
         raise ValueError("a batch failed")

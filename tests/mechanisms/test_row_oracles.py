@@ -77,7 +77,7 @@ def test_statistics_decide_nothing(patients: Neighbours, condition: str) -> None
 
 
 def test_passes_that_are_on_again_are_switched_off(open_pair: Neighbours) -> None:
-    """Whoever takes the optimizer's setting back has it set again before the next count."""
+    """If somebody resets the optimizer's setting, the next count sets it again."""
     for connection in open_pair.both:
         connection.execute("RESET disabled_optimizers")
     assert open_pair.outcomes(MOVED["a list of five"]) == ("answered", "answered")
@@ -113,7 +113,7 @@ ESCAPES = [("%\\", "\\"), ("%", "%"), ("a!!!", "!"), ("\\", "\\"), ("alice", "é
 def test_patterns_that_end_in_their_escape_are_refused(
     patients: Neighbours, match: str, pattern: str, escape: str
 ) -> None:
-    """DuckDB raises what TRY does not catch for each text that reaches the end of such a pattern."""
+    """For each text that reaches the end of such a pattern, DuckDB raises an error that TRY does not catch."""
     condition = ENDS.format(her=HER, match=match, pattern=pattern, escape=escape)
     first, second = patients.outcomes(f"count(*) FROM visits WHERE {condition}")
     assert first == second
@@ -122,7 +122,7 @@ def test_patterns_that_end_in_their_escape_are_refused(
 
 @pytest.mark.slow
 def test_patterns_with_something_behind_their_escape_are_answered(patients: Neighbours) -> None:
-    """An escape that escapes a wildcard, or itself, is what it is for."""
+    """An escape before a wildcard, or before itself, works as usual."""
     for pattern, escape in (("%\\%", "\\"), ("a!!", "!"), ("!_!%%", "!"), ("", "!"), ("%%%_", "%")):
         condition = ENDS.format(her=HER, match="LIKE", pattern=pattern, escape=escape)
         assert patients.outcomes(f"count(*) FROM visits WHERE {condition}") == ("answered", "answered")
@@ -146,7 +146,7 @@ OVER_COALESCE = (
 def test_coalesce_never_writes_into_the_result_of_try(
     patients: Neighbours, monkeypatch: pytest.MonkeyPatch, select: str
 ) -> None:
-    """What runs over rows has no COALESCE under TRY, where one row that raises has DuckDB write beside the result."""
+    """SQL over rows has no COALESCE under TRY: there a row that raises makes DuckDB overwrite the result."""
     run: list[str] = []
     monkeypatch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", lambda sql: seen(run, sql))
     more = {"k": ", delta = 1e-7, group_selection_strategy = LAPLACE_THRESHOLD", "s": ", refresh = 'a'"}
@@ -271,7 +271,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("name", COSTLY)
 def test_what_would_make_one_row_costly_is_refused(patients: Neighbours, name: str) -> None:
-    """Neither memory nor time tells whether one row took a branch: what would cost much is refused."""
+    """Neither memory nor time tells whether one row took a branch: expressions that could cost much are refused."""
     first, second = patients.outcomes(COSTLY[name])
     assert first == second
     assert "accepted: " in first
@@ -297,7 +297,7 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["AND", "OR"])
 def test_a_row_that_raises_changes_no_order_of_conditions(word: str) -> None:
-    """DuckDB adapts the order of AND and OR in a CASE to the rows it saw: one that raises under TRY counts as many."""
+    """DuckDB adapts the order of AND and OR in a CASE to the rows it saw. One that raises under TRY counts as many."""
     guard = "age = 97 AND" if word == "AND" else "age < 97 OR"
     start = "CASE WHEN age < 200 THEN 9223372036854775807 ELSE 1 END"
     value = f"CASE WHEN {guard} substring(note, {start}, 1) = 'q' "

@@ -1,4 +1,4 @@
-"""One door: what costs more than it says is not made, and no mechanism measures more than it declared."""
+"""One door: no query above its stated price is made, and no mechanism measures more than it declared."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def clinic() -> Iterator[Clinic]:
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_what_costs_more_than_it_says_is_not_made(clinic: Clinic, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The door's price beyond the statement's is an internal error before the charge; without that, all is well."""
+    """A price at the door above the statement's is an internal error before the charge. Otherwise all is well."""
     before = clinic.charges()
     with monkeypatch.context() as patch:
         patch.setattr("dpduck.kernel.door.price", lambda asks: dearer(price(asks)))
@@ -104,7 +104,7 @@ def test_what_costs_more_than_it_says_is_not_made(clinic: Clinic, kind: str, mon
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_both_prices_agree(clinic: Clinic, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What planning divided the charge into costs by the door's own formulas all of it, but for roundings below."""
+    """The parts into which planning divides a charge cost all of it by the door's formulas, below only by rounding."""
     seen: list[tuple[Charge, Charge]] = []
 
     @contextmanager
@@ -131,7 +131,7 @@ class Meddler:
         self.raised: list[str] = []
 
     def answer(self, ask: Ask[Any], chosen: object = None) -> object:
-        """Every ask that the change makes of one, through the real door."""
+        """Answers every ask that the change makes, through the real door."""
         try:
             return [self._door.answer(one, chosen) for one in self._change(self._door, ask)][-1]
         except InternalError as error:
@@ -139,7 +139,7 @@ class Meddler:
             raise
 
     def tables(self, asks: Sequence[Ask[Any]]) -> object:
-        """The same for tables."""
+        """Passes all asks that the change makes to the real door's tables."""
         try:
             return self._door.tables([one for ask in asks for one in self._change(self._door, ask)])
         except InternalError as error:
@@ -153,7 +153,7 @@ def too_often(door: Door, ask: Ask[Any]) -> Sequence[Ask[Any]]:
 
 
 def with_less_noise(door: Door, ask: Ask[Any]) -> Sequence[Ask[Any]]:
-    """Half of it, or a choice at twice the rate."""
+    """Halves the noise, or doubles the rate of a choice."""
     if isinstance(ask.query, Choice | Quantiles):
         return [replace(ask, query=replace(ask.query, rate=2 * ask.query.rate))]
     assert ask.noise is not None

@@ -27,7 +27,7 @@ def visits(open_clinic: OpenClinic) -> Clinic:
 
 
 def test_the_owners_smallest_price(visits: Clinic) -> None:
-    """A smaller epsilon is refused, the smallest is answered; what dp_policies lists is what holds."""
+    """A smaller epsilon is refused, the smallest is answered. dp_policies lists the limit in force."""
     visits.dp(PURE)
     said = visits.refused(COUNT.format("epsilon = 0.0099"))
     assert "one statement has a smallest price; accepted: epsilon of at least 0.01" in said
@@ -39,7 +39,7 @@ def test_the_owners_smallest_price(visits: Clinic) -> None:
 
 
 def test_prices_in_rho(visits: Clinic) -> None:
-    """Under an approximate budget the same holds for an epsilon with its delta, and for rho its square over 2."""
+    """Under an approximate budget the limit holds for an epsilon with its delta, and for rho as its square over 2."""
     visits.dp(APPROXIMATE)
     assert "at least 0.01" in visits.refused(COUNT.format("epsilon = 0.009, delta = 1e-7"))
     assert "rho of at least 5e-05" in visits.refused(COUNT.format("rho = 0.00004"))
@@ -70,7 +70,7 @@ def test_the_strictest_of_joined_tables_holds(visits: Clinic) -> None:
 
 
 def test_a_principal_pays_a_part_of_the_budget() -> None:
-    """A ten-thousandth of a budget in epsilon, a millionth of one in rho; the owner pays what the policy says."""
+    """A ten-thousandth of a budget in epsilon, a millionth of one in rho. The owner pays what the policy says."""
     alice, owner = Caller("alice", owner=False), Caller("owner", owner=True)
     pure = Budget(Fraction(3), Fraction(0), Fraction(0), None)
     concentrated = Budget(None, Fraction(0), Fraction(0), Fraction(1, 2))
@@ -84,7 +84,7 @@ def test_a_principal_pays_a_part_of_the_budget() -> None:
 
 
 def test_a_principals_release_is_priced(visits: Clinic) -> None:
-    """Before the charge, and for new releases alone: what was released is free to ask for again."""
+    """New releases alone are checked, before the charge. Asking again for a released answer is free."""
     visits.dp(PURE.replace("MIN EPSILON 0.01", "EXPECT ROWS 1000"))
     alice, tiny = Caller("alice", owner=False), COUNT.format("epsilon = 1e-9")
     engine = list(registered._ENGINES.values())[-1].whole()

@@ -1,4 +1,4 @@
-"""What DuckDB's storage makes of a row, because of other rows, decides nothing about it."""
+"""DuckDB's storage may change a row's form because of other rows. This decides nothing about the row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHERS = 10_000
 
 
 def zeros(path: Path, kind: str, her: bool) -> None:
-    """A file of zeros of both signs, which are stored as runs of one value; between them her other one."""
+    """A file of zeros of both signs, stored as runs of one value. Between the runs lies her other zero."""
     tiny = "1e-300" if kind == "DOUBLE" else "1e-30"
     zero = f"CAST(CASE WHEN i % 2 = 0 THEN {tiny} ELSE -{tiny} END AS {kind}) * CAST({tiny} AS {kind})"
     with duckdb.connect(str(path), config={"threads": 1}) as con:
@@ -35,7 +35,7 @@ def zeros(path: Path, kind: str, her: bool) -> None:
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
 @pytest.mark.parametrize("prepared", [False, True])
 def test_zero_has_no_sign(tmp_path: Path, kind: str, prepared: bool) -> None:
-    """Nobody's zero is negative, whoever stands beside it: a sign would be what runs of equal values leave of it."""
+    """Nobody's zero is negative, whoever stands beside it: runs of equal values would lose or change the sign."""
     for her in (False, True):
         path = tmp_path / f"clinic_{her}.duckdb"
         zeros(path, kind, her)
@@ -66,7 +66,7 @@ def rows_of_variants(path: Path, her: bool) -> None:
 
 
 def test_how_a_variant_is_stored_chooses_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which rows of others are kept does not follow from how many rows there are in all."""
+    """The total number of rows does not decide which rows of others are kept."""
     monkeypatch.setattr("dpduck.kernel.ledger.ledger.Ledger.bounding_key", property(lambda _: bytes(range(32))))
     counts = {}
     for her in (False, True):
@@ -104,7 +104,7 @@ def in_another_form(path: Path, kind: str, her: bool) -> None:
 
 @pytest.mark.parametrize("kind", OF_TYPES)
 def test_how_values_are_stored_chooses_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Which of a person's two rows is kept does not follow from one other person's value of another form."""
+    """One other person's value of another form does not decide which of a person's two rows is kept."""
     monkeypatch.setattr("dpduck.kernel.ledger.ledger.Ledger.bounding_key", property(lambda _: bytes(range(32))))
     counts = []
     for her in (False, True):
@@ -139,7 +139,7 @@ def test_nothing_of_a_variant_is_read(tmp_path: Path) -> None:
 
 
 def test_a_bound_of_a_million_rows_fails_nothing() -> None:
-    """DuckDB's pass that takes a rank for an arg_min raises where a unit has a million rows; it is off."""
+    """DuckDB's pass that turns a rank into an arg_min raises where a unit has a million rows. It is off."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE visits AS SELECT 1 AS patient FROM range(1000001)")
         con.execute(

@@ -29,7 +29,7 @@ def dp(connection: duckdb.DuckDBPyConnection, statement: str) -> list[tuple[obje
 
 
 def moments(kind: str, her: bool) -> duckdb.DuckDBPyConnection:
-    """Visits of 500 people at one moment, and whether person 7 has one that has no text."""
+    """Visits of 500 people at one moment, and whether person 7 has a moment without a text."""
     connection = dpduck.connect(config={"threads": 1})
     good = "'12:00:00'" if kind == "TIME" else "'2024-01-01 12:00:00'"
     connection.execute(
@@ -70,7 +70,7 @@ def test_a_moment_without_a_text_fails_nothing(kind: str, prepared: bool) -> Non
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("kind", ODD)
 def test_a_unit_without_a_text_fails_nothing(kind: str, prepared: bool) -> None:
-    """Her whole unit is such a value: where units travel as texts, it contributes at most nothing."""
+    """Her whole unit is such a value: where units travel as texts, she contributes nothing."""
     statement = EXACT.format("") + "count(*) FROM visits WHERE upper(note) > 'A'"
     for her in (False, True):
         with moments(kind, her) as connection:
@@ -84,7 +84,7 @@ def test_a_unit_without_a_text_fails_nothing(kind: str, prepared: bool) -> None:
 
 @pytest.fixture(scope="module")
 def joined() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Three tables of people, of whom fewer and fewer are known, and a public one."""
+    """Three tables of people, each with fewer people than the one before, and a public table."""
     with dpduck.connect(config={"threads": 1}) as connection:
         for sql in (
             "CREATE TABLE a (id INTEGER PRIMARY KEY, note VARCHAR, dpduck_stage_1_f0 BOOLEAN)",
@@ -121,7 +121,7 @@ def joined() -> Iterator[duckdb.DuckDBPyConnection]:
     ],
 )
 def test_what_is_asked_beforehand_joins_as_duckdb_does(joined: duckdb.DuckDBPyConnection, select: str) -> None:
-    """Expressions around outer joins, against the plain SELECT; the noise at this epsilon is nothing."""
+    """Expressions around outer joins, against the plain SELECT. The noise at this epsilon is nothing."""
     exact = joined.execute(f"SELECT {select}").fetchall()
     found = dp(joined, EXACT.format("") + select)
     assert abs(float(str(found[0][0])) - exact[0][0]) <= 1
@@ -138,7 +138,7 @@ def test_what_is_asked_beforehand_joins_as_duckdb_does(joined: duckdb.DuckDBPyCo
     ],
 )
 def test_a_value_for_rows_of_nulls_is_refused_before_its_charge(joined: duckdb.DuckDBPyConnection, select: str) -> None:
-    """What was asked of stored rows says nothing of the rows that an outer join made; an answer would be wrong."""
+    """Values computed from stored rows miss the rows that an outer join made NULL. An answer would be wrong."""
     entries = joined.execute("SELECT count(*) FROM dp_ledger()").fetchall()
     with pytest.raises(duckdb.Error, match="a value for NULLs is asked of rows that an outer join made NULL"):
         dp(joined, EXACT.format("") + select)

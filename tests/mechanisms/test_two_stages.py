@@ -1,7 +1,7 @@
-"""Two stages count what one did: the SQL of before, an analyst's expressions under TRY in it, gives the same cells.
+"""Two stages count like one: the earlier SQL, with an analyst's expressions under TRY, gives the same cells.
 
-For every accepted golden statement, at its own MAX ROWS and where it cuts: what a worker computes over batches is what
-DuckDB computes in one query, down to which rows of a unit are kept.
+For every accepted golden statement, at its own MAX ROWS and at a lower one: a worker over batches counts what DuckDB
+counts in one query, down to the same rows of each unit.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> Cells:
 
 
 def in_one_stage(request: SelectRequest) -> list[CountingJob]:
-    """The jobs as they were before: all of it one query in the database's process, with each text as it was written.
+    """Returns the jobs as they once were: one query in the database's process, with each text as written.
 
-    A unit's rows are ordered by the hash of each table's own content, where there are several: NULL where an outer
-    join found no row of it.
+    A unit's rows are ordered by the hash of each table's own content, where there are several: NULL where an outer join
+    found no row.
     """
     compilers = ("jobs.condition_of", "jobs.number_of", "jobs.value_of", "cubes.measure.value_of")
     with pytest.MonkeyPatch.context() as patch:
@@ -80,7 +80,7 @@ def in_one_stage(request: SelectRequest) -> list[CountingJob]:
     ids=str,
 )
 def test_both_ways_count_alike(golden: Golden, clinic: duckdb.DuckDBPyConnection) -> None:
-    """Cell by cell, for m as it is and for one row of a unit."""
+    """Cell by cell, for the statement's own MAX ROWS and for one row of a unit."""
     analysis = analysed(clinic, golden.statement)
     assert analysis is not None
     request = analysis.request

@@ -1,4 +1,4 @@
-"""What an aggregate takes for its bound, of numbers of a unit's rows, is said before the charge and in comments."""
+"""The bound on a unit's counted rows, and its effect on larger counts, is stated before the charge and in comments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PRIVATE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 5)"
 
 def test_bounds_of_counted_rows_are_said_before_the_charge() -> None:
     """Patients have 6 visits and MAX ROWS is 4: an average of 4 comes with the words that larger numbers are taken for
-    4; with bounds of its own it is 6. The average's noise deviates by 0.001: 0.1 off has a chance below 1e-20."""
+    4. With bounds of its own it is 6. The average's noise deviates by 0.001: 0.1 off has a chance below 1e-20."""
     steps: list[str] = []
     with duckdb.connect() as con:
         dpduck.load(con, steps=steps.append)

@@ -66,7 +66,7 @@ class Superset:
             raise AssertionError(f"{method} {path}: {error.code} {error.read()[:2000]!r}") from None
 
     def screenshot(self, path: str, name: str) -> Path | None:
-        """A picture of a page; None where there is no browser."""
+        """Returns a picture of a page, or None without a browser."""
         browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         if browser is None:
             return None
@@ -80,7 +80,7 @@ class Superset:
 
 @contextmanager
 def superset_server(folder: Path) -> Iterator[Superset]:
-    """Superset with an administrator, in a folder; skips where it is not installed."""
+    """Superset with an administrator, in a folder. Skips where it is not installed."""
     place = os.environ.get("DPDUCK_SUPERSET")
     if not place or not (Path(place) / "superset").exists():
         pytest.skip("no Apache Superset: DPDUCK_SUPERSET names no folder with the command superset")

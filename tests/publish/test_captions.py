@@ -49,7 +49,7 @@ def test_words_travel_with_the_view(clinic: Clinic) -> None:
 
 
 def test_names_are_no_words_for_readers(clinic: Clinic) -> None:
-    """A name with a line break gives no title, and one with a semicolon gives no unit and no other answer's error."""
+    """A name with a line break gives no title. One with a semicolon gives no unit and no other answer's error."""
     columns = (
         'sex, count(*) AS "n\nBy the owner", sum(age) AS "m; in euros", count(age) AS "k; the standard error of b"'
     )
@@ -62,7 +62,7 @@ def test_names_are_no_words_for_readers(clinic: Clinic) -> None:
 
 
 def test_other_words_are_free(clinic: Clinic) -> None:
-    """The same rows under another title, without a charge. A view without words has the comment that it had."""
+    """The same rows under another title, without a charge. A view without a title has its old comment."""
     view(clinic, "")
     before, charges = clinic.rows("FROM private.by_sex ORDER BY sex"), clinic.charges()
     bare, _ = comments(clinic)

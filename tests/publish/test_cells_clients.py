@@ -61,7 +61,7 @@ def postgres(store: Path) -> Iterator[str]:
 
 
 def as_margin(rows: Iterable[Iterable[object]]) -> Margin:
-    """What a client found, by ward."""
+    """Returns a client's answers by ward."""
     found = {str(ward): float(str(n)) for ward, n in rows}
     assert sorted(found) == ["w0", "w1", "w2", "w3", "w4", "w5"]
     return found
@@ -77,7 +77,7 @@ def test_the_stock_shell(published: Path, margin: Margin) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # duckdb-engine warns that it does not reflect indices
 def test_pandas(published: Path, margin: Margin) -> None:
-    """A data frame, read through SQLAlchemy, grouped and summed by pandas; no row has a NULL."""
+    """A data frame, read through SQLAlchemy, grouped and summed by pandas. No row has a NULL."""
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
     pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")

@@ -1,4 +1,4 @@
-"""The checker's sums and verdicts of ledgers with periods, beside those of the ledger itself."""
+"""The checker's sums and verdicts about ledgers with periods agree with the ledger's own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def budgets(draw: st.DrawFn) -> Budget:
 
 @st.composite
 def ledgers(draw: st.DrawFn) -> tuple[str, list[Step]]:
-    """Draws the word of a unit, and what is asked of its ledger, which a budget begins."""
+    """Draws the word of a unit, and charges for its ledger. A budget comes first."""
     word = draw(st.sampled_from(WORDS))
     steps = st.lists(st.one_of(*[st.tuples(runs(word), charges())] * 4, budgets()), min_size=3, max_size=9)
     return word, [draw(budgets()), *draw(steps)]
@@ -114,7 +114,7 @@ def is_refused(ledger: Ledger, unit: str, word: str, step: Step) -> bool:
 
 
 def found_in(entries: list[dict[str, Any]]) -> list[str]:
-    """What the checker finds wrong."""
+    """Returns the checker's findings."""
     return list(checker.check_budgets([{**one, "budget": json.loads(one["text"] or "null")} for one in entries]))
 
 
@@ -138,7 +138,7 @@ def test_the_checker_refuses_what_the_ledger_refuses(drawn: tuple[str, list[Step
 @settings(max_examples=80, deadline=None)
 @given(ledgers())
 def test_the_checker_adds_up_what_the_ledger_does(drawn: tuple[str, list[Step]]) -> None:
-    """In each period, and of a person with rows in all of them, the checker's sums are those of the ledger."""
+    """In each period, and for a person with rows in all periods, the checker's sums are those of the ledger."""
     word, steps = drawn
     unit, state = f"c.main.visits.person PER {word}", LedgerState()
     sums: dict[int, checker.Price] = {}

@@ -89,7 +89,7 @@ POLICIES = (
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle of all of them."""
+    """A bundle of all kinds."""
     folder = tmp_path_factory.mktemp("kinds")
     with certified(folder) as con:
         for statement in MADE:
@@ -124,7 +124,7 @@ def parts_of(bundle: Bundle) -> Iterator[tuple[Bundle, Bundle]]:
 
 
 def found_in(bundle: Bundle, change: Callable[[Bundle], object]) -> int:
-    """How many parts can be changed so; each change, the chain written anew, is found by the price of its release."""
+    """Returns how many parts can be changed so. Requires that the price of a release shows each change."""
     number = 0
     for place in range(len(list(parts_of(bundle)))):
         changed = copy.deepcopy(bundle)
@@ -138,7 +138,7 @@ def found_in(bundle: Bundle, change: Callable[[Bundle], object]) -> int:
 
 
 def scaled(part: Bundle, names: tuple[str, ...], by: Fraction) -> bool:
-    """Changes noises, or rationals, by a factor; tells whether there was one."""
+    """Changes noises, or rationals, by a factor. Tells whether there was one."""
     known = [name for name in names if name in part]
     for name in known:
         if isinstance(part[name], dict):
@@ -150,7 +150,7 @@ def scaled(part: Bundle, names: tuple[str, ...], by: Fraction) -> bool:
 
 @pytest.mark.slow
 def test_every_kind_is_whole(bundle: Bundle) -> None:
-    """Each statement has a certificate with a plan, whose price the checker finds to be what was charged."""
+    """Each statement has a certificate with a plan. The checker finds its price equal to the charge."""
     assert list(checker.check(bundle)) == []
     certified = {one["statement"]: one for one in bundle["certificates"]}
     for kind, statement in RELEASES.items():
@@ -166,7 +166,7 @@ def test_less_noise_of_any_kind_is_found(bundle: Bundle) -> None:
 
 
 def test_a_unit_that_moves_more_is_found(bundle: Bundle) -> None:
-    """Once more of any query that one noise answers, or of what is bounded by itself, costs more than was charged."""
+    """One more query under the same noise, or with its own bound, costs more than was charged."""
 
     def more(part: Bundle) -> None:
         repeated = part["moved"][0] if "moved" in part else part

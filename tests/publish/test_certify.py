@@ -88,7 +88,7 @@ def test_what_was_written_is_whole(written: Path, bundle: Bundle) -> None:
 
 
 def test_the_checker_imports_nothing_of_dpduck() -> None:
-    """Whoever checks need not trust what made the bundle: the standard library alone."""
+    """A checker need not trust the maker of the bundle: only the standard library is imported."""
     nodes = ast.walk(ast.parse(Path(checker.__file__).read_text("utf-8")))
     found = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     nodes = ast.walk(ast.parse(Path(checker.__file__).read_text("utf-8")))
@@ -111,7 +111,7 @@ def sealed(bundle: Bundle) -> Bundle:
 
 
 def _certificate(bundle: Bundle, query: str) -> Bundle:
-    """The first certificate whose plan has such a query."""
+    """Returns the first certificate with such a query in its plan."""
     found: Bundle = next(one for one in bundle["certificates"] if query in json.dumps(one["plan"]))
     return found
 
@@ -141,7 +141,7 @@ def _other_budget(bundle: Bundle, **amounts: str) -> None:
 
 
 def _added(bundle: Bundle, fields: Bundle, run: str | None = None, after: int = -1) -> None:
-    """Adds an entry like another, but for some fields; run: of the months that it is charged to."""
+    """Adds an entry like another, but for some fields. run: the months that it is charged to."""
     like, number = bundle["entries"][after], len(bundle["entries"]) + 1
     unit = like["unit"] if run is None else like["unit"].split(" FROM ")[0] + run
     bundle["entries"].append({**copy.deepcopy(like), "id": number, "unit": unit, **fields})
@@ -243,7 +243,7 @@ REWRITTEN: dict[str, Callable[[Bundle], object]] = {
 
 @pytest.mark.parametrize("how", CHANGED)
 def test_a_changed_bundle_is_found(bundle: Bundle, how: str) -> None:
-    """No word of an entry or a certificate can be changed, and none of them left out, without being named."""
+    """Any changed word of an entry or a certificate, and any missing one, is named."""
     written = copy.deepcopy(bundle)
     CHANGED[how](bundle)
     assert list(checker.check(bundle)) != []
@@ -252,7 +252,7 @@ def test_a_changed_bundle_is_found(bundle: Bundle, how: str) -> None:
 
 @pytest.mark.parametrize("how", REWRITTEN)
 def test_a_rewritten_bundle_is_found(bundle: Bundle, how: str) -> None:
-    """Each way of making a bundle look better than what was done is named, though all links of its chain are right."""
+    """Every way to make a bundle look better than the truth is named, though all links of its chain are right."""
     assert sealed(copy.deepcopy(bundle)) == bundle
     REWRITTEN[how](bundle)
     found = list(checker.check(sealed(bundle)))
@@ -278,7 +278,7 @@ def ledger_of(charges: list[tuple[str, str]], lifetime: str = "") -> list[Bundle
 
 
 def test_budgets_of_periods_are_checked_for_each_of_them() -> None:
-    """Disjoint months cost the maximum, overlapping ones the sum, EVERY adds to each; LIFETIME is over all of them."""
+    """Disjoint months cost the maximum, overlapping ones the sum, EVERY adds to each. LIFETIME covers all months."""
     january, february = "FROM 2024-01-01 TO 2024-02-01", "FROM 2024-02-01 TO 2024-03-01"
     both = "FROM 2024-01-01 TO 2024-03-01"
     months = [(january, "2"), (february, "2"), ("FROM 1999-01-01 TO 2024-01-01", "2")]
@@ -297,7 +297,7 @@ def test_budgets_of_periods_are_checked_for_each_of_them() -> None:
 
 
 def test_another_whole_chain_is_told_by_its_last_link(bundle: Bundle) -> None:
-    """A chain that was written anew is whole by itself; the published link tells it apart."""
+    """A chain that was written anew is whole by itself. The published link tells it apart."""
     head = bundle["head"]
     bundle["entries"][0]["at"] += 1
     sealed(bundle)
@@ -306,7 +306,7 @@ def test_another_whole_chain_is_told_by_its_last_link(bundle: Bundle) -> None:
 
 
 def test_principals_are_left_out(written: Path) -> None:
-    """Who asked is in no certificate."""
+    """No certificate contains the asker."""
     assert '"principal"' not in (written / "certificates.json").read_text("utf-8")
 
 
@@ -315,7 +315,7 @@ CLOSED, WHOLE = {"epsilon": "1/1", "rho": None, "delta": "0/1", "delta_keys": "0
 
 
 def _charged(*charges: tuple[str, str]) -> list[str]:
-    """What is wrong with charges of a unit by months, of runs and epsilons, with BUDGET 1 and LIFETIME 3."""
+    """Returns the findings about charges of a unit by months, of runs and epsilons, with BUDGET 1 and LIFETIME 3."""
     nothing = {"epsilon": WHOLE, "rho": WHOLE, "delta": WHOLE}
     entries = [{"id": 1, "unit": UNIT, **nothing, "budget": {**CLOSED, "lifetime": {**CLOSED, "epsilon": "3/1"}}}]
     for number, (run, epsilon) in enumerate(charges, start=2):
@@ -325,7 +325,7 @@ def _charged(*charges: tuple[str, str]) -> list[str]:
 
 
 def test_an_endless_charge_counts_in_a_later_lifetime() -> None:
-    """A LIFETIME that is declared after a charge of every month is beyond what a person lost already."""
+    """A LIFETIME that is declared after a charge of every month is below a person's loss so far."""
     january, every = "FROM 2024-01-01 TO 2024-02-01", {"unit": f"{PERIODS} EVERY", "budget": None}
     entries = ledger_of([(january, "1/9"), (january, "1/9")])
     entries[1] |= every
@@ -338,7 +338,7 @@ def test_an_endless_charge_counts_in_a_later_lifetime() -> None:
 
 
 def test_each_period_has_its_budget() -> None:
-    """Of a unit by periods the checker adds up what each period was charged, and what a person loses in all of them."""
+    """For a unit by periods the checker adds up the charges of each period, and a person's loss over all periods."""
     january, year = "FROM 2024-01-01 TO 2024-02-01", "FROM 2024-01-01 TO 2025-01-01"
     february, both = "FROM 2024-02-01 TO 2024-03-01", "FROM 2024-01-01 TO 2024-03-01"
     assert _charged((january, "1"), (february, "1"), ("FROM 2024-03-01 TO 2024-04-01", "1")) == []
@@ -368,7 +368,7 @@ def test_the_checker_counts_periods_as_the_ledger_does(word: str, first: int, mo
 
 
 def test_a_certificate_in_sql_is_that_of_the_bundle(written: Path, bundle: Bundle) -> None:
-    """dp_certificate of a view has the fields of the bundle's certificate; an answer's is for the owner alone."""
+    """dp_certificate of a view has the fields of the bundle's certificate. An answer's is for the owner alone."""
     kept = next(one for one in bundle["certificates"] if "ages" in one["names"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(written.parent / "state"))
@@ -392,7 +392,7 @@ def test_a_certificate_in_sql_is_that_of_the_bundle(written: Path, bundle: Bundl
 
 
 def test_a_reader_sees_of_a_certificate_what_dp_releases_shows() -> None:
-    """Statements, answers and numbers in the ledger stay with whoever asked, also where readers share what was paid."""
+    """Statements, answers and numbers in the ledger stay with the asker, also where readers share paid answers."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE visits AS SELECT range // 4 AS person, range % 2 AS sex FROM range(40)")
         engine, anna = require_engine(con), Caller("anna", owner=False, share=Fraction(1, 2))

@@ -1,4 +1,4 @@
-"""Pictures of views that were chosen to mislead: what is drawn is read off the marks, and it is what the table says."""
+"""Pictures of views that were chosen to mislead: the values read off the marks are those of the table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FROM range(2000) AS r(i)"""
 
 @dataclass(frozen=True)
 class Case:
-    """A view. shows: how the caption of each of its pictures begins. rows: which rows of the view are in them.
+    """A view. shows: the beginning of each picture's caption. rows: the view's rows that each picture shows.
 
     kinds: of the pictures, where a test is about them.
     """
@@ -210,7 +210,7 @@ DRAWN_EARLIER = {
 
 @dataclass(frozen=True)
 class View:
-    """What is known of a view: its table, and the pictures on the page with their captions."""
+    """A view with its table, and its pictures on the page with their captions."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -238,7 +238,7 @@ def _ask_until_noise_is_usual(owner: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.fixture(scope="module")
 def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with all views, one of them a stream, and copies as the version before this would have left them."""
+    """A store with all views, one a stream, and copies as the version before this would have left them."""
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
@@ -309,7 +309,7 @@ def view_of(clinic: Path, page: str, name: str, condition: str = "true") -> View
 
 @pytest.mark.parametrize("name", CASES)
 def test_pictures_say_what_the_table_says(clinic: Path, page: str, name: str) -> None:
-    """One mark for each row, at its keys and with its value and its error; or there is no picture."""
+    """One mark for each row, at its keys and with its value and its error, or there is no picture."""
     case = CASES[name]
     pictures = view_of(clinic, page, name).pictures
     captions = [caption for caption, _ in pictures]
@@ -333,7 +333,7 @@ def test_pictures_of_earlier_views_are_right_or_none(clinic: Path, page: str, na
 
 @pytest.mark.parametrize(("name", "kind"), [("codes", "bars"), ("years", "bars"), ("many_numbers", "line")])
 def test_codes_and_years_have_bars(clinic: Path, page: str, name: str, kind: str) -> None:
-    """No line joins what has nothing in between; whole numbers that are too many for bars have one."""
+    """No line joins values with nothing between. Whole numbers that are too many for bars have a line."""
     assert [drawn.kind for _, drawn in view_of(clinic, page, name).pictures] == [kind] * len(CASES[name].shows)
 
 
@@ -373,7 +373,7 @@ def test_a_view_has_the_words_of_its_maker(clinic: Path, page: str) -> None:
 
 @pytest.mark.parametrize("name", ["three_keys", "three_with_months", "six_years"])
 def test_pictures_side_by_side_have_one_scale(clinic: Path, page: str, name: str) -> None:
-    """The labels of the axis of the answers are the same in each."""
+    """The labels of the axis of answers are the same in each."""
     section = view_of(clinic, page, name).page
     scales = re.findall(
         r'aria-label="[XY]-axis titled \'n\' for a linear scale with values from (\S+ to \S+)"', section
@@ -422,13 +422,13 @@ def test_totals_and_null_have_names_in_tables(clinic: Path, page: str) -> None:
 
 
 def test_numbers_that_are_names_are_printed_as_they_are(clinic: Path, page: str) -> None:
-    """Years and codes have no comma; what was counted has."""
+    """Years and codes have no comma. Counted numbers have."""
     section = view_of(clinic, page, "years").page
     assert '<td class="number">2004</td>' in section and "2,004" not in section
 
 
 def require_same(drawn: Drawn, view: View, caption: str) -> None:
-    """Fails where a mark says what no row says, or a row has no mark."""
+    """Fails where a mark shows no row's values, or a row has no mark."""
     places = [view.columns.index(key) for key in drawn.keys]
     answer = drawn.answer.partition(" (")[0]
     shown = list(view.rows)
@@ -468,7 +468,7 @@ def require_shades(drawn: Drawn, values: Mapping[Any, float], errors: Mapping[An
 
 
 def row_of(at: Sequence[str | float], rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Returns the one row whose keys are what stands at the axes."""
+    """Returns the one row with the keys at the axes."""
     columns = [tuple((row[place],) for row in rows) for place in range(len(at))]
     found = [row for row in rows if all(map(says, at, row, columns))]
     assert len(found) == 1, (at, found)

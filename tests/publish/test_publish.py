@@ -1,4 +1,4 @@
-"""Publishing to DuckDB and Parquet files: what is in them, what is not, and that they appear at once."""
+"""Publishing to DuckDB and Parquet files: their content, what they leave out, and that they appear at once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rows(file: Path) -> list[tuple[object, ...]]:
 
 
 def test_only_a_publication_is_replaced(store: Path, tmp_path: Path) -> None:
-    """The store itself, the database beside it, any other file: refused, and left byte for byte as they were."""
+    """The store itself, the database beside it, any other file: each is refused, and left byte for byte unchanged."""
     other, text = tmp_path / "other.duckdb", tmp_path / "text.duckdb"
     with duckdb.connect(str(other)) as precious:
         precious.execute("CREATE TABLE precious AS SELECT 1 AS x")
@@ -81,7 +81,7 @@ def test_only_a_publication_is_replaced(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, tmp_path: Path) -> None:
-    """Private views only, with metadata and comments; the macros work in it, read-only and locked down."""
+    """Private views only, with metadata and comments. The macros work in it, read-only and locked down."""
     target = tmp_path / "published.duckdb"
     assert publish(store, target).views == ("cube",)
     with duckdb.connect(str(target), read_only=True, config={"enable_external_access": "false"}) as published:
@@ -104,7 +104,7 @@ def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, 
 
 
 def test_published_parquet_holds_views_metadata_and_comments(store: Path, tmp_path: Path) -> None:
-    """The same as Parquet files: the comment of a view is in its file's own metadata."""
+    """Parquet files hold them, too: the comment of a view is in its file's own metadata."""
     publish(store, tmp_path / "out")
     cube = str(tmp_path / "out" / "cube.parquet")
     with duckdb.connect() as reader:
@@ -179,7 +179,7 @@ def test_a_killed_publication_leaves_the_old_one(
 
 @pytest.mark.slow
 def test_readers_find_whole_publications(store: Path, tmp_path: Path, open_clinic: Callable[..., Clinic]) -> None:
-    """Whoever opens the file or the directory while it is replaced finds the old or the new, never a part."""
+    """A reader who opens the file or directory during a replacement finds the old or the new, never a part."""
     file, folder = tmp_path / "published.duckdb", tmp_path / "parquet"
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -211,7 +211,7 @@ def test_readers_find_whole_publications(store: Path, tmp_path: Path, open_clini
 
 
 def test_other_targets_are_refused(store: Path, tmp_path: Path) -> None:
-    """One line that says what is accepted; nothing is written."""
+    """One line says what would be accepted. Nothing is written."""
     for target in ("published.csv", "mysql://root:pw@localhost/x"):
         with pytest.raises(
             Refusal, match=r"accepted: FILE\.duckdb, a directory for Parquet files, or postgresql://\.\."
@@ -223,7 +223,7 @@ def test_other_targets_are_refused(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_open_is_not_published(store: Path, tmp_path: Path) -> None:
-    """One line says that it is open; a file that is no store is told apart."""
+    """One line says that the store is open. A file that is no store has another message."""
     with duckdb.connect(str(store)), pytest.raises(StoreError, match=r"the store is (open|in use)"):
         publish(store, tmp_path / "published.duckdb")
     (tmp_path / "text.duckdb").write_text("no database at all")

@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def psql(server: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
-    """Runs PostgreSQL's own SQL over a connection of its own; an empty schema for each test."""
+    """Runs PostgreSQL's own SQL over a connection of its own. An empty schema for each test."""
     with duckdb.connect() as connection:
         load_extension(connection, "postgres_scanner", "")
         connection.execute(f"ATTACH '{server}' AS pg (TYPE postgres)")
@@ -86,7 +86,7 @@ def again(open_clinic: Callable[..., Clinic], store: Path, refresh: str) -> None
 
 
 def test_views_comments_and_metadata_arrive(store: Path, server: str, psql: Any) -> None:
-    """Private views with their metadata and comments; ENUM as text, STRUCT and LIST as jsonb."""
+    """Private views with their metadata and comments. ENUM as text, STRUCT and LIST as jsonb."""
     published = publish(store, server)
     assert published.views == ("by_sex", "odd")
     assert "secret4711" not in published.target
@@ -140,7 +140,7 @@ def test_grants_and_dependent_views_are_kept(
 
 
 def test_readers_see_old_or_new(store: Path, server: str, psql: Any, open_clinic: Callable[..., Clinic]) -> None:
-    """Concurrent readers never find half a publication; a failure before the end leaves the old one."""
+    """Concurrent readers never find half a publication. A failure before the end leaves the old one."""
     publish(store, server)
     old = sorted(psql(READ))
     again(open_clinic, store, "b")
@@ -189,7 +189,7 @@ def test_what_others_own_is_left_alone(store: Path, server: str, psql: Any) -> N
 def test_other_columns_are_refused_and_withdrawn_views_emptied(
     store: Path, server: str, psql: Any, open_clinic: Callable[..., Clinic]
 ) -> None:
-    """Rows of a view that is no longer published go; a table cannot change its columns under dependent views."""
+    """Rows of a view that is no longer published go. A table cannot change its columns under dependent views."""
     publish(store, server)
     clinic = open_clinic(store.with_name("clinic.duckdb"))
     clinic.dp("DROP PRIVATE VIEW odd")
@@ -219,7 +219,7 @@ def test_a_password_stays_out_of_messages(store: Path, server: str) -> None:
 
 
 def test_two_publishers_make_one_publication(store: Path, server: str, psql: Any) -> None:
-    """One waits for the other; rows are never doubled."""
+    """One waits for the other. Rows are never doubled."""
     publish(store, server)
     failures: list[DpduckError] = []
 

@@ -26,7 +26,7 @@ REUSED = (
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a view of every kind of grouping, and one that is combined with known answers."""
+    """A store with a view of every kind of grouping, and one view combined with known answers."""
     folder = tmp_path_factory.mktemp("levels")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))

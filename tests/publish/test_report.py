@@ -1,4 +1,4 @@
-"""The page of a report: every private view with its picture, nothing fetched, nothing run, and nothing told unasked."""
+"""The page of a report: every private view with its picture. It fetches, runs and tells nothing unasked."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reported(clinic: Path, *words: str) -> str:
-    """Runs the command; returns the page."""
+    """Runs the command. Returns the page."""
     target = clinic / "page.html"
     environment = {"DPDUCK_STATE_DIR": str(clinic / "state")}
     command = ["report", str(clinic / "clinic.duckdb"), "--to", str(target), *words]
@@ -76,7 +76,7 @@ class Tags(HTMLParser):
 
 @pytest.mark.slow
 def test_every_view_is_on_the_page_with_its_picture(clinic: Path) -> None:
-    """Bars, lines over days, tiles of two keys; a single number has none. Beside each: its rows and its statement."""
+    """Bars, lines over days, tiles of two keys. A single number has none. Beside each: its rows and its statement."""
     page = reported(clinic, "--title", "A <clinic>")
     assert "<title>A &lt;clinic&gt;</title>" in page
     sections = dict(re.findall(r'<section><h2 id="(\w+)">(.*?)</section>', page, re.DOTALL))
@@ -94,7 +94,7 @@ def test_every_view_is_on_the_page_with_its_picture(clinic: Path) -> None:
 
 
 def test_the_page_fetches_nothing_and_runs_nothing(clinic: Path) -> None:
-    """No script, no address but names of XML; labels are text, also those that look like HTML."""
+    """No script, no address but names of XML. Labels are text, also those that look like HTML."""
     page = reported(clinic)
     tags = Tags(page).found
     assert not {tag for tag, _ in tags} & {"script", "iframe", "link", "object", "embed", "img", "form", "b"}
@@ -105,7 +105,7 @@ def test_the_page_fetches_nothing_and_runs_nothing(clinic: Path) -> None:
 
 
 def test_nothing_is_told_unasked(clinic: Path) -> None:
-    """No private text, and who asked, and what, only with the ledger; policies, budgets and charges are there."""
+    """No private text, and who asked, and what, only with the ledger. Policies, budgets and charges are there."""
     page = reported(clinic)
     assert "canary" not in page and "owner" not in page.partition("The ledger")[2]
     assert "all rows of one patient: epsilon = 10" in page and "40% of epsilon = 10 is spent" in page
@@ -113,7 +113,7 @@ def test_nothing_is_told_unasked(clinic: Path) -> None:
 
 
 def test_some_views_are_shown_where_they_are_named(clinic: Path) -> None:
-    """The others are not mentioned; a name that is not there is refused with those that are."""
+    """Other views are not mentioned. An unknown name is refused with the known ones."""
     page = reported(clinic, "--view", "total")
     assert re.findall(r'<h2 id="(\w+)">', page) == ["total"]
     environment = {"DPDUCK_STATE_DIR": str(clinic / "state")}
@@ -124,7 +124,7 @@ def test_some_views_are_shown_where_they_are_named(clinic: Path) -> None:
 
 
 def test_another_file_is_not_replaced(clinic: Path) -> None:
-    """A page that report made is; whatever else has the name stays as it is."""
+    """An earlier report is replaced. Any other file of this name stays."""
     mine = clinic / "mine.html"
     mine.write_text("<p>mine</p>", encoding="utf-8")
     environment = {"DPDUCK_STATE_DIR": str(clinic / "state")}
@@ -135,7 +135,7 @@ def test_another_file_is_not_replaced(clinic: Path) -> None:
 
 
 def test_a_picture_is_drawn_only_where_it_helps() -> None:
-    """Not of hundreds of bars; and a column is a key by its comment, whatever its type."""
+    """Not of hundreds of bars. A column is a key by its comment, whatever its type."""
     rows = [{"name": f"k{number}", "n": 1.0, "n_stderr": 1.0} for number in range(500)]
     answer = ("n", "n_stderr")
     assert charts(Shape((PictureKey("name"),), (answer,)), answer, rows) == []
@@ -151,7 +151,7 @@ def test_a_picture_is_drawn_only_where_it_helps() -> None:
 @pytest.mark.slow
 @needs_chromium
 def test_the_pages_keep_the_rules_of_accessibility(clinic: Path) -> None:
-    """axe-core finds nothing on the pages of report and compare, light and dark, on a phone and a desk; no request."""
+    """axe-core finds nothing on the pages of report and compare, light and dark, on a phone and a desk. No request."""
     reported(clinic, "--with-ledger")
     margins = [Distance("sex", 1, 0.1, "F", 0.5, 0.4), Distance("ward", 1, 0.2, "north", 0.5, 0.3)]
     margins.append(Distance("sex, ward", 2, 0.3, "F, north", 0.3, 0.1))
@@ -199,7 +199,7 @@ def test_a_single_number_is_told_with_its_error(clinic: Path) -> None:
 
 
 def test_tables_have_three_digits(clinic: Path) -> None:
-    """Standard errors are told as exactly as anybody can use."""
+    """Standard errors have as many digits as anybody can use."""
     (section,) = re.findall(r'<section><h2 id="by_ward">.*?</section>', reported(clinic), re.DOTALL)
     numbers = re.findall(r'<td class="number">([\d,.]+)</td>', section)
     assert len(numbers) == 4 and all(len(number.partition(".")[2]) <= 2 for number in numbers)

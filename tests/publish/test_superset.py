@@ -1,4 +1,4 @@
-"""Apache Superset reads what is published: a DuckDB file and PostgreSQL. Heavy, so only with `make peers`."""
+"""Apache Superset reads a published DuckDB file and PostgreSQL. Heavy, so only with `make peers`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_database(superset: Superset, name: str, uri: str, engine_parameters: obj
 
 
 def add_chart(superset: Superset, name: str, database: int, schema: str, view: str, metric: object = SUM) -> int:
-    """A bar chart of the view; returns its number."""
+    """Adds a bar chart of the view. Returns its number."""
     dataset = superset.call("POST", "/api/v1/dataset/", {"database": database, "schema": schema, "table_name": view})[
         "id"
     ]
@@ -81,7 +81,7 @@ def tables(superset: Superset, database: int, schema: str) -> list[str]:
 
 
 def test_superset_reads_a_published_file(superset: Superset, store: Path, tmp_path: Path) -> None:
-    """Tables listed, a chart rendered; with the safe settings its SQL box reaches no file."""
+    """Tables listed, a chart rendered. With the safe settings its SQL box reaches no file."""
     target = tmp_path / "published.duckdb"
     publish(store, target)
     database = add_database(superset, "published file", f"duckdb:///{target}", SAFE)
@@ -98,7 +98,7 @@ def test_superset_reads_a_published_file(superset: Superset, store: Path, tmp_pa
 
 
 def test_superset_adds_up_cells(superset: Superset, tmp_path: Path) -> None:
-    """SUM(n) over a view of cells, by any columns, is what the same release's margins say."""
+    """SUM(n) over a view of cells, by any columns, equals the same release's margins."""
     cube = "SELECT ward, sex, count(*) AS n FROM visits GROUP BY CUBE (ward, sex)"
     made = [f"CREATE PRIVATE VIEW {name} OPTIONS (epsilon = 1{form}) AS {cube}"
             for name, form in (("cube_cells", ", form = 'cells'"), ("cube_margins", ""))]  # fmt: skip
@@ -124,7 +124,7 @@ def test_superset_adds_up_cells(superset: Superset, tmp_path: Path) -> None:
 
 
 def test_superset_reads_postgresql(superset: Superset, store: Path) -> None:
-    """The same from a PostgreSQL publication."""
+    """Superset adds up cells from a PostgreSQL publication, too."""
     with postgres_server() as uri:
         publish(store, uri)
         database = add_database(
@@ -137,7 +137,7 @@ def test_superset_reads_postgresql(superset: Superset, store: Path) -> None:
 def test_superset_asks_by_the_private_tables_own_name(
     superset: Superset, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Over Flight SQL a chart on visits itself is answered from what was released, free; its bars add up to that."""
+    """Over Flight SQL a chart on visits itself is answered from releases, free. Its bars add up to the release."""
     database = make_clinic(tmp_path_factory.mktemp("served"), prepared=True)
     token = add_principals(database)["alice"]
     with serving_flight(database, "--flight-sql", "localhost:0") as address:

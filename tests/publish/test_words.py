@@ -27,14 +27,14 @@ BUDGET = {"table_name": "visits", "measure": "epsilon", "budget": 1.0, "spent": 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 1.0, 2.0, 4.0])
 def test_guesses_are_those_of_the_best_test(epsilon: float) -> None:
-    """Randomised response reaches the bound, which is rounded up by less than one of 100."""
+    """Randomised response reaches the bound, which is rounded up by less than one in 100."""
     best = 100 * exp(epsilon) / (1 + exp(epsilon))
     assert best <= right_guesses(epsilon) < best + 1
 
 
 @pytest.mark.parametrize("rho", [0.0001, 0.001, 0.02, 0.5, 2.0, 8.0])
 def test_guesses_at_a_rho_are_no_fewer_than_gaussian_noise_allows(rho: float) -> None:
-    """Gaussian noise of sensitivity 1 and variance 1 / (2 rho) is told apart with a chance of Phi(sqrt(rho / 2))."""
+    """An attacker tells Gaussian noise of sensitivity 1, variance 1 / (2 rho), apart with chance Phi(sqrt(rho / 2))."""
     assert right_guesses_rho(rho) >= 100 * norm.cdf((rho / 2) ** 0.5)
     assert right_guesses_rho(rho, 0.01) >= right_guesses_rho(rho)
 

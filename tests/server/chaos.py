@@ -1,7 +1,7 @@
-"""A server that is started again whenever it was ended, and everything that is done to it (tests/server/test_chaos.py).
+"""A server that is restarted whenever it ends, and the disturbances that tests/server/test_chaos.py does to it.
 
-Its clock and its disk are disturbed by a library that is preloaded (disturbed.c), where there is a C compiler; without
-one the disk is full by a limit on the size of files, and no clock jumps: `Chaos.done` says what was done.
+Its clock and its disk are disturbed by a library that is preloaded (disturbed.c), where there is a C compiler. Without
+one the disk is full by a limit on the size of files, and no clock jumps. `Chaos.done` lists the disturbances.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MONTHS = 288
 
 
 def alive(process: int) -> str:
-    """What a process is and does; nothing where it is gone, or has ended and nobody has asked how."""
+    """Returns a process's name and state. Empty where it is gone, or has ended and waits for its parent."""
     with suppress(OSError):
         stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -56,7 +56,7 @@ def alive(process: int) -> str:
 
 
 class Disturbance:
-    """What disturbed.c reads: the clock's error, and that of writing. None where there is no compiler."""
+    """The input of disturbed.c: the clock's error, and that of writing. None where there is no compiler."""
 
     def __init__(self, folder: Path) -> None:
         self.library, self._file = folder / "disturbed.so", folder / "disturbed"
@@ -87,7 +87,7 @@ class Disturbance:
 
 
 class Chaos:
-    """A server that is started again whenever it was ended, and what is done to it."""
+    """A server that is restarted whenever it ends, and the disturbances."""
 
     def __init__(self, database: Path, seed: int, hostile: str) -> None:
         self.database, self.address = database, f"quack:localhost:{free_port()}"
@@ -116,7 +116,7 @@ class Chaos:
 
     def _processes(self) -> list[int]:
         found = list[int]()
-        with suppress(OSError):  # one that has ended meanwhile
+        with suppress(OSError):  # the process has ended meanwhile
             found = children(self.server.process.pid)
             found += [grandchild for child in found for grandchild in children(child)]
         return found
@@ -129,7 +129,7 @@ class Chaos:
                 os.kill(found[self.rng.integers(len(found))], signal.SIGKILL)
 
     def kill_server(self) -> None:
-        """Ends the server, whose vault ends with it; it is started again."""
+        """Ends the server, and with it its vault. The test starts it again."""
         self._end()
         self._again()
 
@@ -140,7 +140,7 @@ class Chaos:
         self._again()
 
     def swapped(self) -> None:
-        """Puts an older copy of the store in its place: it is refused; with the newer one the server starts again.
+        """Puts an older copy of the store in its place: it is refused. With the newer one the server starts again.
 
         Where nothing was charged meanwhile the copy is no older, and whole.
         """
@@ -194,7 +194,7 @@ class Chaos:
                 resource.prlimit(process, resource.RLIMIT_FSIZE, before)
 
     def read_only(self) -> None:
-        """Lets nothing be written or opened to be written, as on a disk that the system has made read-only."""
+        """Makes all writing fail, as on a disk that the system has made read-only."""
         with self.disturbance.failing(errno.EROFS):
             time.sleep(float(self.rng.uniform(0.2, 2)))
 
@@ -276,7 +276,7 @@ class Chaos:
         return status
 
     def _again(self) -> None:
-        """Starts the server; its vault, which ends by itself, may hold the store for a moment."""
+        """Starts the server. Its vault, which ends by itself, may hold the store for a moment."""
         began = time.monotonic()
         while True:
             try:

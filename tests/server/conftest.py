@@ -21,7 +21,7 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def own_state(state_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Witnesses of the test's own clinic stay with it, so that it can be a copy of what was made once."""
+    """Witnesses of the test's own clinic stay with it, so that the clinic can be a copy of an earlier one."""
     directory = tmp_path / "state"
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(directory))
     return directory

@@ -1,8 +1,8 @@
 """A hostile principal as a process: python -m tests.server.hostile PORT TOKEN SECONDS.
 
 Everything at once, for so many seconds: statements without measure, large views and floods of small releases at the
-smallest price, wide results, connections, wrong tokens, slow sockets, attacks of the lists. What it is told does not
-matter; it prints how often each kind was tried.
+smallest price, wide results, connections, wrong tokens, slow sockets, attacks of the lists. The answers do not matter.
+It prints how often each kind was tried.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ AT_LEAST_ONCE = 40.0
 
 
 class Hostile:
-    """What one principal does with one token."""
+    """The attempts of one principal with one token."""
 
     def __init__(self, port: int, token: str, seconds: float) -> None:
         self.port, self.token, self.end = port, token, time.monotonic() + seconds
@@ -95,7 +95,7 @@ class Hostile:
                 slow = socket.create_connection(("localhost", self.port), 5)
                 slow.sendall(b"POST /quack HTTP/1.1\r\nContent-Length: 100000\r\n\r\nx")
                 kept.append(slow)
-            del kept[:-20]  # within what a proxy would let through
+            del kept[:-20]  # a proxy would let through as much
             self.tried["connections"] += 1
             time.sleep(0.05)
 

@@ -89,9 +89,9 @@ class Served:
 
 
 def make_clinic(folder: Path, policy: str = POLICY, *, prepared: bool = False) -> Path:
-    """A clinic with a policy, a private view of its cube, and rows that must never be seen. prepared: the table is.
+    """A clinic with a policy, a private view of its cube, and rows that must never be seen. prepared: so is its table.
 
-    It is a copy of what was made once, unless its witness is here already: a second copy is refused.
+    It is a copy of a clinic made once, unless its witness is here already: a second copy is refused.
     """
     made, state = made_once(policy, prepared), Path(os.environ["DPDUCK_STATE_DIR"])
     if any((state / witness.name).exists() for witness in (made / "state").iterdir()):
@@ -133,7 +133,7 @@ def new_clinic(folder: Path, policy: str, prepared: bool) -> Path:
 
 
 def add_principals(database: Path) -> dict[str, str]:
-    """alice may ask about everything with half of the budget, bob about one table, carol about none of them."""
+    """alice may ask about everything with half of the budget, bob about one table, carol about none."""
     book = PrincipalBook(SecretsFile.open(database.with_name("clinic_private_secrets"), create=False))
     return {
         "alice": book.add("alice", Fraction(1, 2)),
@@ -151,7 +151,7 @@ def open_served(
     grid: TimeGrid | None = None,
     prepared: bool = False,
 ) -> Served:
-    """A served clinic whose vault is in this process; without a grid of times, unless one is given."""
+    """A served clinic with its vault in this process. Without a grid of times, unless one is given."""
     database = make_clinic(folder, policy, prepared=prepared)
     tokens, log = add_principals(database), folder / "audit.jsonl"
     limits = limits or Limits(seconds=600.0, rows=100_000)

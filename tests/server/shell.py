@@ -36,7 +36,7 @@ def shell_path() -> Path | None:
 
 
 def why_not() -> str:
-    """Why Quack cannot be tested here; empty where it can."""
+    """Why Quack cannot be tested here. Empty where it can."""
     if duckdb.__version__ != STOCK:
         return f"Quack's wheels are for DuckDB {STOCK}, this is {duckdb.__version__}"
     try:
@@ -65,7 +65,7 @@ class Server:
 def start(
     database: Path, *options: str, address: str = "", environment: Mapping[str, str] = MappingProxyType({})
 ) -> Server:
-    """Serves on a free port; waits until it says that it is ready."""
+    """Serves on a free port. Waits until it says that it is ready."""
     wanted = address or f"quack:localhost:{free_port()}"
     command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(database), "--listen", wanted]
     command += options
@@ -98,13 +98,13 @@ def serving(database: Path, *options: str) -> Iterator[Server]:
 
 
 def attach(address: str, token: str) -> str:
-    """What a user types first; the extensions come from files where nothing can be downloaded."""
+    """Returns a user's first statements. The extensions come from files where nothing can be downloaded."""
     loads = "".join(f"LOAD '{extension_file(name, '')}'; " for name in EXTENSIONS)
     return f"{loads}ATTACH '{address}' AS clinic (TOKEN '{token}');\n"
 
 
 def shell(script: str, *arguments: str, mode: str = "csv") -> tuple[str, str]:
-    """What the stock shell says to a script: answers and errors, without colours."""
+    """Returns the stock shell's output for a script: answers and errors, without colours."""
     path = shell_path()
     assert path is not None
     environment = dict(os.environ, NO_COLOR="1", HOME=os.environ.get("DPDUCK_STATE_DIR", "/tmp"))

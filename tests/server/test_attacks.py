@@ -87,7 +87,7 @@ INSIDE = (
 
 @pytest.fixture
 def hurried(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attacks on time end after a second: whoever is slower than that is refused as well."""
+    """Attacks on time end after a second: a slower answer counts as a refusal."""
     monkeypatch.setattr(served.service.public, "_limits", replace(served.service.public._limits, seconds=1.0))
 
 
@@ -112,7 +112,7 @@ READING = [text for text in HONEST if "PRIVATE VIEW" not in text]
 
 
 def test_the_lists_are_long_enough() -> None:
-    """At least 150 attacks and 50 honest statements, none of them twice."""
+    """At least 150 attacks and 50 honest statements, and no two alike."""
     assert len(set(ATTACKS)) == len(ATTACKS) >= 150
     assert len(set(HONEST)) == len(HONEST) >= 50
 
@@ -131,7 +131,7 @@ def test_every_attack_is_refused_in_one_line(served: Served) -> None:
 
 @pytest.mark.usefixtures("hurried")
 def test_every_attack_is_refused_in_other_clothes(served: Served) -> None:
-    """With comments, line ends and another case, where they mean the same to DuckDB."""
+    """With comments, line ends and another case, where DuckDB sees the same statement."""
     before, tried = public_state(served), [0, 0, 0, 0]
     for number, text in enumerate(ATTACKS):
         if "'" in text or '"' in text or "--" in text or "\x00" in text:
@@ -155,7 +155,7 @@ def test_every_honest_statement_is_answered(served: Served) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_no_disguise_makes_a_forbidden_thing_readable(served: Served) -> None:
-    """Each thing in a tenth of the forms, each form around a tenth of the things; around ages most are answered."""
+    """Each thing in a tenth of the forms, each form around a tenth of the things. Around ages most are answered."""
     answered = sum(around(served, form, "ages") for form in DISGUISES)
     assert len(DISGUISES) >= 100 and answered >= 65, "the forms themselves are in order, but for those never answered"
     refused_all(served, "bob", [
@@ -169,7 +169,7 @@ def test_no_disguise_makes_a_forbidden_thing_readable(served: Served) -> None:
 @pytest.mark.audit
 @pytest.mark.usefixtures("hurried")
 def test_no_disguise_in_another_one_does(served: Served) -> None:
-    """All of them; and 20,000 of two disguises, one in the other, in two pieces of clothing."""
+    """All disguises. 20,000 combinations of two disguises, one in the other, in two pieces of clothing."""
     refused_all(served, "bob", [form.replace("THING", thing) for form in DISGUISES for thing in FORBIDDEN])
     source = random.Random(3)  # noqa: S311
     before = served.spent()
@@ -179,7 +179,7 @@ def test_no_disguise_in_another_one_does(served: Served) -> None:
 
 @pytest.mark.usefixtures("hurried")
 def test_no_question_reaches_a_table_that_one_may_not_ask_about(served: Served) -> None:
-    """carol may ask about wards, alice about what has a policy; the same questions are answered to bob."""
+    """carol may ask about wards, alice about tables with a policy. The same questions are answered to bob."""
     assert sum(around(served, form, "visits") for form in questions()[: len(INSIDE)]) >= 7
     ask_in_vain(served, 8)
 
@@ -200,7 +200,7 @@ def test_plain_questions_read_releases_alone(served: Served) -> None:
 
 
 def answer(served: Served, text: str) -> list[tuple[object, ...]] | None:
-    """What bob is told, None where that is a refusal."""
+    """Returns bob's answer, or None for a refusal."""
     try:
         return served.rows("bob", text)
     except DpduckError:
@@ -210,7 +210,7 @@ def answer(served: Served, text: str) -> list[tuple[object, ...]] | None:
 @pytest.mark.audit
 @pytest.mark.usefixtures("hurried")
 def test_no_question_at_all_reaches_one(served: Served) -> None:
-    """The same, all of them."""
+    """Asks every question of the list, not a part."""
     before = served.spent()
     ask_in_vain(served, 1)
     assert served.spent() == before
@@ -232,7 +232,7 @@ def ask_in_vain(served: Served, step: int) -> None:
 
 
 def around(served: Served, form: str, thing: str) -> bool:
-    """Whether a form is answered with this in it."""
+    """Tells whether a form is answered with this thing inside."""
     try:
         served.rows("bob", form.replace("THING", thing))
     except DpduckError:
@@ -241,7 +241,7 @@ def around(served: Served, form: str, thing: str) -> bool:
 
 
 def refused_all(served: Served, who: str, texts: list[str]) -> None:
-    """All are refused in a line that says what is accepted, nothing is charged and nothing changed."""
+    """Requires that all are refused in a line that says what is accepted. Nothing is charged and nothing changed."""
     before = public_state(served), served.spent()
     principal = served.service.book.authenticate(served.tokens[who])
     assert principal is not None
@@ -268,7 +268,7 @@ def disguised(source: random.Random, thing: str) -> str:
 
 
 def mutated(source: random.Random) -> str:
-    """An honest statement with something of an attack in it."""
+    """Returns an honest statement with a part of an attack."""
     honest, attack = source.choice(READING), source.choice(ATTACKS)
     kind = source.randrange(11)
     if kind == 8:
@@ -301,7 +301,7 @@ def mutated(source: random.Random) -> str:
 
 
 def explore(served: Served, seed: int, number: int) -> int:
-    """Runs mutations; whatever is admitted reads released values alone and changes nothing. Returns how many were."""
+    """Runs mutations. Admitted ones read only released values and change nothing. Returns how many were admitted."""
     source, admitted = random.Random(seed), 0  # noqa: S311
     before = public_state(served)
     for _ in range(number):
@@ -327,19 +327,19 @@ def explore(served: Served, seed: int, number: int) -> int:
 
 @pytest.mark.usefixtures("hurried")
 def test_mutations_of_honest_statements_stay_inside(served: Served) -> None:
-    """A bounded fuzz: some are admitted, none of them reaches anything but released values."""
+    """A bounded fuzz: some mutations are admitted, and none reaches anything but released values."""
     assert explore(served, 1, 400) > 5
 
 
 @pytest.mark.audit
 @pytest.mark.usefixtures("hurried")
 def test_many_mutations_of_honest_statements_stay_inside(served: Served) -> None:
-    """The same at length."""
+    """The fuzz of the test above, at length."""
     assert explore(served, 2, 20_000) > 200
 
 
 def public_state(served: Served) -> object:
-    """What a client could have changed: the catalog but for answers, the settings, the attached databases."""
+    """Everything that a client could change: the catalog but for answers, the settings, the attached databases."""
     with served.service.public.cursor() as cursor:
         tables = sorted(pair for pair in catalog(cursor) if pair[0] != "answers")
         settings = cursor.execute("SELECT name, value FROM duckdb_settings() ORDER BY name").fetchall()

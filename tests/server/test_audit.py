@@ -1,4 +1,4 @@
-"""The audit log: what cannot be noted is not done, nobody fills it, it can be rotated."""
+"""The audit log: no action happens that cannot be noted, nobody fills the log, and it can be rotated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_nothing_is_charged_that_cannot_be_noted(
     tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk everybody is told the same true sentence, stderr too; with room again everything goes on."""
+    """On a full disk all clients get the same true sentence, as does stderr. With room again everything goes on."""
     opened = open_served(tmp_path)
     try:
         disk = Disk(monkeypatch, 0)
@@ -67,7 +67,7 @@ def test_nothing_is_charged_that_cannot_be_noted(
 
 
 def test_a_line_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a line is taken back; complaints come once a minute."""
+    """Half a line is taken back. Complaints come once a minute."""
     said, now = list[str](), [0.0]
     log = AuditFile(tmp_path / "log", clock=lambda: now[0], complain=said.append)
     log.note("bob", "answered", "FROM ages")
@@ -84,7 +84,7 @@ def test_a_line_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 
 def test_nobody_fills_the_log(tmp_path: Path) -> None:
-    """Texts give way to digests, then notes to their number; what is charged is always noted, others' notes as well."""
+    """Texts give way to digests, then notes to their number. Charges are always noted, and so are others' notes."""
     now = [0.0]
     path = tmp_path / "log"
     log = AuditFile(path, clock=lambda: now[0])
@@ -121,7 +121,7 @@ def test_the_log_is_rotated(tmp_path: Path) -> None:
 
 
 def test_sessions_of_one_do_not_end_others() -> None:
-    """A principal's own oldest connection is forgotten first; so many are opened in a minute, and no more."""
+    """A principal's own oldest connection is forgotten first. Only so many are opened in a minute."""
     book, now = PrincipalBook(SecretsInMemory()), [0.0]
     alice, bob = book.add("alice"), book.add("bob")
     sessions = Sessions(book, Limits(sessions=20, sessions_each=5, connections=8), clock=lambda: now[0])
@@ -152,7 +152,7 @@ def test_the_store_is_its_owners(served: Served) -> None:
 def test_what_was_unexpected_is_named_without_its_words(
     tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client reads one fixed text, the owner the kind of failure and its line: what it says could quote data."""
+    """The client reads one fixed text, the owner the kind of failure and its line: its message could quote data."""
     opened = open_served(tmp_path)
 
     def failing(*_: object) -> str:

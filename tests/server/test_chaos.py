@@ -1,9 +1,9 @@
-"""A served clinic under several principals while anything is killed, full, cut, swapped; then every certificate.
+"""A served clinic with several principals while anything is killed, full, cut, swapped. Then every certificate.
 
-What must hold: the same statement has one answer for ever, a published month is never another one, no charge is lost,
-no share is exceeded, an older store is refused, the server is back soon, and the checker finds nothing wrong. Among
-what is done is all that a hostile principal knows (hostile.py). `make audit` runs two minutes of it;
-DPDUCK_CHAOS_SECONDS=3600 an hour. The seed of what happens when is printed; when it happens is the machine's.
+What must hold: the same statement has one answer for ever, a published month never changes, no charge is lost, and no
+share is exceeded. An older store is refused, the server is back soon, and the checker finds nothing wrong. The
+disturbances include all attempts of a hostile principal (hostile.py). `make audit` runs two minutes of it;
+DPDUCK_CHAOS_SECONDS=3600 an hour. The printed seed fixes the order of events, but not their exact times.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ def attached(address: str, token: str) -> duckdb.DuckDBPyConnection:
 
 
 def kind_of(error: duckdb.Error) -> str:
-    """The beginning of what a client is told, without what differs from one time to another."""
+    """Returns the beginning of a client's message, without its variable parts."""
     text = "".join("0" if letter.isdigit() else letter for letter in str(error).split("\n", 1)[0])
     return text[:70]
 
 
 def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
-    """Runs it for so long, and looks at everything afterwards; returns answers that changed, by who asked."""
+    """Runs it for so long, and looks at everything afterwards. Returns answers that changed, by who asked."""
     database = make_clinic(folder, POLICY)
     with dpduck.connect(database) as con:
         for statement in STREAM:
@@ -133,7 +133,7 @@ def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
     asking = [Asking(chaos, name, token, seed + place) for place, (name, token) in enumerate(tokens.items())]
 
     def ask_once(address: str) -> None:
-        with suppress(duckdb.Error), attached(address, tokens["p1"]) as connection:  # what is sent is kept
+        with suppress(duckdb.Error), attached(address, tokens["p1"]) as connection:  # chaos records the messages
             connection.execute(f"FROM clinic.query($o$ {count('sex', '0.01')} $o$)").fetchall()
 
     try:
@@ -146,7 +146,7 @@ def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
             chaos.one()
     finally:
         chaos.over.set()
-        chaos.end()  # whoever waits for it is told
+        chaos.end()  # whoever waits gets the answer
         deadline = time.monotonic() + BACK
         for one in [one for one in asking if one.ident is not None]:
             one.join(max(0.1, deadline - time.monotonic()))
@@ -167,14 +167,14 @@ def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
 
 
 def as_asked(text: str) -> str:
-    """The question that a charge was for, which is that of a view, too; a price is a number, however it is written."""
+    """Returns the question of a charge, which is also that of a view. A price is compared as a number."""
     text = re.sub(r"(?<=epsilon = )[\d.]+", lambda found: str(float(found[0])), text)
     made = re.fullmatch(r"CREATE OR REPLACE PRIVATE VIEW \w+ OPTIONS (\(.*?\)) AS\s+SELECT (.*)", text.strip())
     return text.strip() if made is None else f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {made[1]} {made[2]}"
 
 
 def _require_whole(folder: Path, database: Path, answered: set[tuple[str, str]]) -> str:
-    """One answer for each statement, paid for once; shares and the budget hold; the checker finds nothing wrong."""
+    """One answer for each statement, paid for once. Shares and the budget hold. The checker finds nothing wrong."""
     texts = [text for text, _ in answered]
     assert len(texts) == len(set(texts)), "a statement has two answers"
     assert len(texts) > 3

@@ -34,7 +34,7 @@ from tests.support.processes import children
 
 @contextmanager
 def killed_after(seconds: float, process: int) -> Iterator[None]:
-    """Kills the process at that time, or not where the block ended first; by descriptor, so never another one.
+    """Kills the process at that time, or not where the block ended first. By descriptor, so never another one.
 
     A process that was killed is gone when the block is left.
     """
@@ -60,7 +60,7 @@ def killed_after(seconds: float, process: int) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_a_vault_that_is_killed_comes_back(tmp_path: Path, own_state: Path) -> None:
-    """Killed while it answers: readers go on, who waits is told, no charge is lost, what was answered stays free."""
+    """Killed while it answers: readers go on, waiting clients get an error, no charge is lost, answers stay free."""
     database = make_clinic(tmp_path)
     add_principals(database)
     before = verify_store(database)
@@ -94,9 +94,9 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, own_state: Path) -> N
 
 @pytest.mark.slow
 def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path) -> None:
-    """Killed between two charges and their answers: both who wait are answered, each for one charge; others wait too.
+    """Killed between two charges and their answers: both clients are answered, for one charge each. Others wait.
 
-    What the killer asks again is asked alone: whatever it ends, it is its own.
+    The killer's question runs alone when asked again: it can end only itself.
     """
     database = make_clinic(tmp_path)
     add_principals(database)
@@ -133,7 +133,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path
 
 
 def counter(folder: Path) -> int:
-    """How many entries the ledger has, as its counter outside the store says."""
+    """Returns the number of the ledger's entries, from its counter outside the store."""
     with closing(sqlite3.connect(f"file:{folder / 'clinic_private_secrets'}?mode=ro", uri=True)) as secrets:
         (value,) = secrets.execute("SELECT value FROM secrets WHERE name = ?", [POSITION]).fetchone()
     return int(json.loads(value)["counter"])
@@ -143,9 +143,9 @@ def counter(folder: Path) -> int:
 def test_a_process_that_waits_takes_the_place_of_a_vault(
     tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The vault dies: what has imported everything already opens the store, and another one begins to wait.
+    """The vault dies: a waiting process with all imports done opens the store, and another one begins to wait.
 
-    Where that is killed too, a new process is begun: nobody is told of either.
+    If that one is killed too, a new process starts. No client notices either.
     """
     database = make_clinic(tmp_path)
     add_principals(database)
@@ -171,7 +171,7 @@ def test_a_process_that_waits_takes_the_place_of_a_vault(
 
 @pytest.mark.slow
 def test_a_vault_that_answers_nothing_is_started_anew(tmp_path: Path, own_state: Path) -> None:
-    """One that neither answers nor ends, as one without memory, is ended, and whoever waited is answered."""
+    """A vault that neither answers nor ends, as one without memory, is ended. Waiting clients are answered."""
     database = make_clinic(tmp_path)
     add_principals(database)
     vault = VaultProcess(database, watch=(0.5, 5.0))
@@ -209,7 +209,7 @@ def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
                 refused = asked.result(50).refused
             finally:
                 if not asked.done():
-                    first.kill()  # who waits for ever is let go
+                    first.kill()  # whoever waits for ever is let go
         assert refused is not None
         assert "characters" in refused
         assert vault._vault.process is not first
@@ -257,7 +257,7 @@ time.sleep(60)
 
 @pytest.mark.slow
 def test_a_library_that_calls_exit_ends_the_vault(tmp_path: Path) -> None:
-    """A handler that waits for ever keeps no process that neither answers nor ends; without the mend it does."""
+    """A handler that waits for ever keeps no process that neither answers nor ends. Without the mend it does."""
     script = tmp_path / "exits.py"
     script.write_text(EXITS)
     command = [sys.executable, str(script)]

@@ -1,4 +1,4 @@
-"""Many statements at once, readers that do not read, connections whose owner is gone or is somebody else."""
+"""Many statements at once, readers that do not read, and connections with an owner who is gone or is another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Client = tuple[duckdb.DuckDBPyConnection, list[bytes]]
 
 @pytest.mark.slow
 def test_a_thousand_statements_at_once(tmp_path: Path, own_state: Path) -> None:
-    """Each is answered or told that they are too many; each question is charged once; the gate works afterwards."""
+    """Each is answered or told that they are too many. Each question is charged once. The gate works afterwards."""
     opened = open_served(tmp_path, Limits(running=16, running_each=8))
     questions = [count("sex", f"0.0{number}") for number in (1, 2, 3)]
     texts = [READ, *questions]
@@ -69,7 +69,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> 
 @pytest.mark.audit
 @needs_quack
 def test_a_thousand_messages_at_once(crowded: tuple[Path, int]) -> None:
-    """Over the protocol, one question in all of them: answers and refusals, nothing else, and one charge."""
+    """Over the protocol, one question in all messages: answers and refusals, nothing else, and one charge."""
     database, port = crowded
     with client(port, add_principals(database)["bob"]) as (connection, requests):
         rows(connection, count("ward", "0.07"))
@@ -135,7 +135,7 @@ def test_an_open_connection_ends_with_its_token(crowded: tuple[Path, int]) -> No
 
 @contextmanager
 def client(port: int, token: str) -> Iterator[Client]:
-    """A client that is attached, and what it sends."""
+    """An attached client, and its messages."""
     with recorded(port) as recorder, closing(duckdb.connect()) as connection:
         connection.execute(attach(f"quack:localhost:{recorder.port}", token))
         rows(connection, "SELECT 1")
@@ -145,7 +145,7 @@ def client(port: int, token: str) -> Iterator[Client]:
 
 @contextmanager
 def alice_and_bob(crowded: tuple[Path, int]) -> Iterator[tuple[Client, Client]]:
-    """Both of them attached at the same time, with tokens that end with them."""
+    """Both attached at the same time. Their tokens end with the connections."""
     database, port = crowded
     tokens = add_principals(database)
     with client(port, tokens["alice"]) as alice, client(port, tokens["bob"]) as bob:
@@ -164,7 +164,7 @@ def rows(connection: duckdb.DuckDBPyConnection, text: str) -> list[tuple[object,
 
 
 def answer(port: int, message: bytes) -> bytes:
-    """What the server says to a message of a client that goes on listening."""
+    """Returns the server's answer to a message of a client that goes on listening."""
     with socket.create_connection(("localhost", port), timeout=ANSWERS) as connection:
         connection.sendall(message)
         return read_message(connection)

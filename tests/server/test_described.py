@@ -16,7 +16,7 @@ OWNED = {"visits", "wards"}
 
 
 def test_columns_are_listed_without_a_value(served: Served) -> None:
-    """Names, types, domains, clamps and unit of what one may ask about; free, and no release."""
+    """Names, types, domains, clamps and unit of the caller's tables. Free, and no release."""
     before = served.spent()
     found = {row[1]: row[2:] for row in served.rows("alice", "FROM dp_columns('visits')")}
     assert found["sex"][:1] + found["sex"][2:4] == ("BIGINT", "IN (0, 1)", 2)
@@ -29,7 +29,7 @@ def test_columns_are_listed_without_a_value(served: Served) -> None:
 
 
 def test_describe_names_a_table_and_nothing_else(served: Served) -> None:
-    """Every forbidden source of rows is refused, or its public columns are told; no private value either way."""
+    """Every forbidden source of rows is refused, or its public columns are told. No private value either way."""
     for thing in FORBIDDEN:
         for text in (f"DESCRIBE {thing}", f"FROM dp_columns($x${thing}$x$)", f"DESC {thing};"):
             try:
@@ -42,7 +42,7 @@ def test_describe_names_a_table_and_nothing_else(served: Served) -> None:
 
 
 def test_permission_comes_before_existence(tmp_path: Path, state_directory: Path) -> None:
-    """Of another's table nothing is told, of one without a policy not even that it is there, by either form."""
+    """Another's table is not described. A table without a policy seems not to exist, by either form."""
     served = opened(tmp_path)
     try:
         for form in ("FROM dp_columns('{}')", "DESCRIBE {}", "FROM dp_twin('{}', 3)"):

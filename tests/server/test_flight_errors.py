@@ -1,4 +1,4 @@
-"""What goes wrong over Flight SQL: pyarrow would send a traceback, so every call of the protocol is wrapped."""
+"""Errors over Flight SQL: pyarrow would send a traceback, so every call of the protocol is wrapped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_call_is_wrapped(name: str) -> None:
     ],
 )
 def test_an_error_is_one_line(error: Exception, kind: type[Exception], told: str) -> None:
-    """Ours as it is; any other by one fixed text, without what it said and without its cause. Rows on the way too."""
+    """dpduck's errors as they are. Any other by one fixed text, without message and cause. Also for rows under way."""
 
     def fails() -> None:
         raise error

@@ -21,7 +21,7 @@ def test_what_is_written_is_read(fields: dict[int, int | bytes]) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    """Whatever a client sends, the reader answers or refuses in one line; no other error."""
+    """Whatever a client sends, the reader answers or refuses in one line, with no other error."""
     try:
         message = read_any(body)
         message.numbers(1), message.text(2), message.texts(3), message.flag(5)
@@ -41,7 +41,7 @@ def test_bytes_inside_the_message_are_read_or_refused(body: bytes, fields: dict[
 
 
 def test_bytes_are_those_of_protobuf() -> None:
-    """Known encodings, from protobuf's own documentation: field 1 = 150; field 2 = 'testing'; packed 3, 270, 86942."""
+    """Known encodings, from protobuf's own documentation: field 1 = 150, field 2 = 'testing', packed 3, 270, 86942."""
     assert write({1: 150}).hex() == "089601"
     assert write({2: b"testing"}).hex() == "120774657374696e67"
     body = write({1: (PREFIX + "CommandGetSqlInfo").encode(), 2: bytes.fromhex("0a06038e029ea705")})
@@ -63,7 +63,7 @@ def test_bytes_are_those_of_protobuf() -> None:
     ],
 )
 def test_malformed_messages_are_refused(body: bytes) -> None:
-    """One line, and no work in proportion to a number that the client made up."""
+    """One line, and no work in proportion to a number from the client."""
     with pytest.raises(Refusal, match=r"malformed; accepted: messages as in FlightSql\.proto"):
         read_any(body).text(1)
 

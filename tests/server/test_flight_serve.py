@@ -43,7 +43,7 @@ def test_serve_with_flight_sql(clinic: tuple[Path, dict[str, str]]) -> None:
 
 @pytest.mark.slow
 def test_serve_over_tls(clinic: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Tokens travel over TLS where the owner gives a certificate; half of it is refused in one line."""
+    """With a certificate of the owner's, tokens travel over TLS. Half a certificate is refused in one line."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl on this machine to make a certificate with")
     certificate, private = tmp_path / "certificate.pem", tmp_path / "key.pem"

@@ -54,7 +54,7 @@ def rows(connection: Any, sql: str) -> list[tuple[Any, ...]]:
 
 
 def refused(connection: Any, served: Served, sql: str) -> str:
-    """The line of a refusal; nothing is charged and nothing leaks."""
+    """The line of a refusal. Nothing is charged and nothing leaks."""
     before = served.spent()
     with pytest.raises(Exception, match="accepted: ") as caught:
         rows(connection, sql)
@@ -84,7 +84,7 @@ def test_released_tables_are_read(alice: Any, served: Served) -> None:
 
 
 def test_statements_end_as_one_likes(alice: Any) -> None:
-    """With a semicolon or a comment, as over Quack; also where a runner answers."""
+    """With a semicolon or a comment, as over Quack, also where a runner answers."""
     for sql in ("FROM ages", "SELECT count(*) FROM ages AS a, ages AS b"):
         assert rows(alice, f"{sql};") == rows(alice, f"{sql} -- all of them") == rows(alice, sql)
 
@@ -113,7 +113,7 @@ def test_the_catalog_lists_private_views(alice: Any) -> None:
 
 
 def test_the_catalog_lists_tables_that_one_may_ask_about(served: Served, raw: flight.FlightClient) -> None:
-    """In no catalog, with their columns; nobody sees a table that is not theirs, and nothing is charged."""
+    """In no catalog, with their columns. Nobody sees a table that is not theirs, and nothing is charged."""
     before, listed = served.spent(), {}
     for who in ("alice", "bob", "carol"):
         given = options(served.tokens[who])
@@ -159,7 +159,7 @@ def test_the_same_statement_is_free(alice: Any, served: Served) -> None:
 
 
 def test_a_view_that_is_made_over_flight_sql_is_read(alice: Any, served: Served) -> None:
-    """CREATE PRIVATE VIEW is a query here; the view is in the catalog at once."""
+    """CREATE PRIVATE VIEW is a query here. The view is in the catalog at once."""
     made = "CREATE PRIVATE VIEW flown OPTIONS (epsilon = 0.05) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
     assert rows(alice, ask(made)) == [("private.flown is ready",)]
     assert len(rows(alice, "FROM private.main.flown")) == 2
@@ -169,7 +169,7 @@ def test_a_view_that_is_made_over_flight_sql_is_read(alice: Any, served: Served)
 
 
 def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
-    """The same gate as over Quack: one line, nothing charged, nothing leaked, nothing owned by the owner done."""
+    """As over Quack, a refusal is one line. Nothing is charged or leaked, and no right of the owner is used."""
     statement, owner = "this statement is refused", "this statement is the data owner's"
     for sql, reason in (
         ("FROM read_csv('/etc/passwd')", "the table function 'read_csv' is not on the list"),
@@ -225,7 +225,7 @@ def test_a_revoked_token_ends_at_once(served: Served, raw: flight.FlightClient) 
 
 
 def test_a_ticket_of_another_gives_nothing(served: Served, raw: flight.FlightClient) -> None:
-    """A ticket is no right: whoever brings it passes the gate as themselves."""
+    """A ticket is no right: its bearer passes the gate as themselves."""
     statement = write_any("CommandStatementQuery", {1: count("age", "0.04").encode()})
     info = raw.get_flight_info(flight.FlightDescriptor.for_command(statement), options(served.tokens["alice"]))
     ticket = info.endpoints[0].ticket
@@ -295,7 +295,7 @@ def test_catalog_commands_have_the_shapes_of_the_standard(served: Served, raw: f
 
 
 def test_many_readers_at_once(served: Served, listener: FlightListener) -> None:
-    """Eight clients read and ask at the same time; each gets the same rows."""
+    """Eight clients read and ask at the same time. Each gets the same rows."""
 
     def read(_number: int) -> list[Any]:
         given = {"username": "bob", "password": served.tokens["bob"]}
@@ -308,7 +308,7 @@ def test_many_readers_at_once(served: Served, listener: FlightListener) -> None:
 
 
 def test_results_that_are_given_up_make_room(served: Served) -> None:
-    """Results that are read at the same time are counted; a place is free again when its reader goes away."""
+    """Open results are counted. A place is free again when its reader goes away."""
     statements = Statements(served.service, Limits(running=1))
     alice = served.service.book.named("alice")
     for _ in range(3):
@@ -332,7 +332,7 @@ def test_readers_of_one_leave_places_for_others(served: Served) -> None:
 
 
 def test_addresses_beyond_this_machine_need_tls(served: Served) -> None:
-    """Tokens do not travel in the clear; a taken port and a wrong address are refused in one line."""
+    """Tokens do not travel in the clear. A taken port and a wrong address are refused in one line."""
     for address, reason in (
         ("0.0.0.0:32010", "in the clear"),
         ("nonsense", "no address"),

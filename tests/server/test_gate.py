@@ -1,4 +1,4 @@
-"""The gate, without a protocol: what comes out for what goes in, and who is told what."""
+"""The gate, without a protocol: its output for each input, and who gets which message."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_question_is_answered_and_charged_once(served: Served) -> None:
 
 
 def test_dp_functions_are_tables_among_others(served: Served) -> None:
-    """They can be joined, aggregated, aliased and put in subqueries; defaults and named arguments work."""
+    """They can be joined, aggregated, aliased and put in subqueries. Defaults and named arguments work."""
     statement = by("sex", "0.05")
     joined = f"SELECT count(*) FROM dp('{statement}') AS d JOIN ward_cube AS w ON d.sex = w.sex WHERE w.ward IS NULL"
     assert served.rows("alice", joined) == [(2,)]
@@ -57,7 +57,7 @@ def test_dp_functions_are_tables_among_others(served: Served) -> None:
 
 @pytest.mark.parametrize("name", ["visits", "VISITS", "wards"])
 def test_no_principal_names_a_view_as_a_declared_table(served: Served, name: str) -> None:
-    """Plain SQL over the table's name would be answered from the view, whoever asks: by made up numbers.
+    """Otherwise a view would answer plain SQL over the table's name with made up numbers, whoever asks.
 
     A table without a policy is no such name: a refusal would tell that it is there.
     """
@@ -96,7 +96,7 @@ def test_everyone_sees_their_own_ledger_rows(served: Served) -> None:
 
 
 def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
-    """CREATE and DROP PRIVATE VIEW change what is served; of other people's views the name is taken."""
+    """CREATE and DROP PRIVATE VIEW change the served views at once. The name of another's view is taken."""
     made = "CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
     assert served.rows("alice", ask(made)) == [("private.mine is ready",)]
     assert len(served.rows("bob", "FROM mine")) == 2
@@ -114,7 +114,7 @@ def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
 
 
 def test_tables_and_shares_are_kept(served: Served) -> None:
-    """Who may ask about what, and for how much of the budget, holds at the gate as it does inside dp()."""
+    """A principal's tables, and share of the budget, hold at the gate as they do inside dp()."""
     assert "carol may not ask about 'visits'" in served.refused("carol", count("sex", "0.05"))
     assert "share of alice" in served.refused("alice", count("sex", "5"))
     served.rows("bob", count("sex", "1.5"))
@@ -135,7 +135,7 @@ def test_owner_statements_are_refused(served: Served) -> None:
 
 
 def test_listings_show_private_views_alone(served: Served) -> None:
-    """Answers of others are in the public database for a while; the catalog that clients see has none of them."""
+    """Answers of others are in the public database for a while, but never in the catalog that clients see."""
     served.rows("alice", count("sex", "0.02"))
     for text, names in (
         ("SELECT table_name FROM duckdb_tables()", True),
@@ -150,7 +150,7 @@ def test_listings_show_private_views_alone(served: Served) -> None:
 
 
 def test_the_log_says_who_and_what_and_never_an_answer(served: Served) -> None:
-    """Charged, answered or refused and why; the ledger's entry; no released value, no private one, no token."""
+    """Charged, answered or refused and why, and the ledger's entry. No released value, no private one, no token."""
     served.rows("alice", count("ward", "0.03"))
     answer = served.rows("alice", count("ward", "0.03"))
     served.refused("carol", count("ward", "0.03"))
@@ -165,7 +165,7 @@ def test_the_log_says_who_and_what_and_never_an_answer(served: Served) -> None:
 
 
 def test_a_revoked_principal_asks_no_more(tmp_path: Path, own_state: Path) -> None:
-    """Inside the vault too: it looks up who asks, whatever the public database says."""
+    """Inside the vault too: it looks up the principal, whatever the public database says."""
     opened = open_served(tmp_path)
     try:
         alice = opened.service.book.authenticate(opened.tokens["alice"])
@@ -181,7 +181,7 @@ def test_a_revoked_principal_asks_no_more(tmp_path: Path, own_state: Path) -> No
 
 
 def test_the_public_database_holds_released_tables_alone(served: Served) -> None:
-    """Its whole catalog: private views, answers, listings; no private table, and none can be attached."""
+    """Its whole catalog: private views, answers, listings. No private table, and none can be attached."""
     with served.service.public.cursor() as cursor:
         held = catalog(cursor)
         assert {name for database, name in held if database == "memory"} == {"ward_cube", "ages"}
@@ -223,7 +223,7 @@ CUBE_QUESTION = CUBE.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS
 
 
 def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Who is told what while a statement of each of these is at work; who is not named is let in."""
+    """Returns each caller's message while such a statement is at work. Callers without a message are let in."""
     entered, go_on, run = threading.Semaphore(0), threading.Event(), opened.service.public.run
     told: dict[str, str] = {}
     before = opened.spent()
@@ -253,7 +253,7 @@ def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest
 
 
 def test_there_is_nothing_to_serve_without_a_store(tmp_path: Path, state_directory: Path) -> None:
-    """One line says what is missing; nothing is made."""
+    """One line names the missing store. Nothing is made."""
     with duckdb.connect(str(tmp_path / "plain.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS x")
     with pytest.raises(DpduckError, match="has no store"):

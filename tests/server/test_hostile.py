@@ -43,7 +43,7 @@ ones where no more is asked than that everything is answered."""
 
 
 class Working:
-    """A principal at work: how long reading, joining, asking and attaching took; none of it may fail."""
+    """A principal at work: the times of reading, joining, asking and attaching. None may fail."""
 
     def __init__(self, server: Server, token: str) -> None:
         self._address, self._token = server.address, token
@@ -87,7 +87,7 @@ class Working:
 
 
 class Attacker:
-    """The hostile principal's own process, which stands back behind all of the server's: it has a machine of its own.
+    """The hostile principal's own process, at a lower priority than the server's, as if on a machine of its own.
 
     It is in the session of the server, since Linux may weigh sessions against each other, whatever their priorities.
     """
@@ -116,7 +116,7 @@ class Attacker:
 
 @contextmanager
 def attacked(server: Server, token: str, seconds: float) -> Iterator[Attacker]:
-    """Beside an attacker, which says at its end what it tried."""
+    """Runs beside an attacker, who lists its attempts at its end."""
     attacker = Attacker(server, token, seconds)
     try:
         with attacker.process:
@@ -130,14 +130,14 @@ def nothing_yet() -> dict[str, list[float]]:
 
 
 def require_bounds(sizes: list[int], limits: Limits) -> None:
-    """Runners stay below their limit; the vault, the largest, has copies of its last releases: five million rows."""
+    """Runners stay below their limit. The vault, the largest, has copies of its last releases: five million rows."""
     *runners, vault = sorted(sizes)
     assert all(size < limits.runner_bytes + BESIDE_RUNNER + 2**28 for size in runners), runners
     assert vault < 2**30, vault
 
 
 def require_start(database: Path, token: str) -> None:
-    """The server starts again, with its views, and answers what was answered."""
+    """The server starts again, with its views, and repeats its earlier answers."""
     with serving(database, "--memory", MEMORY) as server:
         again = Working(server, token)
         assert len(again.rows("SELECT * FROM ward_cube")) == 21
@@ -146,9 +146,9 @@ def require_start(database: Path, token: str) -> None:
 
 
 def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK) -> int:
-    """The other's answers come, at most twice as late as alone; memory, notes, charges and the next start are right.
+    """The other's answers come, at most twice as late as alone. Memory, notes, charges and the next start are right.
 
-    How often the other was looked at beside the attacker.
+    Returns how often the other was looked at beside the attacker.
     """
     database = make_clinic(folder, WIDE)
     tokens = add_principals(database)
@@ -228,12 +228,12 @@ def used(process: int) -> float:
 @pytest.mark.slow
 @needs_quack
 def test_ten_seconds_of_a_hostile_principal(tmp_path: Path, state_directory: Path) -> None:
-    """The other reads, joins, asks and attaches, and none of it fails."""
+    """The other reads, joins, asks and attaches, and nothing fails."""
     assert hold_against(tmp_path, 10, BUSY, SHORT_BLOCK) >= 3
 
 
 @pytest.mark.audit
 @needs_quack
 def test_ten_minutes_of_a_hostile_principal(tmp_path: Path, state_directory: Path) -> None:
-    """The same at length."""
+    """The test above, for ten minutes."""
     assert hold_against(tmp_path, 600, BUSY_IN_AN_AUDIT) >= 3

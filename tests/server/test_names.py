@@ -1,4 +1,4 @@
-"""A name is checked and used as one thing: what ran under it when it was checked runs under it later, or nothing."""
+"""A name has one meaning: the object that was checked under it runs under it later, or nothing does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLE = re.compile(r"(?:FROM|JOIN|PIVOT|,)\s+(?:/\*.*?\*/)?\"?(?:ages|ward_cube
 
 
 def names_that_resolve() -> list[str]:
-    """Of all names in the catalog of an empty DuckDB, those that a bare FROM finds."""
+    """The catalog names of an empty DuckDB that a bare FROM finds."""
     found = []
     with duckdb.connect() as empty:
         listed = empty.execute(
@@ -53,7 +53,7 @@ def test_names_of_system_tables_are_no_names_of_views(served: Served) -> None:
 
 
 def test_what_runs_names_views_in_full() -> None:
-    """Honest statements, whoever writes their text anew: no bare name of a view is left in what runs."""
+    """Honest statements, however rewritten: no bare name of a view is left in the executed text."""
     syntax, looked = Syntax(), 0
     for text in statements("honest.sql"):
         sql = inspect(text, syntax).sql
@@ -91,7 +91,7 @@ def test_a_text_in_full_answers_as_the_bare_one(served: Served) -> None:
 
 
 def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
-    """A store of before may hold such a name: between check and use the view goes, and nothing is read in its place."""
+    """An earlier store may hold such a name. If the view goes between check and use, nothing is read in its place."""
     public, bob = served.service.public, served.service.book.named("bob")
     ages = table_of(served, "FROM memory.main.ages")
     public.put_view(
@@ -117,6 +117,6 @@ def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
 
 @pytest.mark.parametrize("text", ["FROM memory.main.ages", "FROM answers.main.x", "FROM listing.main.tables"])
 def test_full_names_are_not_for_clients(served: Served, text: str) -> None:
-    """What is written into a statement's text is not accepted from one."""
+    """The gate writes full names into a statement's text, and accepts none from a client."""
     with pytest.raises(DpduckError, match="is not served"):
         served.sql("alice", text)

@@ -51,7 +51,7 @@ def lines(*words: str | Path) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, own_state: Path) -> None:
-    """Budget, ledger, policies, questions, changes, views, verifying and publishing; the public database follows."""
+    """Budget, ledger, policies, questions, changes, views, verifying and publishing. The public database follows."""
     adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
     database = make_clinic(tmp_path)
     tokens, store = add_principals(database), tmp_path / "clinic_private.duckdb"
@@ -92,7 +92,7 @@ def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, own_stat
 
 
 def test_the_door_is_the_owners(tmp_path: Path, own_state: Path) -> None:
-    """Its socket is closed to others, is taken away with the server, and a dead one is nobody's."""
+    """Its socket is closed to others, and ends with the server. A dead socket can be replaced."""
     database = make_clinic(tmp_path)
     with door(database) as path:
         assert path.is_socket() and path.stat().st_mode & 0o077 == 0
@@ -115,7 +115,7 @@ def test_the_door_is_the_owners(tmp_path: Path, own_state: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take another account's place")
 def test_another_account_is_turned_away(tmp_path: Path, own_state: Path) -> None:
-    """Even where the file's mode would let it in: who is at the other end is asked of the system."""
+    """Even where the file's mode would let it in: the system tells who is at the other end."""
     vault = LocalVault(make_clinic(tmp_path))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)

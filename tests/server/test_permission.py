@@ -1,4 +1,4 @@
-"""Permission comes before existence: what a principal may not know of is not there, another's is not described."""
+"""Permission comes before existence: an unknown table seems not to exist, and another's is not described."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def opened(folder: Path) -> Served:
 
 
 def test_names_cannot_be_tried_out(tmp_path: Path, state_directory: Path) -> None:
-    """A table without a policy is refused as one that is not there; of another's table no column is told."""
+    """A table without a policy is refused like a missing one. No column of another's table is named."""
     served = opened(tmp_path)
     try:
         for form in FORMS:

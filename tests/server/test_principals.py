@@ -19,7 +19,7 @@ def kept() -> SecretsInMemory:
 
 
 def test_a_token_is_its_principals_and_is_not_kept(kept: SecretsInMemory) -> None:
-    """The token authenticates; only its hash is kept; two tokens never agree."""
+    """The token authenticates. Only its hash is kept. Two tokens never agree."""
     book = PrincipalBook(kept)
     alice, bob = book.add("alice", Fraction(1, 2), ["visits"]), book.add("bob")
     found = book.authenticate(alice)
@@ -32,7 +32,7 @@ def test_a_token_is_its_principals_and_is_not_kept(kept: SecretsInMemory) -> Non
 
 @pytest.mark.parametrize("token", ["", "dpduck_", "x" * 100_000, "owner", "\ud800", "é", "\x00"])
 def test_other_tokens_are_nobodys(kept: SecretsInMemory, token: str) -> None:
-    """A forged token is nobody's, whatever it is made of; so are a hash and a token with something added."""
+    """A forged token is nobody's, whatever its parts. So are a hash and a token with an addition."""
     book = PrincipalBook(kept)
     assert book.authenticate(token) is None
     alice = book.add("alice")
@@ -41,7 +41,7 @@ def test_other_tokens_are_nobodys(kept: SecretsInMemory, token: str) -> None:
 
 
 def test_a_revoked_token_is_nobodys(kept: SecretsInMemory) -> None:
-    """A revocation counts at once; the same name later has another token."""
+    """A revocation counts at once. The same name later has another token."""
     book = PrincipalBook(kept)
     token = book.add("alice")
     book.revoke("alice")
@@ -53,7 +53,7 @@ def test_a_revoked_token_is_nobodys(kept: SecretsInMemory) -> None:
 
 @pytest.mark.parametrize("name", ["", "owner", "OWNER", "dpduck", "a b", "1a", "a\n", "a" * 65, "a'b", 'a"b', "é"])
 def test_names_are_plain(kept: SecretsInMemory, name: str) -> None:
-    """Nobody is called like the owner; names are words that go anywhere."""
+    """Nobody is called like the owner. Names are words that go anywhere."""
     with pytest.raises(Refusal):
         PrincipalBook(kept).add(name)
 
@@ -76,7 +76,7 @@ def test_shares_are_parts(kept: SecretsInMemory, text: str) -> None:
 
 
 def test_all_hashes_are_compared(kept: SecretsInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a token takes does not say whose it is: every principal is compared, by the constant-time function."""
+    """The time for a token does not tell its owner: every principal is compared, by the constant-time function."""
     book = PrincipalBook(kept)
     tokens = [book.add(f"p{number}") for number in range(5)]
     compared: list[str] = []
@@ -109,7 +109,7 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_damaged_list_lets_nobody_in(kept: SecretsInMemory) -> None:
-    """Fail closed, without a word of what is there."""
+    """Fail closed, without a word of the list's content."""
     book = PrincipalBook(kept)
     token = book.add("alice")
     kept.put(RECORD, b"[{}")

@@ -55,7 +55,7 @@ class Recorder:
 
 
 def read_message(source: socket.socket) -> bytes:
-    """One HTTP message with its body; empty where the other end is done."""
+    """One HTTP message with its body. Empty where the other end is done."""
     data = b""
     while b"\r\n\r\n" not in data:
         part = source.recv(65_536)
@@ -74,9 +74,9 @@ def read_message(source: socket.socket) -> bytes:
 
 
 def sent(port: int, request: bytes, *, unfinished: bool = False, patience: float = 2) -> bytes:
-    """What the server says to these bytes; nothing where it hangs up or waits for more.
+    """Returns the server's answer to these bytes, empty where it hangs up or waits for more.
 
-    The client goes on listening, unless its message is unfinished: to one that is gone the server says nothing.
+    The client goes on listening, unless its message is unfinished: the server sends nothing to a client that is gone.
     """
     with socket.create_connection(("localhost", port), timeout=patience) as connection:
         try:
@@ -99,7 +99,7 @@ def recorded(port: int) -> Iterator[Recorder]:
 
 @pytest.mark.slow
 def test_abuses_of_the_protocol_reach_nothing(tmp_path: Path, own_state: Path) -> None:
-    """Replayed, misdirected and damaged messages are refused, the server lives, none of them makes a charge."""
+    """Replayed, misdirected and damaged messages are refused, the server lives, and nothing is charged."""
     database = make_clinic(tmp_path)
     tokens = add_principals(database)
     with serving(database) as server:

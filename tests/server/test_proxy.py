@@ -31,7 +31,7 @@ pytestmark = [
 
 @contextmanager
 def proxied(folder: Path, quack: int, flight: int, page: int, secure_page: int) -> Iterator[tuple[int, int]]:
-    """The ports of the proxy; the file of the docs, but for its ports, its patience and its certificate's place."""
+    """The ports of the proxy. The file of the docs, but for its ports, its patience and its certificate's place."""
     public, private = certificate(folder)
     ports = free_port(), free_port()
     text = CONFIGURATION.read_text(encoding="utf-8")
@@ -63,7 +63,7 @@ def listens(port: int) -> bool:
 
 
 def sent(port: int, public: Path, data: bytes) -> bytes:
-    """What comes back for bytes over TLS, until the other end hangs up."""
+    """Sends bytes over TLS. Returns the answer until the other end hangs up."""
     context = ssl.create_default_context(cafile=str(public))
     plain = socket.create_connection(("localhost", port), timeout=60)
     with context.wrap_socket(plain, server_hostname="localhost") as secured:
@@ -73,7 +73,7 @@ def sent(port: int, public: Path, data: bytes) -> bytes:
 
 @pytest.mark.slow
 def test_the_proxy_of_the_docs(tmp_path: Path, own_state: Path) -> None:
-    """Both protocols and the page over TLS; a body that is too large or too slow goes no further than the proxy."""
+    """Both protocols and the page over TLS. A body that is too large or too slow goes no further than the proxy."""
     database = make_clinic(tmp_path)
     tokens, flight, page, secure_page = add_principals(database), free_port(), free_port(), free_port()
     origin = f"https://localhost:{secure_page}"

@@ -52,7 +52,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> I
 
 @pytest.mark.slow
 def test_private_views_are_tables_of_the_attached_database(clinic: Clinic) -> None:
-    """ATTACH, read, filter, join and aggregate with nothing but the stock shell; the comment says what was paid."""
+    """ATTACH, read, filter, join and aggregate with nothing but the stock shell. The comment states the price paid."""
     assert clinic.rows("carol", "SELECT count(*) AS c, count(ward) AS d FROM clinic.ward_cube") == ["c,d", "21,18"]
     joined = "SELECT count(*) AS c FROM clinic.query('FROM ages') AS a JOIN range(0, 100, 10) AS r(age) USING (age)"
     assert clinic.rows("bob", joined) == ["c", "10"]
@@ -62,7 +62,7 @@ def test_private_views_are_tables_of_the_attached_database(clinic: Clinic) -> No
 
 @pytest.mark.slow
 def test_questions_are_asked_through_the_shell(clinic: Clinic) -> None:
-    """dp, dp_explain, dp_budget and dp_ledger over clinic.query; the same question twice is one charge."""
+    """dp, dp_explain, dp_budget and dp_ledger over clinic.query. The same question twice is one charge."""
     answer = clinic.rows("alice", query(count("ward", "0.25")))
     assert answer[0] == "ward,n" and len(answer) == 7
     assert clinic.rows("bob", query(count("ward", "0.25"))) == answer
@@ -75,7 +75,7 @@ def test_questions_are_asked_through_the_shell(clinic: Clinic) -> None:
 
 
 def test_a_refusal_is_one_line_in_the_shell(clinic: Clinic) -> None:
-    """What, where, and what would be accepted: the gate's, dp's, and the parser's."""
+    """Refusals of the gate, of dp and of the parser say what, where, and what would be accepted."""
     _, err = clinic.shell("carol", query(count("ward", "0.25")))
     assert "carol may not ask about 'visits'; accepted: wards" in err
     _, err = clinic.shell("alice", query("FROM duckdb_settings()"))
@@ -116,7 +116,7 @@ def test_a_forged_token_opens_nothing(clinic: Clinic) -> None:
 
 
 def test_a_new_view_shows_after_the_cache_of_the_shell_is_cleared(clinic: Clinic) -> None:
-    """The shell remembers the tables that it saw at ATTACH; query sees the new one at once."""
+    """The shell remembers the tables that it saw at ATTACH. Query sees the new one at once."""
     made = "CREATE PRIVATE VIEW fresh OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
     read, clear = query("SELECT count(*) AS c FROM fresh"), "CALL quack_clear_cache()"
     again, drop = "SELECT count(*) AS d FROM clinic.fresh", query(ask("DROP PRIVATE VIEW fresh"))
@@ -126,7 +126,7 @@ def test_a_new_view_shows_after_the_cache_of_the_shell_is_cleared(clinic: Clinic
 
 
 def test_principals_come_and_go_while_the_server_runs(clinic: Clinic) -> None:
-    """A new token works at once; a revoked one opens nothing any more."""
+    """A new token works at once. A revoked one opens nothing any more."""
     book = PrincipalBook(SecretsFile.open(clinic.database.with_name("clinic_private_secrets"), create=False))
     script = attach(clinic.server.address, book.add("dave")) + "FROM clinic.ages LIMIT 1;\n"
     assert shell(script)[1] == ""
@@ -138,7 +138,7 @@ def test_principals_come_and_go_while_the_server_runs(clinic: Clinic) -> None:
 
 @pytest.mark.slow
 def test_a_server_stops_when_it_is_told(tmp_path: Path, own_state: Path) -> None:
-    """Gracefully, with status 0 and nothing on standard error; its files are free again, what was released is kept."""
+    """Gracefully, with status 0 and nothing on standard error. Its files are free again, and releases stay."""
     database = make_clinic(tmp_path)
     tokens, answers = add_principals(database), []
     for number in (signal.SIGTERM, signal.SIGINT):

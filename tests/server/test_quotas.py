@@ -1,4 +1,4 @@
-"""Nobody takes what is others': views, releases, results and room for them, each principal a share."""
+"""Nobody takes what is others': views, releases, results and room, each principal a share."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_number_of_views_is_bounded(tmp_path: Path, own_state: Path) -> None
 
 @pytest.mark.parametrize(("quota", "what"), [(Quota(releases=2), "2 releases"), (Quota(rows=8), "8 rows")])
 def test_releases_of_one_are_bounded(tmp_path: Path, own_state: Path, quota: Quota, what: str) -> None:
-    """The store grows by what was paid for, however little: at so many releases or rows nothing new is charged."""
+    """The store grows by paid releases, however small: at so many releases or rows nothing new is charged."""
     opened = open_served(tmp_path, quota=quota)
     try:
         first = opened.rows("bob", count("ward", "0.001"))
@@ -111,7 +111,7 @@ def test_releases_of_one_are_bounded(tmp_path: Path, own_state: Path, quota: Quo
 
 
 def test_no_release_overshoots_what_is_kept(tmp_path: Path, own_state: Path) -> None:
-    """What would not fit is refused before its charge, also beside what is not stored yet; a view has no more rows."""
+    """A release without room is refused before its charge, also beside unstored ones. A view has no more rows."""
     opened = open_served(tmp_path, quota=Quota(rows=20))
     try:
         assert len(opened.rows("bob", count("ward", "0.001"))) == 6
@@ -131,7 +131,7 @@ def test_no_release_overshoots_what_is_kept(tmp_path: Path, own_state: Path) -> 
 
 
 def test_long_texts_have_a_bound_of_their_own(served: Served) -> None:
-    """Rows alone say little of a table whose computed keys have long labels: it is refused before it costs anything."""
+    """Long labels of computed keys make few rows large: such a table is refused before it costs anything."""
     vault = served.service.vault
     assert isinstance(vault, LocalVault)
     vault._most_characters = 1_000
@@ -157,7 +157,7 @@ def test_long_texts_have_a_bound_of_their_own(served: Served) -> None:
 
 
 def test_releases_that_are_not_stored_yet_count(tmp_path: Path, own_state: Path) -> None:
-    """One that waits for its point of the grid has its room already: nobody gets beyond the bound by asking at once."""
+    """A release that waits for its point of the grid has its room already: asking at once passes no bound."""
     asleep, awake = threading.Event(), threading.Event()
 
     def sleep(_seconds: float) -> None:
@@ -179,7 +179,7 @@ def test_releases_that_are_not_stored_yet_count(tmp_path: Path, own_state: Path)
 
 
 def test_a_select_around_released_answers_has_a_size(served: Served) -> None:
-    """Of few rows with long texts: the vault, which answers everybody, keeps no more of them than fit a result."""
+    """Few rows may have long texts: the shared vault stores no more of these than fit a result."""
     vault = served.service.vault
     assert isinstance(vault, LocalVault)
     vault._statements["long"] = "SELECT repeat('y', 90000) AS n FROM range(100000)"
@@ -223,7 +223,7 @@ def test_a_message_that_no_thread_is_left_for_ends_nobody(served: Served, monkey
 
 
 def test_a_vault_whose_duckdb_is_gone_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an error of its own DuckDB answers nobody: the process ends, and the next one starts anew."""
+    """If its DuckDB answers nobody after an error, the process ends, and the next one starts anew."""
     here, there = Pipe()
     vault, ended = served.service.vault, list[int]()
     assert isinstance(vault, LocalVault) and vault.alive()
@@ -265,7 +265,7 @@ def _no_memory() -> None:
 
 
 def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
-    """Where it would run for hours: a refusal that says that the answers are kept; of views too."""
+    """A SELECT or a view that would run for hours is refused, in a line that says that the answers are stored."""
     vault, heavy = served.service.vault, "SELECT sum(hash(a.range)) AS n FROM range(3000000000000) AS a"
     assert isinstance(vault, LocalVault)
     engine, seconds = vault._engine, vault._seconds
@@ -321,7 +321,7 @@ def test_connections_that_are_forgotten_are_ended(tmp_path: Path, own_state: Pat
 
 
 def busied(client: duckdb.DuckDBPyConnection) -> str:
-    """What became of a statement that takes its two seconds, of a connection that is ended meanwhile."""
+    """Returns the outcome of a statement that takes its two seconds, on a connection that is ended meanwhile."""
     try:
         client.execute("FROM clinic.query('SELECT sum(hash(a.range)) FROM range(3000000000) AS a')")
     except duckdb.Error:
@@ -339,7 +339,7 @@ def attached(address: str, token: str) -> duckdb.DuckDBPyConnection:
 
 @pytest.mark.slow
 def test_results_that_are_kept_are_ones_own(tmp_path: Path, own_state: Path) -> None:
-    """Wide results of one go by bytes, that principal's oldest first; others' joins find room."""
+    """Wide results of one go by bytes, that principal's oldest first. Others' joins find room."""
     opened = open_served(tmp_path, Limits(seconds=60, memory=parse_size("64MB")))
     try:
         columns = ", ".join(f"hash(a.range + {number}) AS c{number}" for number in range(30))
@@ -354,7 +354,7 @@ def test_results_that_are_kept_are_ones_own(tmp_path: Path, own_state: Path) -> 
 
 
 def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One's own oldest; of others only what is not young, and only where all together are too many."""
+    """A principal's own oldest goes first. Of others only old ones go, and only where all together are too many."""
     limits = Limits(kept=4, kept_each=2)
     kept, one = AnswerIndex(limits), Size(1, 1, 1)
     for key in ("a1", "a2"):

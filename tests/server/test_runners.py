@@ -1,4 +1,4 @@
-"""Every statement has a clock, a place and a memory, whatever it does: what may cost much runs in a process apart."""
+"""Every statement has a clock, a place and a memory limit. Statements that may cost much run in a separate process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def resident(process: int | str = "self") -> int:
 def test_a_process_that_does_not_begin_is_told_in_one_line(
     tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed while it begins, as by a system without memory: no defect of the gate, and the next one is tried."""
+    """Killed while it begins, as by a system without memory: no defect of the gate, and the next process is tried."""
     served = open_served(tmp_path, Limits(seconds=4, memory=parse_size("400MB")))
     ends = tmp_path / "ends.py"
     ends.write_text("raise SystemExit(1)")
@@ -73,7 +73,7 @@ def test_a_process_that_does_not_begin_is_told_in_one_line(
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", list(HEAVY))
 def test_a_statement_without_measure_ends(bounded: Served, kind: str) -> None:
-    """In time, within memory, in one line; the server itself grows by nothing, and the next statement is answered."""
+    """In time, within memory, in one line. The server itself grows by nothing, and the next statement is answered."""
     before, start, most = resident(), time.monotonic(), 0
     done = threading.Event()
 
@@ -112,7 +112,7 @@ def test_others_are_answered_meanwhile(bounded: Served) -> None:
 
 
 def test_what_streams_is_bounded(bounded: Served) -> None:
-    """A scan whose rows times parts are too many, or with anything that is not cheap, runs in a runner."""
+    """A scan with too many rows times parts, or with anything that is not cheap, runs in a runner."""
     gate = bounded.service.gate
     for text in (READ, "FROM ages", "SELECT age, n FROM ages WHERE n > 10 ORDER BY n DESC", "SELECT #1, #2 FROM ages"):
         assert gate.inspected(text).plain, text
@@ -147,7 +147,7 @@ def test_arguments_of_dp_functions_are_written_out(bounded: Served) -> None:
 
 
 def test_types_of_results_are_duckdbs(bounded: Served) -> None:
-    """What comes back from a runner has the types and values that DuckDB itself gives."""
+    """Results from a runner have the types and values that DuckDB itself gives."""
     values = (
         "1::HUGEINT", "340282366920938463463374607431768211455::UHUGEINT", "json_array(1, 2)", "'10101'::BIT",
         "'12:00:00+01'::TIMETZ", "TIME '12:00:01.5'", "INTERVAL 14 MONTH + INTERVAL 3 DAY", "[1, 2]", "map(['a'], [1])",
@@ -176,7 +176,7 @@ def test_a_runner_can_do_nothing_else(bounded: Served) -> None:
 
 @pytest.mark.slow
 def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
-    """One that ended while it had nothing to do: nobody notices. One that ends at work: its statement is refused."""
+    """An idle runner that ends is replaced unnoticed. If one ends at work, its statement is refused."""
     assert bounded.rows("bob", JOIN) == [(10,)]
     runners = bounded.service.public._runners
     for runner in list(runners._all):
@@ -197,13 +197,13 @@ def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
 
 @pytest.mark.slow
 def test_who_works_long_stands_back(bounded: Served) -> None:
-    """After a second of work a principal's runners stand back; others keep theirs, and their runners."""
+    """After a second of work a principal's runners stand back. Others keep theirs, and their runners."""
     runners = bounded.service.public._runners
 
     def prompt(name: str) -> bool:
         """Runs a statement after a pause: on a busy machine it may take more than a second, and then stands back.
 
-        The last of the idle runners is who ran it; another one of theirs may have stood back before.
+        The last of the idle runners ran it. Another runner may have stood back before.
         """
         runners._places._debts._known.clear()  # time passes
         assert bounded.rows(name, JOIN) == [(10,)]
@@ -228,7 +228,7 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
 
 
 def test_streaming_without_end_is_done_in_a_runner(bounded: Served) -> None:
-    """Who streams much in a short time is answered by a process that stands back; others' statements still stream."""
+    """Much streaming in a short time moves to a process that stands back. Others' statements still stream."""
     gate = bounded.service.gate
     assert bounded.sql("alice", "FROM ages") == "FROM memory.main.ages"
     gate._streamed.add("alice", STREAMED + 10)
@@ -237,7 +237,7 @@ def test_streaming_without_end_is_done_in_a_runner(bounded: Served) -> None:
 
 
 def test_who_worked_much_waits_for_who_worked_little() -> None:
-    """A place is free, and given only when the other's work is done or has become as much; others do not wait."""
+    """A place is free, and given only when the other's work is done or has become as much. Others do not wait."""
     now = [0.0]
     places = Places(3, 1, clock=lambda: now[0])
     with places.place("hog", 1):
@@ -259,7 +259,7 @@ def test_who_worked_much_waits_for_who_worked_little() -> None:
 
 
 def test_places_are_given_by_turns() -> None:
-    """Who has none comes before who has some; nobody has more than their part; who waits too long is told."""
+    """A principal without a place comes first. Nobody exceeds a share. A wait that is too long ends in a message."""
     places, order = Places(3, 2), list[str]()
     with places.place("hog", 1), places.place("hog", 1):
         with pytest.raises(Refusal, match="no place was free in"), places.place("hog", 0.05):
@@ -288,7 +288,7 @@ def test_places_are_given_by_turns() -> None:
 
 
 def test_a_runner_ends_with_its_server() -> None:
-    """Where the server is killed nobody ends a statement at work: its runner sees that the pipe is gone, and does."""
+    """If the server is killed, its runner sees the closed pipe and ends the statement at work."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-I", runner_process.__file__]
     with subprocess.Popen(command, stdin=theirs.fileno()) as process:

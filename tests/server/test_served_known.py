@@ -1,4 +1,4 @@
-"""Known answers of served principals: from what they may read, for nothing, and nothing of another's."""
+"""Known answers of served principals come free from their readable releases, and from nothing of another's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ COUNTED = ", count(*) AS n FROM visits GROUP BY"
 
 
 def known(statement: str) -> str:
-    """A plain statement as a client asks what is known."""
+    """Returns a plain statement as a client asks for known answers."""
     return f"FROM dp_known($known$ {statement} $known$)"
 
 
@@ -20,7 +20,7 @@ def from_releases(served: Served, who: str, statement: str) -> set[str]:
 
 
 def test_a_dashboard_over_views_is_free(served: Served) -> None:
-    """What a private view measured is known to whoever may ask, in a shell's words, and charges nobody."""
+    """The measurements of a private view are known to every reader, in a shell's words, and charge nobody."""
     spent = served.spent()
     for statement in (
         "SELECT ward, count(*) AS n FROM visits GROUP BY ward ORDER BY n DESC",
@@ -33,7 +33,7 @@ def test_a_dashboard_over_views_is_free(served: Served) -> None:
 
 
 def test_another_s_answers_are_not_known(served: Served) -> None:
-    """Alice's own release is known to alice; bob is told that nothing determines the answer, and what would."""
+    """Alice's own release is known to alice. Bob is told that nothing determines the answer, and what would."""
     before = served.refused("bob", known(CELLS))
     assert "no release that you may read determines count(*)" in before
     served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) {CELLS[7:]}"))
@@ -42,7 +42,7 @@ def test_another_s_answers_are_not_known(served: Served) -> None:
 
 
 def test_a_view_is_refreshed_by_whose_it_is(served: Served) -> None:
-    """Alice's view becomes newer for everybody, from what alice may read; bob may not touch it."""
+    """Alice's view becomes newer for everybody, from what alice may read. Bob may not touch it."""
     made = "CREATE PRIVATE VIEW by_age OPTIONS (epsilon = 0.01) AS SELECT age, count(*) AS n FROM visits GROUP BY age"
     served.rows("alice", ask(made))
     better = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.02) age, count(*) AS n FROM visits GROUP BY age"
@@ -73,7 +73,7 @@ def test_what_dp_refuses_is_refused(served: Served) -> None:
 
 
 def test_reuse_rests_on_what_one_may_read(served: Served) -> None:
-    """Alice's own releases make her combined answer better, and nobody else's; the release itself is paid for once."""
+    """Alice's own releases make her combined answer better, and nobody else's. The release itself is paid for once."""
     served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {CELLS[7:]}"))
     both = (
         "epsilon = 0.1, reuse = TRUE) sex, age, count(*) AS n, dp_stderr(n) AS e FROM visits GROUP BY CUBE (sex, age)"
@@ -113,7 +113,7 @@ def test_a_plain_select_is_what_is_known(served: Served) -> None:
 
 
 def test_full_names_reach_private_tables_alone(served: Served) -> None:
-    """database.schema.table is a private table of dp_known, or is no private view: nothing else is told apart."""
+    """dp_known takes database.schema.table as a private table or as no private view, and tells no more."""
     for name in (
         "clinic.main.secret",
         "clinic.main.nothing",
@@ -131,7 +131,7 @@ def test_full_names_reach_private_tables_alone(served: Served) -> None:
 
 
 def test_what_is_not_known_is_refused_with_what_would_pay(served: Served) -> None:
-    """In one line, whoever asks; what is no private table is a private view that is not there."""
+    """In one line, whoever asks. A name without a private table counts as a missing private view."""
     told = served.refused("bob", f"{CELLS} ORDER BY n")
     assert "no release that you may read determines count(*); accepted: FROM dp($$ SELECT WITH DIFFERENTIAL" in told
     served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) {CELLS[7:]}"))

@@ -11,7 +11,7 @@ from tests.support.clinics import macro_names
 
 @pytest.mark.slow
 def test_the_public_database_has_every_macro(served: Served) -> None:
-    """The macros are present in the public database; each passes the gate and answers."""
+    """The macros are present in the public database. Each passes the gate and answers."""
     assert macro_names() == syntax.ANALYST_MACROS | {syntax.MARGIN}
     one = served.rows(
         "bob", "SELECT dp_sum_interval(n, 2.0, weight := 3, independent := true).high > sum(3 * n) FROM ages"

@@ -1,4 +1,4 @@
-"""A served clinic whose table is prepared: the same answers, and its rows in nothing that a client or a reader sees."""
+"""A served clinic with a prepared table: the same answers, and no client or reader sees its rows anywhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_prepared_tables_are_asked_as_others(prepared: Served) -> None:
 
 
 def test_no_name_reaches_prepared_rows(prepared: Served) -> None:
-    """Names of the file and of what is in it are refused, outside of dp() and within, with nothing of it said."""
+    """Names of the file and its content are refused, outside of dp() and within, without any detail."""
     path = twin_file(prepared.database)
     nonce = path.stem.removeprefix("clinic_prepared_")
     names = (
@@ -56,7 +56,7 @@ def test_no_name_reaches_prepared_rows(prepared: Served) -> None:
 
 
 def test_no_listing_and_no_log_has_prepared_rows(prepared: Served) -> None:
-    """Neither the public database's catalog nor the audit log; when it was prepared is public."""
+    """Neither the public database's catalog nor the audit log. When it was prepared is public."""
     with prepared.service.public.cursor() as cursor:
         assert not any("twin" in name or "dpduck_" in database for database, name in catalog(cursor))
     assert CANARY not in prepared.log.read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def test_no_listing_and_no_log_has_prepared_rows(prepared: Served) -> None:
 
 
 def test_publication_of_a_prepared_clinic(tmp_path: Path, own_state: Path) -> None:
-    """What is published is what was released; the window of the owner's connection lists no prepared table."""
+    """Only releases are published. The window of the owner's connection lists no prepared table."""
     database = make_clinic(tmp_path, prepared=True)
     with dpduck.connect(database) as connection:
         listed = connection.execute("SELECT database_name FROM duckdb_databases() WHERE NOT internal").fetchall()
@@ -82,7 +82,7 @@ def test_publication_of_a_prepared_clinic(tmp_path: Path, own_state: Path) -> No
 
 @pytest.mark.slow
 def test_serve_prepares_what_is_not_prepared(tmp_path: Path, own_state: Path) -> None:
-    """`dpduck serve --prepare` prepares before it answers; started again, it finds its table prepared."""
+    """`dpduck serve --prepare` prepares before it answers. Started again, it finds its table prepared."""
     database = make_clinic(tmp_path)
     kept = []
     for expected in ("is prepared: new questions are about its rows of 20",) * 2:

@@ -60,7 +60,7 @@ def test_macros_over_names(released: Served) -> None:
 
 
 def test_questions_through_the_gate(released: Served) -> None:
-    """dp_ask: lists, weights, tuples, and selections from public tables alone; equal questions are free."""
+    """dp_ask: lists, weights, tuples, and selections from public tables alone. Equal questions are free."""
     for name, on in (("by_ward", "ward"), ("pairs", "ward, sex")):
         price = "epsilon = 1, delta = 1e-6, queries = 20"
         released.rows("bob", ask(f"CREATE PRIVATE HISTOGRAM {name} OPTIONS ({price}) ON visits ({on})"))
@@ -140,7 +140,7 @@ def test_arguments_of_macros_over_names(released: Served) -> None:
 
 
 def test_a_known_answer_needs_no_work(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once given, an answer is found without a place and without looking; whatever may change it is looked at again."""
+    """Once given, an answer is found without a place and without looking. Whatever may change it is looked at again."""
     opened = open_served(tmp_path)
     vault = opened.service.vault
     assert isinstance(vault, LocalVault)

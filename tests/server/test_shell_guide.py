@@ -20,7 +20,7 @@ _STEP = re.compile(r"(?P<statement>.*?;)\n-- (?P<kind>gives|refused): (?P<says>[
 
 
 def steps() -> list[tuple[str, str, str]]:
-    """Every statement of the guide's SQL blocks with what the guide says about it."""
+    """Returns every statement of the guide's SQL blocks with the guide's answer."""
     blocks = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
     found = [(m["statement"].strip(), m["kind"], m["says"]) for block in blocks for m in _STEP.finditer(block)]
     left = [_STEP.sub("", block).strip() for block in blocks]
@@ -31,7 +31,7 @@ def steps() -> list[tuple[str, str, str]]:
 @pytest.mark.slow
 @needs_quack
 def test_the_guide_says_what_the_shell_says(tmp_path: Path, state_directory: Path) -> None:
-    """One session for what is answered, in order; one for each refusal."""
+    """One session for all answered statements, in order. One for each refusal."""
     database, token = made_as_the_guide_says(tmp_path)
     with serving(database) as server:
         answered = [(statement, says) for statement, kind, says in steps() if kind == "gives"]
@@ -69,7 +69,7 @@ def made_as_the_guide_says(folder: Path) -> tuple[Path, str]:
 
 
 def described(part: str) -> str:
-    """What came back, as the guide says it: columns and rows."""
+    """Returns the result in the guide's form: columns and rows."""
     lines = part.splitlines()
     return f"{', '.join(lines[0].split(','))}; {len(lines) - 1} rows" if lines else "nothing"
 
@@ -79,7 +79,7 @@ def described(part: str) -> str:
 def test_connect_sql_is_what_a_shell_begins_with(
     tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The extensions from the files of their wheels, as the guide says; then sql/connect.sql, but for the address."""
+    """The extensions from the files of their wheels, as in the guide. Then sql/connect.sql, but for the address."""
     database = make_clinic(tmp_path)
     monkeypatch.setenv("DPDUCK_TOKEN", add_principals(database)["carol"])
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path))  # the shell's home, where extensions are installed

@@ -1,4 +1,4 @@
-"""What the processes of a server import: they begin sooner, and take less memory, without what they do not use."""
+"""Imports of a server's processes: without unused modules they begin sooner, and take less memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENGINE = (
 
 
 def test_the_process_that_clients_talk_to_imports_no_engine() -> None:
-    """What plans, counts and parses is its vault's alone, which begins beside it."""
+    """Only the vault, which begins beside it, loads the code that plans, counts and parses."""
     asked = "import dpduck.commands.listening, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     modules = done.stdout.split()
@@ -77,7 +77,7 @@ def test_an_idle_vault_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_the_engine_is_imported_when_it_is_asked_for() -> None:
-    """`import dpduck` alone is quick; an unknown name is refused as anywhere."""
+    """`import dpduck` alone is quick. An unknown name is refused as anywhere."""
     asked = (
         "import dpduck, sys; before = 'dpduck.engine' in sys.modules or 'connect' not in dir(dpduck); dpduck.connect; "
         "print(before, 'dpduck.engine.connection' in sys.modules, hasattr(dpduck, 'disconnect'))"
@@ -115,7 +115,7 @@ def test_a_vault_that_waits_for_a_file_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Says one line after a second while another process has the file, then refuses; nothing where it is free."""
+    """Says one line after a second while another process has the file, then refuses. Nothing where it is free."""
     clinic = make_clinic(tmp_path)
     keeping, path = asdict(Keeping()), clinic.with_stem(clinic.stem + held)
     script = f"import duckdb; c = duckdb.connect({str(path)!r}); print('open', flush=True); input()"
@@ -138,7 +138,7 @@ def processes(parent: int) -> list[int]:
 
 
 def command(process: int) -> str:
-    """What a process was begun with."""
+    """Returns the command line of a process."""
     return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
@@ -146,7 +146,7 @@ def command(process: int) -> str:
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's /proc")
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed")
 def test_no_process_of_a_server_imports_pandas(tmp_path: Path) -> None:
-    """DuckDB imports it at the first bound parameter, with 90 MB; the vault's workers hold private rows besides."""
+    """DuckDB imports it at the first bound parameter, with 90 MB. The vault's workers hold private rows besides."""
     database = make_clinic(tmp_path)
     add_principals(database)
     with serving_flight(database, "--flight-sql", "localhost:0"):

@@ -23,7 +23,7 @@ LIMIT = 2**31 - 2
 
 
 def fails(served: Served, threshold: int) -> bool:
-    """Whether the statement fails whose plan DuckDB once computed from the largest age."""
+    """Tells whether the statement fails. DuckDB once computed its plan from the largest age."""
     options = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01)"
     try:
         served.rows("bob", ask(f"SELECT {options} count(*) AS n FROM visits WHERE age > {threshold} AND {LATE}"))
@@ -35,7 +35,7 @@ def fails(served: Served, threshold: int) -> bool:
 
 @pytest.mark.slow
 def test_bisection_by_statistics_finds_nothing(tmp_path: Path, own_state: Path) -> None:
-    """One far age is looked for in 31 halvings: each is answered, whatever statistics prove of it."""
+    """31 halvings look for one far age. Each is answered, whatever the statistics prove."""
     database = make_clinic(tmp_path, POLICY)
     with duckdb.connect(str(database)) as connection:
         connection.execute("UPDATE visits SET age = 1234567 WHERE rowid = 7")

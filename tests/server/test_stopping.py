@@ -1,4 +1,4 @@
-"""A server that is told to end while it is at work, and one that cannot listen as it was told."""
+"""A server that is ended at work, and one that cannot listen at the given address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every function that a streaming statement may have costs little for a row, and makes no long text; others end."""
+"""Every function allowed in a streaming statement costs little for a row, and makes no long text. Others are ended."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def bounded(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> 
 
 
 def calls(name: str) -> Iterator[str]:
-    """The function with no and up to two arguments of every type; with a text or a part of a date and two more.
+    """The function with no and up to two arguments of every type. With a text or a part of a date and two more.
 
     Aggregates have one argument: with more they keep many values, and do not stream.
     """
@@ -60,7 +60,7 @@ def calls(name: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted(syntax.STREAMED - {"ifnull", "coalesce"}))
 def test_a_function_that_streams_is_cheap(given: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Two seconds for thousands of rows with texts, where it takes milliseconds; texts no longer than those given."""
+    """Two seconds for thousands of rows with texts, where it takes milliseconds. Texts no longer than those given."""
     tried = 0
     for call in calls(name):
         length = f"strlen(CAST({call} AS VARCHAR))"
@@ -105,7 +105,7 @@ def costly_calls(name: str) -> Iterator[str]:
 
 
 def fuzz_functions(served: Served, names: Sequence[str], tries: int, seed: int) -> int:
-    """Calls of functions that may cost much; each ends within its clock and memory; how many ran."""
+    """Calls functions that may cost much. Each call ends within its clock and memory. Returns how many ran."""
     source, ran = random.Random(seed), 0  # noqa: S311
     public, before = served.service.public, resident()
     with duckdb.connect(config={"threads": 1}) as connection:
@@ -133,7 +133,7 @@ def fuzz_functions(served: Served, names: Sequence[str], tries: int, seed: int) 
 
 
 def require_answer(served: Served) -> None:
-    """The other principal is answered; a clock of 0.2 s may strike on a machine that does much else."""
+    """The other principal is answered. A clock of 0.2 s may strike on a machine that does much else."""
     for left in reversed(range(20)):
         with suppress(Refusal):
             assert served.rows("bob", JOIN) == [(10,)]
@@ -144,7 +144,7 @@ def require_answer(served: Served) -> None:
 
 @pytest.mark.slow
 def test_functions_have_a_clock_and_a_memory(bounded: Served, record_property: Callable[[str, object], None]) -> None:
-    """A call of a third of them, drawn anew each time: the public database answers afterwards and has not grown."""
+    """One call of each of a third, drawn anew each time: the public database answers afterwards and has not grown."""
     seed = int(fresh_seed(record_property, "DPDUCK_FUNCTIONS_SEED"), 16)
     names = random.Random(seed).sample(OTHERS, len(OTHERS) // 3)  # noqa: S311
     assert fuzz_functions(bounded, names, 1, seed) > len(names) // 4

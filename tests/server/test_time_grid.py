@@ -1,4 +1,4 @@
-"""New answers are given on a grid of times, to principals; stored ones, and those of the owner, at once."""
+"""New answers are given on a grid of times, to principals. Stored ones, and those of the owner, at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOOR = 64.0
 
 
 class Clock:
-    """Time that passes when somebody sleeps, and what each slept."""
+    """Time that passes when somebody sleeps, and each sleeper's time."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -30,14 +30,14 @@ class Clock:
 
 
 def asked(served: Served, text: str, clock: Clock) -> float:
-    """How long an answer took by that clock."""
+    """Returns the time of an answer by that clock."""
     start = clock.now()
     served.rows("bob", text)
     return clock.now() - start
 
 
 def test_new_answers_come_on_the_grid(tmp_path: Path, own_state: Path) -> None:
-    """A new release at a point, whatever it took; the same again, and what was refused, at once; sessions too."""
+    """A new release, or session answer, comes at a point of the grid. Repeated answers and refusals come at once."""
     clock = Clock()
     opened = open_served(tmp_path, policy=POLICY, grid=TimeGrid(FLOOR, clock=clock.now, sleep=clock.sleep))
     try:
@@ -73,7 +73,7 @@ def test_a_failure_after_the_charge_comes_on_the_grid(tmp_path: Path, own_state:
 
 
 def test_nobody_sees_a_release_before_its_point(tmp_path: Path, own_state: Path) -> None:
-    """Not who asks the same at the same time, and not who looks at the list of releases."""
+    """Neither a client with the same question at the same time, nor one who lists the releases."""
     asleep, awake = threading.Event(), threading.Event()
 
     def sleep(_seconds: float) -> None:
@@ -144,7 +144,7 @@ def test_releases_of_one_principal_wait_for_their_points_together(tmp_path: Path
 
 
 def test_the_grid_is_of_powers_of_two() -> None:
-    """Its points double, from the floor on; without a floor nobody waits."""
+    """Its points double, from the floor on. Without a floor nobody waits."""
     assert {next_point(elapsed / 100, 0.5) for elapsed in range(1, 1_000)} == {0.5, 1, 2, 4, 8, 16}
     slept: list[float] = []
     grid = TimeGrid(0.0, sleep=slept.append)

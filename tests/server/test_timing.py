@@ -1,4 +1,4 @@
-"""What a principal learns of a predicate over one named row from how long statements take: nothing that shows."""
+"""Times of statements tell a principal nothing visible about a predicate over one named row."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def clinic(folder: Path) -> Path:
 
 
 def best_cut(known: list[tuple[float, bool]]) -> float:
-    """The time above which 'true' is guessed: the best of all cuts for what is known."""
+    """Returns the time above which 'true' is guessed: the best of all cuts for the known times."""
     cuts = sorted(took for took, _ in known)
     return max(cuts, key=lambda cut: sum((took > cut) == truth for took, truth in known))
 
 
 def by_chance(trials: int) -> int:
-    """How many of so many coins are guessed, but for one run in a hundred."""
+    """Returns how many of so many coins can be guessed by chance, but for one run in a hundred."""
     tail, right = 0.0, trials
     while tail + comb(trials, right) / 2**trials < CHANCE:
         tail += comb(trials, right) / 2**trials
@@ -60,7 +60,7 @@ def test_a_cut_that_tells_would_be_found() -> None:
 @pytest.mark.audit
 @needs_quack
 def test_a_thousand_statements_guess_no_better_than_chance(tmp_path: Path, state_directory: Path) -> None:
-    """Half of them, in random order, ask what is true of her row; a cut learned from one half is tried on the other.
+    """Half of the statements, in random order, are true of her row. A cut learned from one half is tried on the other.
 
     One run in a hundred fails by chance, as the claim is made at 99 %.
     """

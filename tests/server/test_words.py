@@ -1,4 +1,4 @@
-"""What the server says of itself: ends of tokens, newer files, shares that are left, comments of views."""
+"""The server's own messages: ends of tokens, newer files, shares that are left, comments of views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.server.served import Served, count, make_clinic
 
 
 def test_a_token_may_end() -> None:
-    """Up to its last moment it is a token, then nobody's; a connection of before ends with it."""
+    """Up to its last moment it is a token, then nobody's. A connection of before ends with it."""
     book, now = PrincipalBook(SecretsInMemory()), datetime.now(UTC)
     good, past = book.add("alice", until=now + timedelta(hours=1)), book.add("bob", until=now - timedelta(seconds=1))
     assert book.authenticate(good) == book.named("alice")
@@ -31,7 +31,7 @@ def test_a_token_may_end() -> None:
 
 
 def test_a_file_of_a_newer_duckdb_is_named(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What 1.5 says of a file of 2.0, in words that tell what to do."""
+    """The message of DuckDB 1.5 about a file of 2.0 gets words that say what to do."""
     database = make_clinic(tmp_path)
     said = "Trying to read a database file with version number 999, but we can only read versions between 64 and 68."
 
@@ -46,7 +46,7 @@ def test_a_file_of_a_newer_duckdb_is_named(tmp_path: Path, own_state: Path, monk
 
 
 def test_a_principal_sees_what_is_left_of_a_share(served: Served) -> None:
-    """Half of a budget of 10 is 5, less what was asked; without a share it is what the budget has left."""
+    """Half of a budget of 10 is 5, less the charges. Without a share it is the rest of the budget."""
     seen = "SELECT budget - spent = remaining, remaining, share FROM dp_budget()"
     assert served.rows("alice", seen) == [(True, 5.0, 0.5)]
     served.rows("alice", count("ward", "0.25"))
@@ -56,7 +56,7 @@ def test_a_principal_sees_what_is_left_of_a_share(served: Served) -> None:
 
 
 def test_comments_do_not_number_the_ledger(served: Served) -> None:
-    """The number of a ledger's entry is told to the owner alone, in comments as in dp_releases()."""
+    """Only the owner sees the number of a ledger's entry, in comments as in dp_releases()."""
     comments = served.rows("bob", "SELECT comment FROM duckdb_tables()")
     assert len(comments) == 2
     assert all("epsilon = 1 (pure); protects " in comment and "; strategy" in comment for (comment,) in comments)

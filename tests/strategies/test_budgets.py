@@ -71,7 +71,7 @@ def test_the_closed_form_is_the_convex_optimum(noise: NoiseKind) -> None:
 def test_rounding_falls_on_the_safe_side(
     noise: NoiseKind, pairs: list[tuple[float, int]], amount: Fraction, unit_bound: int
 ) -> None:
-    """sum m C / b <= epsilon and sum m^2 C^2 / sigma^2 <= 2 rho exactly, within 1e-9 of it."""
+    """sum m C / b <= epsilon and sum m^2 C^2 / sigma^2 <= 2 rho exactly, and both nearly spend their price, to 1e-9."""
     weights, norms = np.array([weight for weight, _ in pairs]), [norm for _, norm in pairs]
     wanted = optimal_parameters(noise, weights, np.array(norms, dtype=np.float64), float(amount))
     parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
@@ -133,7 +133,7 @@ def test_the_simplest_fraction_lies_between(low: Fraction, width: Fraction) -> N
 
 @pytest.mark.parametrize("parameter", [Fraction(1, 10), Fraction(1), Fraction(7, 2), Fraction(40)])
 def test_predicted_noise_is_the_true_discrete_variance(parameter: Fraction) -> None:
-    """Against the sum over the distribution itself; never above the continuous variance."""
+    """Against the sum over the distribution itself. Never above the continuous variance."""
     reach = np.arange(-4000, 4001, dtype=np.float64)
     laplace = np.exp(-np.abs(reach) / float(parameter))
     assert noise_variance(NoiseKind.LAPLACE, parameter) == pytest.approx((laplace * reach**2).sum() / laplace.sum())

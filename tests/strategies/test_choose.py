@@ -1,4 +1,4 @@
-"""The planner ranks every candidate by its predicted error and refuses what it does not know."""
+"""The planner ranks every candidate by its predicted error, and refuses unknown strategies."""
 
 from fractions import Fraction
 

@@ -16,7 +16,7 @@ def cost(sizes: tuple[int, ...], clusters: tuple[tuple[tuple[int, ...], tuple[in
 
 
 def naive(sizes: tuple[int, ...], marginals: list[tuple[int, ...]], power: int) -> float:
-    """The same greedy search with every pair tried at every step."""
+    """The greedy search with every pair tried at every step."""
     clusters: list[tuple[frozenset[int], tuple[int, ...]]] = [
         (frozenset(marginal), (position,)) for position, marginal in enumerate(marginals)
     ]
@@ -39,7 +39,7 @@ def naive(sizes: tuple[int, ...], marginals: list[tuple[int, ...]], power: int) 
 
 @pytest.mark.parametrize("power", [1, 2])
 def test_the_fast_search_is_the_greedy_search(power: int) -> None:
-    """Every marginal in one cluster, which contains it; the cost is that of trying all pairs (ties aside)."""
+    """Every marginal in one cluster, which contains it. The cost is that of trying all pairs (ties aside)."""
     generator = np.random.default_rng(5)
     for _ in range(20):
         sizes = tuple(generator.permutation([2, 3, 5, 7, 11, 13]).tolist())  # distinct sizes: ties are rare

@@ -29,7 +29,7 @@ def dense_workload(workload: MarginalWorkload) -> np.ndarray:
 
 
 def dense_distance(rows: np.ndarray, answers: np.ndarray, weights: np.ndarray, norm: str) -> float:
-    """The least weighted distance over all tables x of size N: a dense linear program, no closed form in it."""
+    """The least weighted distance over all tables x of size N, by a dense linear program without a closed form."""
     count, cells = rows.shape
     if norm == "l1":
         bound, cost = -np.diag(1 / weights), np.concatenate([np.zeros(cells), np.ones(count)])
@@ -62,7 +62,7 @@ def shared_margins_differ_by(workload: MarginalWorkload, tables: tuple[np.ndarra
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 @pytest.mark.parametrize("budgets", ["uniform", "optimal"])
 def test_the_answer_is_consistent_and_as_near_as_a_dense_program(norm: str, budgets: str) -> None:
-    """Margins to 1e-6 of a count; the weighted distance is the dense optimum's on small domains."""
+    """Margins to 1e-6 of a count. The weighted distance is the dense optimum's on small domains."""
     generator = np.random.default_rng(23)
     for _ in range(8):
         workload = random_workload(generator)
@@ -79,8 +79,8 @@ def test_the_answer_is_consistent_and_as_near_as_a_dense_program(norm: str, budg
 
 
 def test_of_all_optima_the_nearest_to_least_squares_is_answered() -> None:
-    """200 tables of two cells beside their totals: the least maximum is decided by the worst one, and the others are
-    answered as least squares answers them. A vertex of the program is off three times as far; the draws are fixed."""
+    """200 tables of two cells beside their totals: the worst table decides the least maximum, and the others are
+    answered by least squares. A vertex of the program is off three times as far. The draws are fixed."""
     workload = MarginalWorkload((200, 2), ((0, 1), (0,)), (1.0, 1.0))
     (plan,) = plan_workload(workload, NoiseKind.LAPLACE, Fraction(1), 1, "Q", "optimal", "linf")
     generator = np.random.default_rng(37)
@@ -97,7 +97,7 @@ def test_of_all_optima_the_nearest_to_least_squares_is_answered() -> None:
 
 
 def test_the_variables_are_the_rank_of_the_workload() -> None:
-    """Never N: as many coordinates as the workload has rank, and they span what its marginals span."""
+    """There are as many coordinates as the workload has rank, never N, and they span the space of its marginals."""
     generator = np.random.default_rng(29)
     for _ in range(10):
         workload = random_workload(generator)

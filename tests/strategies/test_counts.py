@@ -51,7 +51,7 @@ def test_answers_are_the_counts(place: int, noise: NoiseKind) -> None:
 
 @pytest.mark.parametrize("noise", NoiseKind)
 def test_exclusive_counts_cost_as_much_as_one(noise: NoiseKind) -> None:
-    """Ten counts, of which a row is in one at most, have the error of GROUP BY each: 1, not 100 or 10."""
+    """Ten counts, with each row in at most one, have GROUP BY's error each: 1, not 100 or 10."""
     found = strategy_of(TENTHS, noise)
     assert found.rows == tuple(map(tuple, TENTHS.tolist())) and found.norm == 1
     assert variances(found, noise) == pytest.approx(np.ones(10))

@@ -88,7 +88,7 @@ def test_consistent_cells_cancel() -> None:
 
 @pytest.mark.parametrize("strategy", ["identity", "marginals"])
 def test_text_round_trip(strategy: str) -> None:
-    """What the store holds answers as the plan does."""
+    """A plan read from the store's text answers as the plan itself."""
     known = covariances(plan(strategy, NoiseKind.LAPLACE))
     weights: Weights = {(0, 2): np.arange(8.0).reshape(2, 4)}
     again = covariances_from_text(covariances_to_text(known))
@@ -96,7 +96,7 @@ def test_text_round_trip(strategy: str) -> None:
 
 
 def noise_like(kind: NoiseKind, parameter: Fraction, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Integers of the law itself, by its probabilities; the draws are fixed."""
+    """Integers of the law itself, by its probabilities. The draws are fixed."""
     values = np.arange(-400, 401)
     weights = -np.abs(values) / float(parameter) if kind is NoiseKind.LAPLACE else -(values**2) / (2 * float(parameter))
     return np.random.default_rng(41).choice(values, shape, p=np.exp(weights) / np.exp(weights).sum()).astype(np.float64)
@@ -113,9 +113,8 @@ RUNS = pytest.mark.parametrize("runs", [400, pytest.param(2000, marks=pytest.mar
 @pytest.mark.parametrize(("rows", "share"), [(5, 1.0), (20, 1.0), (20, 0.25), (2000, 0.5)])
 @RUNS
 def test_intervals_of_ratios_cover(runs: int, noise: NoiseKind, price: Fraction, rows: int, share: float) -> None:
-    """The numerator is 25 of the 51 cells that are the denominator. Of 2,000 intervals at 95 % fewer than LEAST hold
-    the ratio with a chance below 1e-9, if they cover, and so of 400; where the denominator may be 0 every
-    ratio is in them."""
+    """The numerator is 25 of the 51 cells that are the denominator. If intervals cover, fewer than LEAST of 2,000 (or
+    of 400) at 95 % hold the ratio with a chance below 1e-9. If the denominator may be 0, they hold every ratio."""
     used = plan_workload(MarginalWorkload((51,), ((0,),), (1.0,)), noise, price, 1, strategy="identity")[0]
     exact = np.zeros(51)
     exact[[0, 50]] = rows * share, rows * (1 - share)

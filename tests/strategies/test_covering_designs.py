@@ -1,4 +1,4 @@
-"""Every family of designs is what it says: its counts, its block size, and every set of points covered."""
+"""Every family of designs has its stated counts and block size, and covers every set of points."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ USUAL = LEVELS.index(Fraction(95, 100))
 
 
 def skewed(generator: np.random.Generator, rows: int) -> FloatArray:
-    """Values between 0 and 1, most of them small, some at the upper bound."""
+    """Values between 0 and 1, mostly small, some at the upper bound."""
     return np.minimum(generator.lognormal(-2.5, 1.2, rows), 1.0)
 
 
@@ -52,7 +52,7 @@ def moments(values: FloatArray, degree: int) -> FloatArray:
 
 
 def runs(kind: NoiseKind, values: FloatArray, degree: int, scale: float) -> tuple[list[FloatArray], FloatArray, float]:
-    """Noisy tables of many runs, their variance, and what one integer is worth; scale is in rows."""
+    """Noisy tables of many runs, their variance, and the value of one integer. Scale is in rows."""
     generator, whole = np.random.default_rng(7), 10_000.0
     drawn = noise_of(generator, kind, scale * whole, (degree + 1, RUNS)) / whole
     variance = (2 if kind is NoiseKind.LAPLACE else 1) * scale**2
@@ -70,7 +70,7 @@ SIZES = pytest.mark.parametrize(("rows", "scale"), [(5000, 4.0), (400, 8.0), (60
 @KINDS
 @SIZES
 def test_intervals_of_averages_cover(kind: NoiseKind, rows: int, scale: float) -> None:
-    """Of 20,000 runs on skewed data, 94 % to 99 % of the 95 % intervals hold the average; the draws are fixed."""
+    """Of 20,000 runs on skewed data, 94 % to 99 % of the 95 % intervals hold the average. The draws are fixed."""
     values = skewed(np.random.default_rng(1), rows)
     for degree in (1, 2):
         tables, variance, step = runs(kind, values, degree, scale)
@@ -92,7 +92,7 @@ def test_an_average_of_hardly_any_rows_says_so(kind: NoiseKind) -> None:
 @pytest.mark.parametrize(("rows", "scale"), [(5000, 4.0), (2000, 8.0)])
 @pytest.mark.parametrize("sample", [False, True])
 def test_intervals_of_variances_cover(kind: NoiseKind, rows: int, scale: float, sample: bool) -> None:
-    """The same for variances and standard deviations, whose intervals are the delta method's."""
+    """Of 20,000 runs, intervals of variances and standard deviations cover, too, by the delta method."""
     values = skewed(np.random.default_rng(1), rows)
     tables, variance, _ = runs(kind, values, 2, scale)
     exact = float(values.var(ddof=int(sample)))
@@ -135,7 +135,7 @@ def test_variances_of_small_groups_cover(kind: NoiseKind, scale: float, placed: 
 
 @KINDS
 def test_errors_and_biases_are_as_stated(kind: NoiseKind) -> None:
-    """The standard error is the deviation of the runs, and the bias of a ratio is of second order: below 1/5 of it."""
+    """The standard error is the runs' deviation, and the bias of a ratio is of second order: below a fifth."""
     values = skewed(np.random.default_rng(1), 2000)
     tables, variance, step = runs(kind, values, 2, 4.0)
     for found, exact in (
@@ -148,7 +148,7 @@ def test_errors_and_biases_are_as_stated(kind: NoiseKind) -> None:
 
 
 def about(scales: tuple[float, float], values: FloatArray, centre: float, times: float = 1.0) -> Curved:
-    """20,000 averages about a centre, of counts and sums with Gaussian noise of their own; times: stated variances."""
+    """20,000 averages about a centre, from counts and sums with separate Gaussian noise. times: stated variances."""
     generator = np.random.default_rng(2)
     counts = len(values) + noise_of(generator, NoiseKind.GAUSSIAN, scales[0], (RUNS,))
     sums = (values - centre).sum() + noise_of(generator, NoiseKind.GAUSSIAN, 100 * scales[1], (RUNS,)) / 100
@@ -162,7 +162,7 @@ def about(scales: tuple[float, float], values: FloatArray, centre: float, times:
 @pytest.mark.parametrize("centre", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize(("rows", "scales"), [(5000, (4.0, 40.0)), (400, (20.0, 3.0)), (60, (3.0, 1.0))])
 def test_intervals_of_averages_about_a_centre_cover(rows: int, scales: tuple[float, float], centre: float) -> None:
-    """The same of averages from a count and a sum with noises of different sizes. The draws are fixed."""
+    """Intervals of averages cover if count and sum have noises of different sizes. The draws are fixed."""
     values = skewed(np.random.default_rng(1), rows)
     found = about(scales, values, centre)
     assert 0.94 <= coverage(found, values.mean()) <= 0.995
@@ -225,7 +225,7 @@ def test_narrower_intervals_are_noticed() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_quantile_is_never_without_error(whole: bool) -> None:
-    """Where noise is as good as nothing and the interval is one value, the error is what a bucket hides."""
+    """Where noise is almost nothing and the interval is one value, the error is that of rounding to a bucket."""
     buckets = Buckets(Fraction(0), Fraction(2), 5, whole)
     below = np.array([0.0, 0.0, 1e6, 1e6])
     answers = np.concatenate([below, 1e6 - below, [1e6]])[None, :]
@@ -278,7 +278,7 @@ def test_intervals_of_quantiles_cover(kind: NoiseKind) -> None:
 
 @KINDS
 def test_extremes_are_inside_and_covered(kind: NoiseKind) -> None:
-    """min and max lie inside of the data's by the stated two standard errors of rank; intervals hold the true ones."""
+    """min and max lie inside of the data's by the stated two standard errors of rank. Intervals hold the true ones."""
     values = skewed(np.random.default_rng(1), 3000)
     buckets = buckets_for(Fraction(0), Fraction(1), Fraction(1, 10**6), 1)
     answers, variances = tree_runs(kind, values, buckets, Fraction(1), 200)
@@ -290,7 +290,7 @@ def test_extremes_are_inside_and_covered(kind: NoiseKind) -> None:
 
 
 def test_buckets_of_whole_values() -> None:
-    """Few steps get a bucket each, whose answer is the value; many cells get fewer buckets."""
+    """Few steps get a bucket each, and the answer is the value. Many cells get fewer buckets."""
     buckets = buckets_for(Fraction(0), Fraction(4), Fraction(1), 1)
     answers, variances = tree_runs(NoiseKind.LAPLACE, np.array([1.0] * 50 + [3.0] * 50), buckets, Fraction(20), 5)
     for fraction, value in ((0.25, 1), (0.75, 3), (0.0, 1), (1.0, 3)):

@@ -29,7 +29,7 @@ def error(workload: MarginalWorkload, noise: NoiseKind, strategy: str, budgets: 
 
 
 TABLE = [
-    # sizes, noise, Q uniform, Q+ with least squares, F+ (plain inverse, valid cells), by ORDERS; as printed there
+    # sizes, noise, Q uniform, Q+ with least squares, F+ (plain inverse, valid cells), by ORDERS, as printed there
     (ADULT8, NoiseKind.GAUSSIAN, "2.828 5.292 7.483 9.644", "2.474 4.091 5.186 5.613", "2.441 4.000 5.055 5.340"),
     (BIN16, NoiseKind.GAUSSIAN, "4.000 10.95 23.66 26.40", "2.916 5.852 9.334 9.590", "2.5000 4.4028 6.3208 6.2952"),
     (ADULT8, NoiseKind.LAPLACE, "11.31 39.60 79.20 131.5", "9.61 29.07 51.34 66.64", "27.9 238 1147 1171"),

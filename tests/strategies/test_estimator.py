@@ -1,4 +1,4 @@
-"""Least squares over everything that was measured, block by block, is that of the dense strategy matrix."""
+"""Least squares over all measurements, block by block, equals that of the dense strategy matrix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpduck.values.arrays import FloatArray
 
 
 def dense(along: Along | None, size: int) -> FloatArray:
-    """A factor as a matrix; None for the row of ones."""
+    """Returns a factor as a matrix. None stands for the row of ones."""
     if along is None:
         return np.ones((1, size))
     if along.plain is None:
@@ -57,13 +57,13 @@ def random_seen(draw: np.random.Generator, sizes: list[int]) -> NoisyTable:
 
 
 def random_weights(draw: np.random.Generator, size: int) -> sparse.csr_array:
-    """Every cell, or sums over three random sets of them."""
+    """Every cell, or sums over three random sets of cells."""
     return sparse.csr_array(np.eye(size) if draw.random() < 0.5 else draw.choice([0.0, 1.0], size=(3, size)))
 
 
 @pytest.mark.parametrize("releases", [2, 5, 20])
 def test_variances_are_those_of_dense_least_squares(releases: int) -> None:
-    """Estimates and variances to 1e-9, and what is determined, for random tables, filters and ranges of both noises."""
+    """For random tables, filters, ranges and noises: estimates and variances to 1e-9, and determined cells."""
     draw, compared = np.random.default_rng(releases), 0
     for _ in range(16):
         sizes = [int(size) for size in draw.integers(2, 6, int(draw.integers(1, 4)))]

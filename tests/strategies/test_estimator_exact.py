@@ -1,4 +1,4 @@
-"""Prices that differ by hundreds of digits in their variances: least squares in doubles is that of exact fractions."""
+"""If variances differ by hundreds of digits, least squares in doubles equals that of exact fractions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = list[list[Fraction]]
 
 
 def solved(gram: Rows, wanted: list[Fraction]) -> list[Fraction] | None:
-    """Any y with gram y = wanted, by elimination without rounding; None where there is none."""
+    """Returns any y with gram y = wanted, by elimination without rounding. None if there is none."""
     size, table = len(gram), [[*row, value] for row, value in zip(gram, wanted, strict=True)]
     pivots: list[int] = []
     for column in range(size):
@@ -42,7 +42,7 @@ def solved(gram: Rows, wanted: list[Fraction]) -> list[Fraction] | None:
 
 
 def exact(seen: list[NoisyTable], sizes: list[int], weights: FloatArray) -> list[tuple[float, float, float] | None]:
-    """Of each row of weights the best estimate, its variance, and how far its terms reach; None: not determined."""
+    """For each row of weights: the best estimate, its variance, and the reach of its terms. None: not determined."""
     cells = int(np.prod(sizes))
     gram, data = [[Fraction(0)] * cells for _ in range(cells)], [Fraction(0)] * cells
     for one in seen:
@@ -77,7 +77,7 @@ PRICES = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("prices", PRICES.values(), ids=PRICES)
 def test_prices_far_apart_are_those_of_fractions(prices: tuple[float, ...]) -> None:
-    """Estimates and errors to 1e-9, and what is determined, whatever the order and distance of prices."""
+    """Estimates and errors to 1e-9, and which rows are determined, whatever the order and distance of prices."""
     draw, compared = np.random.default_rng(len(prices) + int(prices[0])), 0
     for _ in range(12):
         sizes = [int(size) for size in draw.integers(2, 5, int(draw.integers(1, 3)))]

@@ -1,4 +1,4 @@
-"""Marginals and their precisions given what is known: the least error of both together."""
+"""Marginals and their precisions given the known answers: the least error of both together."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SIZES = (3, 4)
 
 
 def gap(known: tuple[float, ...], kept: int = 2) -> Gap:
-    """A row of 3 x 4 cells that adds up `kept` codes of the second axis, beside what is known of four components."""
+    """A row of 3 x 4 cells that adds up `kept` codes of the second axis, if four components are known."""
     along = [(1 / 3, 2 / 3), (kept**2 / 4, kept - kept**2 / 4)]
     asked = [along[0][number & 1] * along[1][number >> 1] for number in range(4)]
     return Gap(SIZES, np.array(known), np.array([asked]))
 
 
 def dense_variance(precisions: np.ndarray, kept: int = 2) -> float:
-    """The same row by dense least squares, from these marginals alone."""
+    """The row's variance by dense least squares, from these marginals alone."""
     ones, eyes = [np.ones((1, size)) for size in SIZES], [np.eye(size) for size in SIZES]
     matrix = np.zeros((12, 12))
     for number, precision in enumerate(precisions):

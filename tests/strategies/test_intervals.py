@@ -33,7 +33,7 @@ WEIGHTS = [  # of the noises that a cell sums, as whole numbers over a denominat
 
 
 def noise_law(noise: NoiseKind, parameter: float) -> np.ndarray:
-    """Probabilities of the discrete noise; what lies farther is below 1e-17 in all."""
+    """Probabilities of the discrete noise. All farther values together are below 1e-17."""
     deviation = 1.5 * parameter if noise is NoiseKind.LAPLACE else sqrt(parameter)
     reach = int(max(8, 40 * deviation + 3 if noise is NoiseKind.LAPLACE else 12 * deviation + 5))
     values = np.arange(-reach, reach + 1)
@@ -128,11 +128,11 @@ REPEATS = 2000
 def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
     noise: NoiseKind, amount: Fraction, strategy: str, consistency: str
 ) -> None:
-    """Of every grouping set one cell over independent releases: its mean, its deviation and its coverage.
+    """One cell of every grouping set, over independent releases, has the right mean, deviation and coverage.
 
-    A false alarm is below 1e-9 for each: of the mean by Bernstein's inequality with the scale of the noise, which
-    counts where small discrete noise is mostly 0; of the variance 8 times sqrt(5 / n) of it, as for Laplace noise,
-    whose kurtosis of 6 no sum exceeds; of the coverage of 95 %, one-sided, 7.5 times sqrt(0.95 * 0.05 / n).
+    A false alarm is below 1e-9 for each. The mean uses Bernstein's inequality with the noise scale, since small
+    discrete noise is mostly 0. The variance may be off by 8 sqrt(5 / n), relatively: no sum exceeds Laplace noise's
+    kurtosis of 6. The coverage of 95 %, one-sided, may be off by 7.5 sqrt(0.95 * 0.05 / n).
     """
     workload = MarginalWorkload((3, 2), SETS, (1.0,) * len(SETS))
     plan = plan_workload(workload, noise, amount, 1, strategy=strategy, budgets="optimal", consistency=consistency)[0]
@@ -165,7 +165,7 @@ def test_counts_that_are_seen_for_their_noise_are_covered_exactly(noise: NoiseKi
     """Whatever the true count is, of the noises that lift it above the threshold 95 % give an interval that holds it.
 
     Summed over the law from four standard errors below the threshold to eight above. Intervals of the noise alone hold
-    as seldom as never; far above the threshold both are the same.
+    as seldom as never. Far above the threshold both are the same.
     """
     pmf, level = noise_law(noise, parameter), Fraction(95, 100)
     reach = len(pmf) // 2

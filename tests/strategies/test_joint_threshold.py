@@ -80,7 +80,7 @@ def brute_delta(
 
 @pytest.mark.parametrize("groups", TABLE)
 def test_the_table_of_the_design(groups: int) -> None:
-    """The design's sigma and tau to three digits, by the formula with normal noise and by ours; never more noise."""
+    """The design's sigma and tau to three digits, by the formula with normal noise. Ours never has more noise."""
     ratio = float(-ndtri(-np.expm1(np.log1p(-1e-6) / groups)))
     sigma = float(
         brentq(lambda s: continuous_delta(1, s, ratio * s, groups) - 1.0000001e-6, sqrt(groups), 9 * sqrt(groups))
@@ -108,8 +108,8 @@ CASES = [
 
 @pytest.mark.parametrize(("epsilon", "delta", "groups", "rows"), CASES, ids=str)
 def test_every_neighbour_stays_within_delta(epsilon: Fraction, delta: Fraction, groups: int, rows: int) -> None:
-    """Brute force over all outcomes, a unit in C groups of which S exist, few or many units in them: the total delta
-    is at most what is claimed, and where it is largest at most 3 % below."""
+    """Brute force over all outcomes, a unit in C groups of which S exist, few or many units in them: the total delta is
+    at most the claim, and its largest value at most 3 % below."""
     ours = calibrate_jointly(epsilon, delta, groups, rows)
     variance, worst = float(ours.variance), 0.0
     for existing in range(groups + 1):
@@ -133,7 +133,7 @@ def test_a_wrong_calibration_is_seen(epsilon: Fraction, delta: Fraction, groups:
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12])
 @pytest.mark.parametrize("groups", [1, 3, 40])
 def test_all_existing_groups_are_within_the_formula(epsilon: float, delta: float, groups: int) -> None:
-    """What is accepted by runs of S is within delta at every S; it is never worse than adding two deltas.
+    """A calibration accepted by runs of S is within delta at every S. It is never worse than adding two deltas.
 
     At epsilon = 20 sigma is below 1/2 and the curve has steps, so that less noise can serve as well.
     """

@@ -41,7 +41,7 @@ def exact_tail(noise: NoiseKind, parameter: Fraction, start: int) -> Decimal:
 @pytest.mark.parametrize("parameter", [Fraction(1, 7), Fraction(1), Fraction(10, 3), Fraction(60)])
 @pytest.mark.parametrize("start", [1, 2, 9])
 def test_tails_are_never_too_small(noise: NoiseKind, parameter: Fraction, start: int) -> None:
-    """What a group costs is at least the exact sum of its terms and hardly more; the noise mirrors its other half."""
+    """The cost of a group is at least the exact sum of its terms and hardly more. The noise mirrors its other half."""
     exact = float(exact_tail(noise, parameter, start))
     assert exact <= key_delta(Noise(noise, parameter), start - 1, 1) <= exact * (1 + 1e-8) + 2e-290
     assert survivals(Noise(noise, parameter), np.array([1 - start])) == pytest.approx(1 - exact, rel=1e-8)
@@ -49,7 +49,7 @@ def test_tails_are_never_too_small(noise: NoiseKind, parameter: Fraction, start:
 
 @pytest.mark.parametrize("sigma", [0.3, 2.0, 130.0, 2999.0, 3001.0, 1e6, 1e12])
 def test_tails_agree_with_those_of_error_bars(sigma: float) -> None:
-    """Three implementations of the same tails agree, at every size of noise, and bounds bracket."""
+    """Three implementations of the same tails agree, at every size of noise, and the bounds enclose them."""
     variance = Fraction(sigma) ** 2
     for place in (1.5, 3.0, 6.0):
         start = int(place * sigma) + 1
@@ -68,7 +68,7 @@ def test_tails_agree_with_those_of_error_bars(sigma: float) -> None:
 @pytest.mark.parametrize("groups", [1, 7, 10**6])
 @pytest.mark.parametrize("parameter", [Fraction(1, 5), Fraction(37, 3), Fraction(10**4), Fraction(10**9)])
 def test_the_excess_is_the_smallest(noise: NoiseKind, parameter: Fraction, groups: int, delta: Fraction) -> None:
-    """With tau no group in C passes but with delta, as it is charged; with tau - 1 one does."""
+    """With tau no group in C passes but with delta, as it is charged. With tau - 1 one does."""
     law = Noise(noise, parameter)
     excess = smallest_excess(law, groups, delta)
     assert key_delta(law, excess, groups) <= delta
@@ -95,7 +95,7 @@ def test_the_price_is_shared_evenly_and_adds_up() -> None:
 
 
 def test_what_one_unit_changes() -> None:
-    """C groups by one each; or rows that joins repeat, whose total bounds both norms."""
+    """C groups by one each, or rows that joins repeat. The total of the latter bounds both norms."""
     assert (UNITS.l1, UNITS.l2_squared) == (8, 8)
     repeated = GroupBounds(3, 3, 3, 3)
     assert (repeated.l1, repeated.l2_squared) == (3, 9)
@@ -103,8 +103,8 @@ def test_what_one_unit_changes() -> None:
 
 @pytest.mark.parametrize("groups", [1, 5, 60])
 def test_rho_and_a_delta_are_at_least_the_joint_guarantee(groups: int) -> None:
-    """A selection charged as rho and delta_key keeps the epsilon and delta that these were made of, by the joint
-    formula, which knows nothing of zCDP."""
+    """A selection charged as rho and delta_key keeps the original epsilon and delta, by the joint formula, which does
+    not use zCDP."""
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     rho = rho_of(epsilon, delta / 2)
     bounds = GroupBounds(groups, 1, groups, groups)

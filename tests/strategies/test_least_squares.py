@@ -49,7 +49,7 @@ def random_plan(generator: np.random.Generator, strategy: str, consistency: str)
 
 
 def linear_map(plan: Plan) -> np.ndarray:
-    """What `recover` does to the stacked measurements: its answers to unit vectors, as columns."""
+    """The linear map of `recover` on the stacked measurements: its answers to unit vectors, as columns."""
     shapes = [measurement.query.shape for measurement in plan.measurements]
     columns = []
     for number, shape in enumerate(shapes):
@@ -197,7 +197,7 @@ def drawn(plan: Plan, runs: int, generator: np.random.Generator) -> np.ndarray:
 def test_predicted_variance_is_the_variance_of_20000_runs(strategy: str) -> None:
     """Each cell within 5 standard errors of its own empirical variance: a false alarm in 20,000 draws of the seed.
 
-    300 cells at most over all strategies, each with probability 6e-7 under normality; the seed is fixed.
+    300 cells at most over all strategies, each with probability 6e-7 under normality. The seed is fixed.
     """
     generator = np.random.default_rng(17)
     workload = MarginalWorkload((3, 2, 4), ((0, 1), (1, 2), (0,), ()), (1.0, 1.0, 2.0, 1.0))

@@ -37,7 +37,7 @@ def seen_through_filters(seed: int, far: float) -> list[NoisyTable]:
 
 
 def answered(seen: list[NoisyTable], asked: dict[int, sparse.csr_array], large: int) -> LeastSquaresAnswers:
-    """What is known, with rank looked for first in blocks above a size."""
+    """The known answer. Blocks above a size are first tested for low rank."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(atoms, "LARGE", large)
         return Estimator(SIZES, seen).answer(asked)
@@ -46,7 +46,7 @@ def answered(seen: list[NoisyTable], asked: dict[int, sparse.csr_array], large: 
 @pytest.mark.parametrize("far", [1.0, 1e5], ids=["one level", "two levels"])
 @pytest.mark.parametrize("seed", range(3))
 def test_answers_are_those_of_eigenvectors(seed: int, far: float) -> None:
-    """Estimates and errors to 1e-9, and what is determined at all: of what was measured, and of other sums."""
+    """Estimates and errors to 1e-9, and which sums are determined: of the measured sums, and of others."""
     seen, compared = seen_through_filters(seed, far), 0
     questions: list[dict[int, sparse.csr_array]] = [
         {axis: sparse.csr_array(sparse.eye_array(SIZES[axis])) for axis in pair} for pair in ((0, 1), (2, 3))

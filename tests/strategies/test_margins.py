@@ -1,4 +1,4 @@
-"""Margins as independent observations: together they say what the measurements said, as dense matrices have it."""
+"""Margins as independent observations carry the same information as the measurements, as dense matrices confirm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def known_variances(information: FloatArray, family: set[Members]) -> dict[Membe
 
 @pytest.mark.parametrize("seed", range(12))
 def test_measured_margins_are_their_own_observations(seed: int) -> None:
-    """What was measured of a few margins comes back: the variances that they were measured with, nothing of others."""
+    """Measurements of a few margins return with their variances, and nothing of other margins."""
     draw = np.random.default_rng(seed)
     chosen = [EVERY[place] for place in draw.choice(len(EVERY), 3, replace=False)]
     measured = {one: float(10 ** draw.uniform(-4, 3)) for one in [(0, 1, 2), *chosen]}
@@ -65,7 +65,7 @@ def test_components_that_differ_are_averaged() -> None:
 
 
 def test_families_are_closed_under_intersection() -> None:
-    """Every intersection is in it, also of three; none at all where there are more than may be."""
+    """Every intersection is in the family, also of three sets. There is no family where it would be too large."""
     assert close_under_intersection([(0, 1), (1, 2), (3,)], 9) == {(0, 1), (1, 2), (3,), (1,), ()}
     assert close_under_intersection([(0, 1, 2), (1, 2, 3), (2, 3, 4)], 9) == {
         (0, 1, 2),

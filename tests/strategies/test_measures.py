@@ -20,7 +20,7 @@ KINDS = pytest.mark.parametrize("noise", list(NoiseKind))
 
 
 def of(*functions: str, operand: Operand = CHARGE) -> list[Aggregate]:
-    """Aggregates by name; 'rows' is count(*)."""
+    """Returns aggregates by name. 'rows' is count(*)."""
     return [
         Aggregate("", name, "count") if name == "rows" else Aggregate("", name, name, operand) for name in functions
     ]
@@ -32,7 +32,7 @@ def forms(found: Measures) -> list[tuple[str, int, bool]]:
 
 @KINDS
 def test_what_is_shared(noise: NoiseKind) -> None:
-    """A sum alone is one table; with an average, one measurement serves both, their count, and rows without a value."""
+    """A sum alone is one table. With an average, one measurement serves both, their count, and rows without a value."""
     assert forms(choose_measures(of("sum"), (), noise)) == [("sum", 0, False)]
     assert forms(choose_measures(of("avg", "sum", "count"), (), noise)) == [("moments", 1, False)]
     together = of("avg", "var_pop", "stddev_samp", "sum", operand=SIGNED)
@@ -55,7 +55,7 @@ def test_variances_of_fine_steps_are_alone(noise: NoiseKind) -> None:
 @KINDS
 @given(parts=st.lists(st.sampled_from(["rows", "sum", "avg", "count", "var_pop", "quantile"]), min_size=1, max_size=6))
 def test_shares_are_the_whole_price_at_most(noise: NoiseKind, parts: list[str]) -> None:
-    """Parts are above 0 and add up to at most 1; of equal demands they are equal exactly."""
+    """Parts are above 0 and add up to at most 1. Equal demands have exactly equal parts."""
     found = choose_measures([*of(*parts), *of("sum", operand=SIGNED)], (), noise)
     shares = [measure.share for measure in found.measures]
     assert min(shares) > 0
@@ -75,7 +75,7 @@ def test_weights_move_the_price(noise: NoiseKind) -> None:
 
 @given(st.integers(0, 1000), st.sampled_from(["sum", "count"]), st.sampled_from([1, 2]), st.booleans())
 def test_weights_of_tables_give_the_aggregate(steps: int, function: str, degree: int, rest: bool) -> None:
-    """The linear combination of a row's tables is its value, or one; the trusted bound equals the planned one."""
+    """The linear combination of a row's tables is its value, or one. The trusted bound equals the planned one."""
     operand = Operand("x", Fraction(-3), Fraction(7), Fraction(1, 100))
     functions = ["sum", "count", "avg" if degree == 1 else "var_pop"] + (["rows"] if rest else [])
     found = choose_measures(of(*functions, operand=operand), (), NoiseKind.LAPLACE)

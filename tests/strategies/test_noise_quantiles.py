@@ -102,7 +102,7 @@ def test_gaussian_variance_is_the_sum_of_squares(sigma: Fraction) -> None:
 
 
 def test_extreme_parameters() -> None:
-    """No overflow at either end; the discrete variance of a wide Laplace is 2 scale^2 - 1/6."""
+    """No overflow at either end. The discrete variance of a wide Laplace is 2 scale^2 - 1/6."""
     assert noise_variance(NoiseKind.LAPLACE, Fraction(1, 10**6)) < 1e-300
     assert isclose(noise_variance(NoiseKind.LAPLACE, Fraction(10**9)), 2e18, rel_tol=1e-12)
     assert isclose(noise_variance(NoiseKind.LAPLACE, Fraction(50)) - 2 * 50**2, -1 / 6, abs_tol=1e-4)

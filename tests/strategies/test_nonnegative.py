@@ -1,4 +1,4 @@
-"""nonnegative and integer: what the options guarantee, totals kept."""
+"""nonnegative and integer: what the options guarantee, and that totals stay."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -26,7 +26,7 @@ TABLES = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), ele
 
 @given(TABLES)
 def test_a_table_keeps_its_total_and_loses_its_negative_cells(table: np.ndarray) -> None:
-    """The sum afterwards is max(the sum before, 0); no cell is below zero."""
+    """The sum afterwards is max(the sum before, 0). No cell is below zero."""
     projected = nonnegative_table(table)
     assert projected.min() >= 0
     assert projected.sum() == pytest.approx(max(table.sum(), 0), rel=1e-9, abs=1e-6)
@@ -87,7 +87,7 @@ def test_a_cube_stays_consistent_and_becomes_non_negative() -> None:
 
 
 def test_non_negative_cubes_are_left_alone_and_empty_ones_become_zero() -> None:
-    """Nothing to do changes nothing; a total at or below zero leaves zeros."""
+    """Nothing to do changes nothing. A total at or below zero leaves zeros."""
     workload, answers, variances, _ = noisy_cube(500)
     even = 10_000.0  # the even table added to all marginals keeps them consistent
     raised = tuple(table + even / table.size for table in answers)
@@ -116,7 +116,7 @@ def test_cells_of_whole_cubes_move_by_less_than_one(table: np.ndarray) -> None:
 @pytest.mark.parametrize("strategy", ["I", "Q", "F"])
 @pytest.mark.parametrize("sets", [((0, 1, 2), (0,), (1, 2), ()), ((2,), (0, 2), (0, 1, 2))])
 def test_whole_cubes_add_up(strategy: str, sets: tuple[tuple[int, ...], ...]) -> None:
-    """Non-negative, whole and consistent: each table is the sum of the finest one, and near what was answered."""
+    """Non-negative, whole and consistent: each table is the sum of the finest one, and near its first answer."""
     generator = np.random.default_rng(5)
     sizes, table = (4, 3, 5), generator.poisson(1.5, (4, 3, 5))
     (plan,) = plan_workload(

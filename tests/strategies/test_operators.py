@@ -64,7 +64,7 @@ def test_a_factor_is_its_matrix(kind: type[Factor], size: int) -> None:
 
 
 def test_hadamard_rows_are_signs_on_valid_codes_only() -> None:
-    """Nine values have sixteen codes; the other seven are no columns."""
+    """Nine values have sixteen codes. The other seven are no columns."""
     matrix = matrix_of(HadamardFactor(9))
     assert matrix.shape == (15, 9)
     assert set(np.unique(matrix)) == {-1, 1}

@@ -23,7 +23,7 @@ def columns_of(estimates: FloatArray) -> list[Curved]:
 
 
 def test_values_move_to_the_nearest_in_order() -> None:
-    """As scipy's isotonic regression moves them, NULL aside; what is in order stays, with its interval."""
+    """Values move as in scipy's isotonic regression, NULL aside. Values in order stay, with their intervals."""
     random = np.random.default_rng(3)
     estimates = random.normal(size=(5, 300)) + np.arange(5)[:, None] / 2
     estimates[random.random((5, 300)) < 0.1] = np.nan
@@ -51,7 +51,7 @@ def test_a_standard_error_is_the_error(kind: NoiseKind, shape: str) -> None:
 
     Were they alike, 600 squares would differ by that with a chance below 1e-9 under a normal law. Heaped values lie at
     the lower ends of their buckets: a quarter of the 95 % interval, and a bucket's width / sqrt(12), were 1.7 times too
-    small. Where noise is less than a bucket, nothing tells where in it the values are, and only the first holds.
+    small. Where noise is less than a bucket, the place inside the bucket is unknown, and only the first holds.
     """
     places = (np.arange(3000) + 0.5) / 3000
     values = {"even": places, "skewed": places**4, "heaped": np.round(places * 32) / 32}[shape]

@@ -56,8 +56,8 @@ def test_p_identity_total_and_gradient(make) -> None:
 def test_the_gaussian_optimum_is_certified_for_workloads_of_low_rank() -> None:
     """A few predicates over more values: acceleration alone ends 60 % above the bound for the first of them.
 
-    What it ends at depends on the last bit of an eigenvalue, and so on the machine. Of 1,500 random workloads, 11 ended
-    more than 1 % above the bound without the second iteration, on one machine.
+    Its end depends on the last bit of an eigenvalue, and so on the machine. Of 1,500 random workloads, 11 ended more
+    than 1 % above the bound without the second iteration, on one machine.
     """
     generator = np.random.default_rng(7)
     first = np.array([[0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 1, 1], [1, 0, 1, 0, 0, 1]], np.float64)
@@ -89,7 +89,7 @@ def test_p_identity_never_loses_to_the_identity() -> None:
 
 
 def test_the_search_obeys_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short time is enough for a valid strategy, and is not exceeded by much; an evaluation counts as 10 ms."""
+    """A short time is enough for a valid strategy, and is not exceeded by much. An evaluation counts as 10 ms."""
     spent, total, gradient = [0.0], module.p_identity_total, module.p_identity_gradient
 
     def timed(evaluate: Callable[[FloatArray, RangeWorkload], Any]) -> Callable[[FloatArray, RangeWorkload], Any]:
@@ -146,7 +146,7 @@ def test_gaussian_lower_bound_is_one() -> None:
 
 @pytest.mark.parametrize("bits", [6, 10, 15])
 def test_quantised_columns_have_exact_norms(bits: int) -> None:
-    """L1: exactly 2^bits in every column. L2: never above 4^bits, short of it by less than 2^(bits + 1) + 1."""
+    """L1: exactly 2^bits in every column. L2: never above 4^bits, and short by less than 2^(bits + 1) + 1."""
     generator = np.random.default_rng(bits)
     real = generator.normal(size=(30, 20)) * (generator.random((30, 20)) < 0.3) + np.eye(30, 20)
     first = quantise_l1(real / np.abs(real).sum(axis=0), bits)

@@ -53,7 +53,7 @@ def dense_variances(plan: RangeProduct) -> np.ndarray:
 @pytest.mark.parametrize("size", [1, 2, 7, 16, 45])
 @pytest.mark.parametrize("make", [all_ranges, prefixes, identity, total, some_intervals])
 def test_every_plan_costs_its_budget_and_predicts_its_errors(noise: NoiseKind, size: int, make) -> None:
-    """Exact integer columns cost at most the budget and nearly all of it; variances are the dense ones; best first."""
+    """Integer columns cost at most the budget and nearly all of it. Variances are the dense ones. Best plan first."""
     amount = Fraction(1, 3)
     plans = plan_ranges(make(size), noise, amount, 2, planning_seconds=0.5)
     totals = [total_variance(plan) for plan in plans]
@@ -141,7 +141,7 @@ def test_products_cost_their_budget_and_predict_their_errors(noise: NoiseKind, s
 @pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
 @pytest.mark.parametrize("attributes", [2, 3])
 def test_products_of_optimised_strategies_fit_into_64_bits(noise: NoiseKind, attributes: int) -> None:
-    """Column norms multiply; the product of all attributes leaves room for 2^40 rows, with little loss by rounding."""
+    """Column norms multiply. The product of all attributes leaves room for 2^40 rows, with little loss by rounding."""
     workloads = [prefixes(60).on(attribute) for attribute in range(attributes)]
     plan = plan_product(workloads, noise, Fraction(1), 1, planning_seconds=1.0)
     assert all(m.query.norms[1] * 2**80 < 2**124 for m in plan.measurements)

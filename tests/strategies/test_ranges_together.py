@@ -78,7 +78,7 @@ def asked_matrices(kinds: str, sizes: tuple[int, ...], sets: tuple[tuple[int, ..
 
 
 def estimators(plan: Plan) -> list[np.ndarray]:
-    """What recovery makes of each measured number alone: a linear map, by set."""
+    """Recovery from each measured number alone: a linear map, by set."""
     shapes = [measurement.query.shape for measurement in plan.measurements]
     columns: list[list[np.ndarray]] = []
     for place, shape in enumerate(shapes):
@@ -105,7 +105,7 @@ CASES = [
 def test_joint_plans_are_unbiased_and_err_as_predicted(
     kinds: str, sizes: tuple[int, ...], sets: tuple[tuple[int, ...], ...], options: dict, noise: NoiseKind
 ) -> None:
-    """Against dense matrices: what recovery makes of exact answers, and the variance of what it makes of noise."""
+    """Dense matrices confirm: recovery reproduces exact answers, and the noise has the predicted variance."""
     whole = Fraction(1, 200)
     plans = plans_of(kinds, sizes, sets, noise, amount=whole, **options)
     kinds_of_parts = {type(plan.parts[0]) for plan in plans if len(plan.parts) == 1}
@@ -143,7 +143,7 @@ def test_grouping_sets_of_joint_plans_agree() -> None:
 
 
 def test_the_figures_of_ranges_inside_cubes() -> None:
-    """The finer set alone answers ranges of 16 bins, and those by one of three groups, with 9,792 at epsilon = 1.
+    """The finer set alone answers ranges of 16 bins, with and without a group of three, with 9,792 at epsilon = 1.
 
     Each set by itself has 23,638. Under rho, cubes gain, and pairs of columns by residuals.
     """

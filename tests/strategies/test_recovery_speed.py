@@ -1,6 +1,6 @@
 """Recovery near the speed of memory: Adult's fourteen attributes, all marginals up to three-way.
 
-Seconds are gated by benchmarks/speed/cube.py; here the same machine, at the same moment, says what is quick.
+Seconds are gated by benchmarks/speed/cube.py. Here the same machine, at the same moment, sets the scale.
 """
 
 from fractions import Fraction
@@ -21,7 +21,7 @@ ADULT14 = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["R", "Q"])
 def test_21_million_cells_are_planned_and_recovered_near_the_speed_of_memory(strategy: str) -> None:
-    """Plan and recovery of 470 marginals in the processor time of 20 running sums over as many cells; it takes 4."""
+    """Plan and recovery of 470 marginals in the processor time of 20 running sums over as many cells. It takes 4."""
     marginals = tuple(combo for order in range(4) for combo in combinations(range(14), order))
     workload = MarginalWorkload(ADULT14, marginals, (1.0,) * len(marginals))
     started = process_time()

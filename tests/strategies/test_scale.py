@@ -1,6 +1,6 @@
 """Planning at scale: closed forms only, memory proportional to the number of marginals.
 
-Seconds are gated by benchmarks/speed/cube.py; here the same machine, at the same moment, says what is quick.
+Seconds are gated by benchmarks/speed/cube.py. Here the same machine, at the same moment, sets the scale.
 """
 
 import tracemalloc
@@ -22,7 +22,7 @@ def up_to_three(attributes: int, size: int = 10) -> MarginalWorkload:
 
 @pytest.mark.slow
 def test_all_166751_marginals_of_100_attributes() -> None:
-    """Planned with every variance in the processor time of sorting their names 40 times; the better of two tries."""
+    """Planned with every variance in the processor time of sorting their names 40 times. The better of two tries."""
     workload = up_to_three(100)
     assert len(workload.marginals) == 166_751
     times = []
@@ -56,7 +56,7 @@ def test_memory_grows_with_the_number_of_marginals() -> None:
 
 
 def test_a_workload_with_too_many_subsets_is_still_answered() -> None:
-    """One marginal over 40 attributes has 2^40 subsets: the identity on it needs none of them."""
+    """One marginal over 40 attributes has 2^40 subsets: the identity on this marginal needs no subset."""
     marginal = tuple(range(40))
     sizes = (2,) * 12 + (1,) * 28
     plans = plan_workload(MarginalWorkload(sizes, (marginal, (0,)), (1.0, 1.0)), NoiseKind.LAPLACE, Fraction(1), 1)

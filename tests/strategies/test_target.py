@@ -16,7 +16,7 @@ WORKLOAD = MarginalWorkload((2, 3, 4), ((0,), (0, 1), (1, 2)), (1.0, 1.0, 1.0))
 @pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize("target", [0.8, 3.0, 50.0, 4000.0])
 def test_reaches_the_target_and_is_the_smallest(noise: NoiseKind, target: float) -> None:
-    """At the price the worst standard error is at most the target; at 0.5 % less it is above."""
+    """At the price the worst standard error is at most the target. At 0.5 % less it is above."""
 
     def plan_at(amount: Fraction) -> Plan:
         return plan_workload(WORKLOAD, noise, amount, 3, strategy="Q+")[0]

@@ -1,4 +1,4 @@
-"""Strategies of the time axis against dense oracles: what is measured when, what it costs, how far answers are off."""
+"""Strategies of the time axis against dense oracles: measurement times, costs and errors of answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def oracle(axis: TimeAxis, closed: int, question: np.ndarray) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(axes, questions, st.integers(1, 40))
 def test_weights_are_least_squares(axis: TimeAxis, question: TimeQuestion, closed: int) -> None:
-    """An answer is the best linear unbiased one from what has been measured so far, for every strategy and question."""
+    """An answer is the best linear unbiased one from all measurements so far, for every strategy and question."""
     closed = min(closed, axis.periods)
     asked = question.about(closed)
     found = axis.weights(closed, asked[None])[0]
@@ -48,7 +48,7 @@ def test_weights_are_least_squares(axis: TimeAxis, question: TimeQuestion, close
 @settings(max_examples=40, deadline=None)
 @given(axes, questions)
 def test_variances_are_those_of_the_weights(axis: TimeAxis, question: TimeQuestion) -> None:
-    """What dp_explain says of a period is the variance of what is published when that period closes."""
+    """dp_explain's variance of a period is that of the answer published when the period closes."""
     expected = [
         (axis.weights(closed, question.about(closed)[None]) ** 2).sum() for closed in range(1, axis.periods + 1)
     ]
@@ -71,7 +71,7 @@ def test_any_rows_of_a_unit_cost_no_more_than_is_charged(axis: TimeAxis, rows: i
 @settings(max_examples=40, deadline=None)
 @given(axes)
 def test_rows_are_measured_when_their_last_period_closes(axis: TimeAxis) -> None:
-    """Rows are in the order of the last period that they read, so that what was measured is always a first part."""
+    """Rows are ordered by the last period that they read, so that measurements so far are always a first part."""
     for closed in range(axis.periods + 1):
         measured = axis.measured(closed)
         assert not axis.matrix[:measured, closed:].any()
@@ -101,7 +101,7 @@ def test_the_square_root_of_running_totals() -> None:
 
 @pytest.mark.parametrize(("periods", "lower_bound"), [(36, 1.92709), (128, 2.31100)])
 def test_running_totals_come_near_the_lower_bound(periods: int, lower_bound: float) -> None:
-    """Gaussian noise at sigma = 1: within 1.5 % of what no factorisation can beat (benchmarks/papers/streams.py)."""
+    """Gaussian noise at sigma = 1: within 1.5 % of a bound for all factorisations (benchmarks/papers/streams.py)."""
     axis = time_axis(FACTORISATION, periods)
     error = sqrt(axis.factor.norms[1] * variances(axis, TimeQuestion(0)).mean())
     assert lower_bound <= error <= 1.015 * lower_bound

@@ -72,7 +72,7 @@ def test_energies_are_traces_of_projections(size: int, branching: int) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 16, 21])
 @pytest.mark.parametrize("make", [all_ranges, prefixes, identity, some_intervals])
 def test_haar_is_invertible_and_its_variances_are_the_dense_ones(size: int, make) -> None:
-    """Rows are integers, square together, of column norm at most 1 per group; variances equal the dense formula."""
+    """Rows are integers, square together, of column norm at most 1 per group. Variances equal the dense formula."""
     haar, workload = haar_wavelet(size), make(size)
     matrices = [haar.group_entries(group).toarray() for group in range(haar.groups)]
     assert sum(len(matrix) for matrix in matrices) == size
@@ -129,7 +129,7 @@ def test_level_shares_are_the_numerical_optimum(norm: int, size: int, branching:
 
 
 def test_shares_for_unequal_nodes_are_near_their_optimum() -> None:
-    """With nodes of unequal lengths the mean length is a model; it costs less than 1 % of variance."""
+    """With nodes of unequal lengths the mean length is a model. It costs less than 1 % of variance."""
     tree, workload = build_hierarchy(21, 2), all_ranges(21)
     shares, _ = level_shares(tree, workload, 2)
 

@@ -36,7 +36,7 @@ def dense_error(workload: MarginalWorkload, views: list[tuple[int, ...]], budget
 
 
 def random_problem(seed: int) -> tuple[MarginalWorkload, list[tuple[int, ...]], FloatArray]:
-    """A few marginals of a small domain, and views that contain each of them."""
+    """A few marginals of a small domain, and views that contain each marginal."""
     source = HashCounter(f"problem {seed}")
     sizes = tuple(1 + source.below(4) for _ in range(4))
     every = [members for order in range(4) for members in combinations(range(4), order)]
@@ -76,7 +76,7 @@ def test_sparse_incidence_is_the_dense_one(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_transforms_over_the_lattice_are_the_dense_incidence(seed: int) -> None:
-    """Requirement: where views are asked marginals or subsets of them, nothing is built and nothing changes."""
+    """Requirement: transforms over the lattice give the products of the dense incidence, without building it."""
     objective, _ = objective_and_views(random_problem(seed)[0], [()])
     views = objective.lattice.membership[::2]
     operator = lattice_incidence(objective.lattice, objective.kept, views)

@@ -68,7 +68,7 @@ def test_up_to_three_way_counts_the_grand_total(sizes: tuple[int, ...], expected
 def test_views_never_lose_to_clusters(
     monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], orders: tuple[int, ...]
 ) -> None:
-    """Clusters answer where a search ends above them: here one that finds nothing but what was asked."""
+    """Clusters answer where a search ends above them: here a search that finds only the asked marginals."""
     workload = all_marginals(sizes, orders)
     rival = plan_clustering(PlanningProblem(workload, NoiseKind.LAPLACE, SMALL, 1))
     assert planned(workload, 0.2).total_variance <= rival.total_variance * (1 + 1e-9)
@@ -129,7 +129,7 @@ def test_plans_of_any_workload(workload: MarginalWorkload, amount: Fraction) -> 
 
 
 def test_the_same_request_has_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirement: steps follow from counts; the price of a target is the same on a machine that has no time for it."""
+    """Requirement: steps follow from counts. The price of a target is the same on a machine that has no time for it."""
     workload = all_marginals((16, 2, 5, 9, 3, 3, 13, 20), (2,))
     objective, found = ViewObjective.of(workload, close_downward(workload.marginals, workload.sizes)), []
     for late in (0.0, 1.0):
@@ -145,6 +145,6 @@ def test_the_same_request_has_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_gaussian_noise_is_refused() -> None:
-    """Requirement: under zCDP the residual basis is optimal; the refusal says so."""
+    """Requirement: under zCDP the residual basis is optimal. The refusal says so."""
     with pytest.raises(Refusal, match="strategy = 'R'"):
         plan_optimised_views(PlanningProblem(all_marginals((2, 3), (1,)), NoiseKind.GAUSSIAN, SMALL, 1))

@@ -67,7 +67,7 @@ def open_stays(
 
 
 def plan_of(connection: duckdb.DuckDBPyConnection, statement: str) -> CubePlan:
-    """What a statement is planned to measure."""
+    """Returns the plan of a statement."""
     ask = parse_statement(statement)
     assert isinstance(ask, AskStatement)
     with connection.cursor() as cursor:

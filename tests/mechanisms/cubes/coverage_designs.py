@@ -1,7 +1,7 @@
-"""What the coverage audit asks, through SQL: designs of statements, their exact figures, and how often intervals hold.
+"""The questions of the coverage audit, through SQL: statements, their exact figures, and how often intervals hold.
 
-One release has thousands of cells whose noises are independent or nearly so: they are the runs. Groups of 1 to 100
-rows are told apart in three classes, so that no class hides behind another.
+One release has thousands of cells with independent, or nearly independent, noises: they are the runs. Groups of 1 to
+100 rows are told apart in three classes, so that no class hides behind another.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LEAST, MOST = 0.94, 0.995
 
 @dataclass(frozen=True)
 class Design:
-    """One aggregate under some options. answer: the aggregate; exact: what it estimates, over exact rows.
+    """One aggregate under some options. answer: the aggregate. exact: its value over exact rows.
 
-    options: those beside the price. keys, grouping: the columns shown and the GROUP BY; both tables have a class by g.
-    beside: other aggregates of the same statement. exact_sql: the exact figures, where `exact` cannot say them.
-    alike: how many cells share their noise, so that they count as one.
-    occupied: whether cells without rows are passed over. wide: why it may hold more often than MOST.
+    options: those beside the price. keys, grouping: the columns shown and the GROUP BY. Both tables have a class by g.
+    beside: other aggregates of the same statement. exact_sql: the exact figures, where `exact` cannot say them. alike:
+    how many cells share their noise, so that they count as one.
+    occupied: whether cells without rows are passed over. wide: why its intervals may hold more often than MOST.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Design:
 
     @property
     def counted(self) -> bool:
-        """Whether a group without rows has a figure, which is 0."""
+        """Tells whether a group without rows has a figure, which is 0."""
         return self.answer.startswith(("count", "sum")) and not self.occupied
 
 
@@ -76,17 +76,17 @@ class Tally:
 
     @property
     def share(self) -> float:
-        """The part that held."""
+        """The part of the intervals that held."""
         return self.held / max(1, self.looked)
 
     @property
     def too_few(self) -> bool:
-        """Whether LEAST would show so few with probability FALSE_ALARM at most."""
+        """Tells whether so few hold with a probability below FALSE_ALARM if the true part is LEAST."""
         return bool(binom.cdf(self.held // self.alike, self.looked // self.alike, LEAST) < FALSE_ALARM)
 
     @property
     def too_many(self) -> bool:
-        """Whether MOST would show so many with probability FALSE_ALARM at most."""
+        """Tells whether so many hold with a probability below FALSE_ALARM if the true part is MOST."""
         return bool(binom.sf(self.held // self.alike - 1, self.looked // self.alike, MOST) < FALSE_ALARM)
 
 
@@ -102,7 +102,7 @@ def table_sql(name: str) -> str:
 
 
 def policy_sql(name: str, budget: str) -> str:
-    """Its policy: clamps with and without steps, one of them far wider than its values."""
+    """Returns the policy: clamps with and without steps, one clamp far wider than its values."""
     return f"""CREATE PRIVACY POLICY ON {name} (PRIVACY UNIT who MAX ROWS 2, BUDGET ({budget}),
         DOMAIN g RANGE 0 TO {GROUPS[name]} STEP 1, DOMAIN h IN (0, 1), DOMAIN k IN (0, 1, 2),
         DOMAIN grade RANGE 0 TO 10 STEP 1,
@@ -187,7 +187,7 @@ def intervals(clinic: Clinic, design: Design, price: str, tag: str) -> list[tupl
 
 
 def exact_figures(clinic: Clinic, design: Design) -> dict[tuple[Any, ...], float]:
-    """What every cell's interval is to hold, by its keys."""
+    """Returns the exact value that every cell's interval must hold, by the cell's keys."""
     default = f"SELECT {design.keys}, {design.exact} FROM {design.table} {design.where_sql} GROUP BY {design.grouping}"
     rows = clinic.rows(design.exact_sql or default)
     return {tuple(row[:-1]): float(row[-1]) for row in rows if row[-1] is not None}

@@ -9,7 +9,7 @@ SMALL = "0.001"
 
 
 def explained(clinic: Clinic, statement: str, epsilon: str = SMALL) -> dict[str, float]:
-    """Total variance times epsilon squared by strategy; the chosen strategy comes first."""
+    """Total variance times epsilon squared by strategy. The chosen strategy comes first."""
     rows = clinic.con.execute(EXPLAINED.format(epsilon), [statement]).fetchall()
     return {row[0]: row[1] for row in rows}
 

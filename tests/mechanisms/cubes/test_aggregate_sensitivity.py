@@ -62,13 +62,13 @@ def stays() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def stays_in_rho() -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same with a budget that buys Gaussian noise."""
+    """Returns stays with a budget that buys Gaussian noise."""
     with open_stays(budget="rho = 1000000") as connection:
         yield connection
 
 
 def is_by_group(aggregates: str) -> bool:
-    """Whether the aggregates take one plain GROUP BY of columns."""
+    """Tells whether the aggregates take one plain GROUP BY of columns."""
     return "per_group" in aggregates or "DISTINCT who" in aggregates
 
 
@@ -91,13 +91,13 @@ def largest_moves(connection: duckdb.DuckDBPyConnection, statement: str, units: 
             moves[number] = max(moves[number], int(np.abs(whole[number] - table).sum()))
     sets = len(
         found.request.question.grouping_sets
-    )  # distinct values are measured, and paid for, once for each of them
+    )  # distinct values are measured, and paid for, once for each grouping set
     times = [sets if one.measure.form == "distinct" else 1 for one in found.measures]
     return [(move, one.unit_bound * n) for move, one, n in zip(moves, found.measures, times, strict=True)]
 
 
 def moves_beyond_norms(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[int, list[str]]:
-    """How many pairs of answers are compared, and each move that is beyond a norm of its ask."""
+    """Returns the number of compared pairs of answers, and each move beyond a norm of its ask."""
     found = plan_of(connection, statement)
     whole = exact_answers(connection, found)
     compared, beyond = 0, []
@@ -129,7 +129,7 @@ def test_no_unit_moves_a_table_by_more_than_is_claimed(stays: duckdb.DuckDBPyCon
 @pytest.mark.audit
 @pytest.mark.parametrize("aggregates", AGGREGATES)
 def test_sensitivity_of_every_unit_in_every_source(stays: duckdb.DuckDBPyConnection, aggregates: str) -> None:
-    """The same for every aggregate over every row source, each unit removed."""
+    """Removes each unit in turn: no aggregate over any row source moves by more than its sensitivity."""
     for from_sql, grouping in ROWS[:2] if is_by_group(aggregates) else ROWS:
         for moved, claimed in largest_moves(stays, f"{CLAUSE}{aggregates} {from_sql} {grouping}", list(range(1, 24))):
             assert 0 <= moved <= claimed
@@ -158,7 +158,7 @@ def test_no_unit_moves_an_answer_by_more_than_is_priced(
 def test_no_unit_moves_a_weighed_answer_by_more_than_is_priced(
     stays_in_rho: duckdb.DuckDBPyConnection, aggregates: str, norm: int
 ) -> None:
-    """The same of units that are weighed, in a cube, over a join and over all rows."""
+    """Weighed units stay within their price, too: in a cube, over a join and over all rows."""
     clause = GAUSSIAN.format(f", max_norm_contributed = {norm}")
     for rows, group in (ROWS[1], ROWS[0]) if is_by_group(aggregates) else (ROWS[3], ROWS[0]):
         compared, beyond = moves_beyond_norms(stays_in_rho, f"{clause}{aggregates} {rows} {group}")

@@ -1,4 +1,4 @@
-"""Aggregates through dp(): values, prices, sharing, consistency of cubes, error bars, and what is kept and refused."""
+"""Aggregates through dp(): values, prices, sharing, consistency of cubes, error bars, stored answers and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ask(items: str, tail: str = "GROUP BY sex ORDER BY sex", epsilon: str = "10"
 
 @pytest.fixture
 def stays(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """20,000 rows of 10,000 patients, two each, with clamped charges, ages and scores; some charges are NULL."""
+    """20,000 rows of 10,000 patients, two each, with clamped charges, ages and scores. Some charges are NULL."""
     clinic = open_clinic()
     clinic.con.execute(
         "CREATE TABLE stays AS SELECT i // 2 AS patient, ['F', 'M'][i % 2 + 1] AS sex, 'w' || (i % 5) AS ward, "
@@ -36,7 +36,7 @@ def stays(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 CLOSE = (
-    # aggregate, what DuckDB computes exactly, how far the answer may be off: over 20 standard errors each
+    # aggregate, DuckDB's exact SQL, allowance of the answer: over 20 standard errors each
     ("sum(charge)", None, 20_000), ("avg(charge)", None, 4), ("count(charge)", None, 60),
     ("var_pop(charge)", None, 3000), ("var_samp(age)", None, 30), ("stddev(charge)", None, 5),
     ("stddev_pop(age)", None, 1), ("median(charge)", None, 60),
@@ -66,7 +66,7 @@ def test_answers_are_about_the_exact_ones(stays: Clinic) -> None:
 
 
 def test_a_statement_costs_its_epsilon_and_is_kept(stays: Clinic) -> None:
-    """However many aggregates, the ledger moves by the statement's epsilon once; another confidence is free."""
+    """However many aggregates, the ledger moves by the statement's epsilon once. Another confidence is free."""
     items = "sex, count(*) AS n, avg(charge) AS a, dp_interval_low(a), dp_interval_high(a), median(age), sum(age)"
     first = stays.dp(ask(items))
     assert stays.value("SELECT sum(epsilon) FROM dp_ledger() WHERE rho > 0") == 10
@@ -78,7 +78,7 @@ def test_a_statement_costs_its_epsilon_and_is_kept(stays: Clinic) -> None:
 
 
 def test_margins_of_sums_are_consistent(stays: Clinic) -> None:
-    """SUM over CUBE: cells add up to their margins, and averages are those of the same sums and counts."""
+    """SUM over CUBE: cells add up to their margins, and averages equal sums over counts."""
     rows = stays.dp(ask("sex, ward, sum(charge), count(charge), avg(charge)", "GROUP BY CUBE (sex, ward)"))
     cells = {row[:2]: row[2:] for row in rows}
     for column in (0, 1):
@@ -90,7 +90,7 @@ def test_margins_of_sums_are_consistent(stays: Clinic) -> None:
 
 
 def test_having_order_and_expressions_over_aggregates(stays: Clinic) -> None:
-    """Noisy answers are filtered, sorted and computed with like counts; what HAVING needs is measured too."""
+    """Noisy answers are filtered, sorted and computed with like counts. An aggregate in HAVING is measured, too."""
     tail = "GROUP BY ward HAVING avg(charge) > 100 AND sum(age) > 0 ORDER BY avg(charge) DESC LIMIT 3"
     rows = stays.dp(
         ask("ward, sum(charge) / count(*) AS ratio, rank() OVER (ORDER BY sum(charge) DESC) AS place", tail)
@@ -126,7 +126,7 @@ def test_lineage(stays: Clinic) -> None:
 
 
 def test_shared_measurements_beat_separate_ones(stays: Clinic) -> None:
-    """An average with its sum and count is one measurement: the sum is as good as alone; weights move the price."""
+    """An average with its sum and count is one measurement: the sum is as good as alone. Weights move the price."""
     alone = explained(stays, ask("sex, sum(charge)"))["worst_stderr"]
     items = "sex, sum(charge) AS s, count(charge) AS n, avg(charge), dp_stderr(s), dp_stderr(n)"
     row = stays.dp(ask(items))[0]
@@ -163,7 +163,7 @@ def test_gaussian_aggregates(stays: Clinic) -> None:
 
 
 def test_no_rows_at_all(stays: Clinic) -> None:
-    """Empty cells answer noise for sums and counts; averages are NULL with everything possible, or a number."""
+    """Empty cells answer noise for sums and counts. Averages are NULL with everything possible, or a number."""
     rows = stays.dp(
         ask(
             "sex, sum(charge), avg(charge) AS a, dp_interval_low(a), dp_interval_high(a), max(age)",
@@ -186,17 +186,17 @@ def test_units_are_not_counted_twice_in_a_group(stays: Clinic) -> None:
 
 @pytest.mark.parametrize("bounds", [(1, 5), (2, 3), (3, 4)])
 def test_a_unit_with_few_rows_counts_as_the_lower_bound(clinic: Clinic, bounds: tuple[int, int]) -> None:
-    """Then its rows do not bound what it adds: planning and the door agree that the bounds alone do."""
+    """The rows of such a unit do not bound its effect. Planning and the door agree that only the bounds do."""
     count = f"count(*, contribution_bounds_per_group => {bounds})"
     select = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 3) sex, {count} FROM visits GROUP BY sex"
     assert {sex for sex, _ in clinic.dp(select)} == {0, 1}
 
 
 def test_nothing_is_averaged_over_less_than_one_row(stays: Clinic) -> None:
-    """Where count(*) is below one, what is beside it is NULL, and its interval is everything; sums and others stay.
+    """Where count(*) is below one, an average beside it is NULL, with an unbounded interval. Sums and others stay.
 
-    There are no rows. Each number has noise of its own, so that without the rule an average is shown in a quarter of
-    the cells, whatever their count: a test without it would pass less often than once in 1e9, of 110 cells.
+    There are no rows. Each number has noise of its own, so without the rule an average is shown in a quarter of the
+    cells, whatever their count. This test would then pass less often than once in 1e9, over 110 cells.
     """
     found = stays.dp(
         ask(

@@ -36,7 +36,7 @@ def open_stays(
     key: str = "PRIMARY KEY (who, day)", *, columns: str = COLUMNS, days: str = DAYS, null: str = "",
     unit: str = f"who MAX ROWS {MOST}", rows: str = ROWS,
 ) -> Clinic:  # fmt: skip
-    """Twenty people with a row on each of ten days, of which two are outside of the domain."""
+    """Twenty people with a row on each of ten days. Two of the days are outside of the domain."""
     made = Clinic(dpduck.connect())
     made.con.execute(f"CREATE TABLE stays ({', '.join(filter(None, (columns, key)))})")
     made.con.execute(rows)
@@ -177,7 +177,7 @@ def test_the_norms_are_attained(stays: Clinic) -> None:
 
 
 def test_earlier_answers_are_found_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release of a version that did not read keys is the same release: nothing is charged again."""
+    """A release of a version that did not read keys is the same release now: nothing is charged again."""
     made = open_stays()
     asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.5) day, count(*) AS n FROM stays GROUP BY day"
     with monkeypatch.context() as before:
@@ -254,7 +254,7 @@ def test_counts_that_are_planned_together_go_with_it(stays: Clinic, column: str,
 
 
 def test_known_answers_of_prepared_rows_go_with_it() -> None:
-    """A target with reuse pays for what is missing, of the same rows and at the same bounds or wider ones."""
+    """A target with reuse pays only for the missing part, of the same rows and at the same bounds or wider ones."""
     made = open_stays()
     made.dp("ALTER PRIVACY POLICY ON stays PREPARE")
     for target in (3, 2):

@@ -1,4 +1,4 @@
-"""Quantiles that are chosen: nearer than a tree's at the same price, by a rank that is told, NULL of too few rows."""
+"""Quantiles chosen by the exponential mechanism: they beat a tree's, tell their rank, and are NULL for too few rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHOSEN = "quantiles = 'choice'"
 
 @pytest.fixture
 def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """GROUPS groups of ROWS rows, each a person; x is skewed, in a range that is far wider; groups without rows.
+    """GROUPS groups of ROWS rows, each a person, and groups without rows. x is skewed, in a far wider range.
 
     few: the first groups and those without rows. The steps of x leave 4,000 buckets, in which choices take less time.
     """
@@ -43,7 +43,7 @@ def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 def ranks(clinic: Clinic, price: str, item: str, tag: str) -> list[float]:
-    """How many rows each group's answer is off; all groups hold the same values."""
+    """Returns by how many ranks each group's answer is off. All groups hold the same values."""
     found = clinic.dp(ASKED.format(f"{price}, refresh = '{tag}'", item))[:GROUPS]
     column, share = ("x", 0.5) if "median" in item else ("place", 0.9)
     values = sorted(row[0] for row in clinic.rows(f"SELECT {column} FROM visits WHERE g = 0"))
@@ -70,7 +70,7 @@ def test_a_chosen_quantile_is_nearer_than_a_trees(visits: Clinic, price: str) ->
 
 @pytest.mark.parametrize(("item", "column", "share"), [("median(place)", "place", 0.5)])
 def test_the_rank_is_within_what_is_told(visits: Clinic, item: str, column: str, share: float) -> None:
-    """dp_explain's figure holds in 19 of 20 groups at least (false alarms 1e-9), and is no wild one."""
+    """dp_explain's figure holds in 19 of 20 groups at least (false alarms 1e-9), and is not far too large."""
     statement = ASKED.format(f"epsilon = 1, {CHOSEN}", item)
     note = visits.value(f"SELECT note FROM dp_explain($${statement}$$)")
     told = float(note.split("within ")[1].split(" ")[0])
@@ -81,7 +81,7 @@ def test_the_rank_is_within_what_is_told(visits: Clinic, item: str, column: str,
 
 
 def test_too_few_rows_have_no_answer(visits: Clinic) -> None:
-    """A group without rows is NULL 19 times of 20; those of 400 have an interval, and no standard error."""
+    """A group without rows is NULL 19 times of 20. Those of 400 have an interval, and no standard error."""
     items = "median(x) AS m, dp_stderr(m), dp_interval_low(m), dp_interval_high(m)"
     asked = ASKED.replace("visits", "few")
     found = visits.dp(asked.format(f"epsilon = 1, {CHOSEN}", items))
@@ -95,7 +95,7 @@ def test_too_few_rows_have_no_answer(visits: Clinic) -> None:
 
 @pytest.mark.slow
 def test_a_choice_is_for_a_single_quantile(visits: Clinic) -> None:
-    """Several of one column share a tree, and so do min and max; others have what they had."""
+    """Several quantiles of one column share a tree, and so do min and max. Other statements keep their mechanism."""
     explained = "SELECT bounds FROM dp_explain($${}$$)"
     price = f"epsilon = 1, {CHOSEN}"
     for items, choices, trees in (
@@ -117,7 +117,7 @@ def test_a_choice_is_for_a_single_quantile(visits: Clinic) -> None:
 
 
 def test_a_tree_is_another_release(visits: Clinic) -> None:
-    """Either form is released and charged once; the ledger names the mechanism."""
+    """Either form is released and charged once. The ledger names the mechanism."""
     plain, chosen = (
         ASKED.format("epsilon = 1, quantiles = 'tree'", "median(x)"),
         ASKED.format(f"epsilon = 1, {CHOSEN}", "median(x)"),

@@ -13,7 +13,7 @@ FINE = (("DOUBLE", "0.000001"), ("FLOAT", "0.000001"), ("DECIMAL(5, 2)", "0.01")
 
 
 def fares(open_clinic: Open, type_name: str, clamp: str) -> tuple[Clinic, str]:
-    """10,000 rows of 0.3 in a column of a type, and what the owner was told of its policy."""
+    """10,000 rows of 0.3 in a column of a type, and the messages that the owner got about its policy."""
     clinic = open_clinic()
     clinic.rows(f"CREATE TABLE fares AS SELECT CAST(0.3 AS {type_name}) AS x FROM range(10000)")
     told = clinic.dp(f"CREATE PRIVACY POLICY ON fares (PRIVACY UNIT ROW, BUDGET (epsilon = 1000), CLAMP x {clamp})")
@@ -35,7 +35,7 @@ def test_fractions_are_kept(open_clinic: Open, type_name: str, step: str) -> Non
 
 
 def test_whole_numbers_step_by_one(open_clinic: Open) -> None:
-    """Columns of integers count in ones, as they did; a written step stands, however coarse."""
+    """Columns of integers count in ones, as they did. A written step stands, however coarse."""
     clinic, told = fares(open_clinic, "INTEGER", "BETWEEN 0 AND 10")
     assert clinic.value("SELECT clamps FROM dp_policies()") == "x 0 to 10 step 1"
     assert "rounded" not in told
@@ -51,7 +51,7 @@ def test_bounds_are_on_the_step(open_clinic: Open) -> None:
 
 
 def test_wide_bounds_say_that_they_round(open_clinic: Open) -> None:
-    """Where the bounds are too far apart for every value, the owner is told to what it is rounded."""
+    """Where the bounds are too far apart for every value, the owner is told the step of the rounding."""
     _, told = fares(open_clinic, "BIGINT", "BETWEEN 0 AND 1000000000")
     assert "; values of x are rounded to multiples of 60;" in told
     assert told.endswith("; dp_check('fares') tells what its answers leave out")
@@ -76,9 +76,9 @@ def test_a_stored_step_stays(open_clinic: Open) -> None:
 
 
 def test_a_variance_leaves_what_is_beside_it_as_fine_as_it_was(open_clinic: Open) -> None:
-    """Ages between 0 and 1,000,000: squares are of steps of 122, in which every age is 0. Averages and sums beside a
-    variance are those of the ages, and intervals of deviations hold what the rounding hides. At epsilon 50 an error of
-    5 is 50 deviations of the noise of the average; an interval of 99.9999 % misses by 4 more with 1e-8."""
+    """Between 0 and 1,000,000, squares are of steps of 122, in which every age is 0. Averages and sums beside a
+    variance keep the fine steps, and intervals of deviations hold the rounding. At epsilon 50 an error of 5 is 50
+    deviations of the noise of the average. An interval of 99.9999 % misses by 4 more with 1e-8."""
     clinic, _ = fares(open_clinic, "INTEGER", "BETWEEN 0 AND 1000000")
     clinic.rows("UPDATE fares SET x = 20 + rowid % 41")
     clinic.rows("INSERT INTO fares SELECT x FROM fares, range(99)")
@@ -94,8 +94,8 @@ def test_a_variance_leaves_what_is_beside_it_as_fine_as_it_was(open_clinic: Open
 
 
 def test_a_clamp_bounds_no_condition(open_clinic: Open) -> None:
-    """Of 0 to 999, each ten times, 4,990 are above 500, whatever the CLAMP is, live and prepared; noise of 10 has a
-    chance below 1e-80 at epsilon 100."""
+    """Of 0 to 999, each ten times, 4,990 are above 500, whatever the CLAMP is, live and prepared. At epsilon 100 a
+    count is 10 off with a chance below 1e-80."""
     clinic = open_clinic()
     clinic.rows("CREATE TABLE fares AS SELECT range AS person, range % 1000 AS x FROM range(10000)")
     clinic.dp(

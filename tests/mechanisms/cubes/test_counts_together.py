@@ -52,7 +52,7 @@ def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 @pytest.fixture
 def in_rho(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """The same with a budget that buys Gaussian noise."""
+    """Returns the table with a budget that buys Gaussian noise."""
     return clinic_of(open_clinic, "rho = 1000000")
 
 
@@ -201,8 +201,8 @@ STATEMENTS = (
 def test_no_unit_moves_answers_by_more_than_their_norms(
     stays: duckdb.DuckDBPyConnection, aggregates: str, grouping: str, price: str
 ) -> None:
-    """Neighbours without a unit of up to three rows differ by no more than the price is computed from, in L1, in L2
-    and in any one answer."""
+    """Neighbours without a unit of up to three rows differ by no more than the price assumes, in L1, in L2 and in any
+    single answer."""
     statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}) {aggregates} FROM stays {grouping}"
     assert any(one.measure.strategy for one in plan_of(stays, statement).measures)
     compared, beyond = moves_beyond_norms(stays, statement)

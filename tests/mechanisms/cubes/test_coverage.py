@@ -1,9 +1,9 @@
 """Every interval holds what it says, through SQL: each aggregate under each option, both noises, three prices.
 
-At 95 % no design covers less than 94 % of any class of groups; where intervals hold just 94 % a false alarm has a
-chance of 1e-9 for each of some 600 classes. None covers more than 99.5 %, by the same test, without a reason beside
-its design. One run at the middle price belongs to the default suite: 750 intervals of groups of 1 to 3 rows tell 88 %
-from 94 %. `make audit` has one at every price, where 2,250 tell 90 %, and then 30 more.
+At 95 % no design covers less than 94 % of any class of groups. If intervals hold just 94 %, a false alarm has a chance
+of 1e-9 for each of some 600 classes. None covers more than 99.5 %, by the same test, without a reason beside its
+design. One run at the middle price belongs to the default suite: 750 intervals of groups of 1 to 3 rows tell 88 % from
+94 %. `make audit` has one at every price, where 2,250 tell 90 %, and then 30 more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOISES = pytest.mark.parametrize("noise", list(PRICES))
 
 @pytest.fixture(scope="module")
 def clinics() -> Iterator[dict[str, Clinic]]:
-    """A clinic for each kind of noise; in memory, so that nothing is left behind."""
+    """A clinic for each kind of noise, in memory, so that nothing is left behind."""
     made = {noise: Clinic(dpduck.connect(":memory:")) for noise in PRICES}
     for noise, clinic in made.items():
         fill(clinic, noise)
@@ -43,7 +43,7 @@ def require(name: str, tally: Tally, wide: str) -> None:
 
 
 def check(clinic: Clinic, prices: Sequence[str], design: Design, runs: range) -> int:
-    """Requires of every class at each price, and at all of them, that it is covered; returns how many intervals."""
+    """Requires that every class is covered, at each price and at all together. Returns how many intervals it saw."""
     together: dict[str, Tally] = {}
     for price in prices:
         for rows, tally in tallies(clinic, design, price, runs).items():

@@ -79,7 +79,7 @@ def test_a_released_cube_satisfies_its_margins(visits: Clinic, consistency: str)
 
 @pytest.mark.parametrize("consistency", ["l1", "linf"])
 def test_linear_programs_state_their_own_errors(visits: Clinic, consistency: str) -> None:
-    """What a linear program moved is in dp_stderr, intervals are about least squares, and no covariances are kept."""
+    """The shift by a linear program is in dp_stderr. Intervals are about least squares. No covariances are stored."""
     options = f"epsilon = 1, strategy = 'Q+', consistency = '{consistency}'"
     items = "sex, ward, count(*) AS n, dp_stderr(n), dp_interval_low(n), dp_interval_high(n)"
     seen = []
@@ -105,7 +105,7 @@ def test_every_aggregate_goes_with_linear_programs(visits: Clinic, consistency: 
 
 
 def test_weights_change_the_plan(bits: Clinic) -> None:
-    """A grouping set with a large weight gets the smaller error; weights stand in the order of the sets."""
+    """A grouping set with a large weight gets the smaller error. Weights stand in the order of the sets."""
     sets = "GROUPING SETS ((b0), (b1))"
 
     def errors(weights: str) -> list[float]:
@@ -135,12 +135,12 @@ def test_weights_change_the_plan(bits: Clinic) -> None:
     ],
 )
 def test_refused_options(bits: Clinic, options: str, refusal: str) -> None:
-    """A refusal names what is wrong, before any charge."""
+    """A refusal names the wrong option, before any charge."""
     assert refusal in bits.refused(ask(options, "count(*)", "CUBE (b0, b1)"))
 
 
 def test_a_target_is_reached_for_the_smallest_price(bits: Clinic) -> None:
-    """target_stderr buys the smallest epsilon, once for all aggregates; asking again is free."""
+    """target_stderr buys the smallest epsilon, once for all aggregates. Asking again is free."""
     statement = ask("target_stderr = 20", "b0, dp_stderr(n), count(*) AS n, count(b3) AS m", "b0, b1")
     shown = bits.con.execute("SELECT epsilon, worst_stderr FROM dp_explain(?) WHERE chosen", [statement]).fetchall()
     answers = bits.dp(statement)
@@ -152,7 +152,7 @@ def test_a_target_is_reached_for_the_smallest_price(bits: Clinic) -> None:
 
 
 def test_a_target_buys_rho_and_heeds_the_limit(open_clinic: Callable[..., Clinic]) -> None:
-    """Under an approximate budget the price is rho; MAX EPSILON holds for the price that was found."""
+    """Under an approximate budget the price is rho. MAX EPSILON limits the price that the target leads to."""
     clinic = open_clinic()
     clinic.con.execute("CREATE TABLE t AS SELECT range % 3 AS x FROM range(100)")
     clinic.dp(
@@ -277,9 +277,9 @@ def test_sums_of_cells_against_dense_least_squares(visits: Clinic) -> None:
 
 
 def test_what_must_add_up_has_no_error(visits: Clinic) -> None:
-    """The difference between a total and its parts is known exactly; a ratio with itself too.
+    """The difference between a total and its parts is known exactly, and so is the ratio of a number to itself.
 
-    The share of a ward is 0.2; 0.05 off would be 50 scales of its noise: false alarm below 1e-20.
+    The share of a ward is 0.2. 0.05 off would be 50 scales of its noise: false alarm below 1e-20.
     """
     visits.dp(
         "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT count(*) AS n FROM visits GROUP BY CUBE (sex, ward)"
@@ -297,8 +297,8 @@ def test_what_must_add_up_has_no_error(visits: Clinic) -> None:
 
 @pytest.mark.slow
 def test_a_denominator_that_may_be_zero_leaves_every_ratio(open_clinic: Callable[..., Clinic]) -> None:
-    """51 cells with 5 rows: the interval of the true ratio 1 holds it, or says that anything is possible. At least 20
-    of 40 denominators cannot be told from 0: fewer has a chance below 1e-12."""
+    """51 cells with 5 rows: the interval of the true ratio 1 holds it, or is unbounded. At least 20 of 40 denominators
+    cannot be told from 0: fewer has a chance below 1e-12."""
     clinic = open_clinic()
     clinic.rows("CREATE TABLE trips AS SELECT 0 AS g FROM range(5)")
     clinic.dp(

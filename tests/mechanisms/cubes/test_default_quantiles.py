@@ -1,4 +1,4 @@
-"""Quantiles without an option: the mechanism that errs less, in order, and what was paid for before stays paid for."""
+"""Quantiles without an option: the mechanism with the smaller error, answers in order, and paid answers stay paid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIVE = "approx_quantiles(x, 4)"
 
 @pytest.fixture(scope="module")
 def visits() -> Iterator[Clinic]:
-    """GROUPS groups of ROWS rows, each a person; x is skewed, in a range that is far wider; few: groups of 10 rows."""
+    """GROUPS groups of ROWS rows, each a person. x is skewed, in a far wider range. few: groups of 10 rows."""
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)
         clinic.con.execute(
@@ -82,9 +82,9 @@ HALF, QUARTER, LAST = Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_the_rule_is_what_is_predicted(noise: NoiseKind) -> None:
-    """One median of many values is chosen, of few values counted; so many quantiles share a tree; min and max have one.
+    """One median of many values is chosen, one of few values is counted. Many share a tree, as do min and max.
 
-    The figures beside the rule are those that it compares.
+    The first two assertions are about the errors that the rule compares.
     """
     rule = QuantileRule("auto")
 
@@ -105,9 +105,9 @@ def test_the_rule_is_what_is_predicted(noise: NoiseKind) -> None:
 
 @pytest.mark.parametrize("options", ["", ", quantiles = 'tree'", BARE])
 def test_quantiles_of_one_answer_are_in_order(visits: Clinic, options: str) -> None:
-    """min <= q1 <= median <= q3 <= max in 200 groups of 10 rows, where noise is larger; intervals hold their answers.
+    """min <= q1 <= median <= q3 <= max in 200 groups of 10 rows, where noise is larger. Intervals hold their answers.
 
-    In 80 of 200 groups and more they were not: the right ones pass always.
+    Without the ordering, 80 of 200 groups and more were out of order. Ordered answers always pass.
     """
     bars = ", ".join(f"dp_interval_low(q{n}), dp_interval_high(q{n})" for n in range(5))
     parts = ("min(x)", "quantile_cont(x, 0.25)", "median(x)", "quantile_cont(x, 0.75)", "max(x)")

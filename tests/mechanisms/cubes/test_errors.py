@@ -23,7 +23,7 @@ NAMES = ("count(*)", 'sum("charge")', 'avg("charge")', 'stddev("charge")', 'medi
 
 @pytest.fixture
 def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """20,000 visits of 5,000 patients; charges are spread evenly, and some are missing."""
+    """20,000 visits of 5,000 patients. Charges are spread evenly, and some are missing."""
     clinic = open_clinic()
     clinic.con.execute(
         "CREATE TABLE visits AS SELECT i // 4 AS patient, hash(i, 1) % 2 AS sex, hash(i, 2) % 100 AS age, "
@@ -47,7 +47,7 @@ def note(clinic: Clinic, statement: str) -> str:
 
 
 def test_every_aggregate_has_an_error_of_its_own(visits: Clinic) -> None:
-    """One line an aggregate, narrow, none of them 0; what depends on the answers is NULL without EXPECT ROWS."""
+    """One line an aggregate, narrow, none of them 0. Errors that depend on the answers are NULL without EXPECT ROWS."""
     statement = ASK.format("epsilon = 1", ALL, "sex")
     found = errors(visits, statement)
     assert tuple(found) == NAMES and all(line[:2] == (2, 10000.0) for line in found.values())
@@ -70,7 +70,7 @@ def test_every_aggregate_has_an_error_of_its_own(visits: Clinic) -> None:
 
 
 def test_errors_are_those_of_the_answer(visits: Clinic) -> None:
-    """On a table as the policy expects it, what was foreseen is what the answer says: within a quarter.
+    """On a table as the policy expects it, foreseen errors are those of the answer, within a quarter.
 
     The standard errors of answers are functions of noisy rows, 10,000 a cell against noise of tens: their own noise is
     below a hundredth. A quantile's is of whole buckets, between which the tree's noise differs: a factor of three. A
@@ -87,12 +87,12 @@ def test_errors_are_those_of_the_answer(visits: Clinic) -> None:
 
 
 def offered(text: str) -> dict[str, float]:
-    """What a note offers, with the per cents that an answer would be off by."""
+    """Returns the changes that a note offers, with the per cents that an answer would be off by."""
     return {change.rstrip(","): float(figure) for change, figure in re.findall(r"with ([^;]+?),? ([\d.e-]+) %", text)}
 
 
 def test_what_helps_is_what_it_is_said_to_be(visits: Clinic) -> None:
-    """Each change that a note offers leads to the figure that the note has for it."""
+    """Each change that a note offers leads to the figure in the note."""
     protected(visits, budget="epsilon = 100, delta = 1e-6")
     text = note(visits, ASK.format("epsilon = 1", "age, count(*) AS n", "age"))
     now = re.search(r"a cell of 2000 rows is off by ([\d.]+) %", text)
@@ -125,15 +125,15 @@ GRID = [
 
 
 def relative(clinic: Clinic, statement: str) -> list[float]:
-    """The errors of a statement beside the rows of a cell; of what is no count and no sum, the errors alone."""
+    """Errors relative to the rows of a cell. Errors of other aggregates stay absolute."""
     rows = clinic.con.execute("FROM dp_errors(?)", [statement]).fetchall()
     added = [line[0].startswith(("count", "sum")) for line in rows]
     return [line[3] / line[2] if of_rows else line[3] for line, of_rows in zip(rows, added, strict=True)]
 
 
 def test_advice_is_true_of_every_aggregate(visits: Clinic) -> None:
-    """What a note offers makes the error of each aggregate less by the factor that it names, or by more, as dp_errors
-    says, and one of them by that very factor: of all kinds of aggregates, at pure prices and others."""
+    """A change that a note offers divides every aggregate's error by its factor or more, as dp_errors says, and one
+    error by exactly this factor. All kinds of aggregates, at pure prices and others."""
     protected(visits, budget="epsilon = 30, delta = 1e-5")
     seen = 0
     for price, asked in product(("epsilon = 1", "epsilon = 1, delta = 1e-6"), GRID):
@@ -156,7 +156,7 @@ OFFER = re.compile(r"([\d.e+]+) times smaller with (OPTIONS \([^)]*\)|MAX ROWS \
 
 
 def test_a_chosen_quantile_errs_as_its_law_says(visits: Clinic) -> None:
-    """Half of epsilon 1 over 4 rows a unit: a Laplace law of 8 ranks, and not the 19 of 20 of all tables there are."""
+    """Half of epsilon 1 over 4 rows a unit gives a Laplace law of 8 ranks, not the worst-case bound over all tables."""
     statement = ASK.format("epsilon = 1, quantiles = 'choice'", "sex, median(charge) AS m", "sex")
     typical = errors(visits, statement)[NAMES[4]][2]
     assert typical == pytest.approx(sqrt(2) * 8 / 10_000 * 1000, rel=0.01)
@@ -165,7 +165,7 @@ def test_a_chosen_quantile_errs_as_its_law_says(visits: Clinic) -> None:
 
 
 def test_the_noise_of_a_delta_is_offered_at_the_same_cost(visits: Clinic) -> None:
-    """OPTIONS (rho = ..) of the note costs what the statement costs, and errs as the note says."""
+    """OPTIONS (rho = ..) of the note costs as much as the statement, and errs as the note says."""
     protected(visits, most_rows=1, budget="epsilon = 100, delta = 1e-6")
     statement = ASK.format("epsilon = 1", "count(*) AS n", "()")
     (offer,) = [(name, figure) for name, figure in offered(note(visits, statement)).items() if "rho" in name]
@@ -177,7 +177,7 @@ def test_the_noise_of_a_delta_is_offered_at_the_same_cost(visits: Clinic) -> Non
 
 
 def test_letters_are_spelled_out(visits: Clinic) -> None:
-    """Every strategy of a cube says what it measures."""
+    """Every strategy of a cube describes its measurements."""
     statement = ASK.format("epsilon = 1", "sex, age, count(*) AS n", "CUBE (sex, age)")
     rows = visits.con.execute("SELECT strategy, note FROM dp_explain(?)", [statement]).fetchall()
     words = {"I": "identity: ", "O": "views: ", "Q": "marginals: ", "C": "clustering: ", "F": "fourier: "}
@@ -186,7 +186,7 @@ def test_letters_are_spelled_out(visits: Clinic) -> None:
 
 
 def test_noise_above_expect_rows_is_said_before_the_charge() -> None:
-    """The steps of a statement that is noise alone say so, and then charge; of another they do not."""
+    """A statement that is noise alone says so in a step, and then charges. Another statement does not."""
     steps: list[str] = []
     with duckdb.connect() as con:
         dpduck.load(con, steps=steps.append)
@@ -202,7 +202,7 @@ def test_noise_above_expect_rows_is_said_before_the_charge() -> None:
 
 
 def test_what_has_no_aggregates_is_sent_to_dp_explain(visits: Clinic) -> None:
-    """A statement whose errors are not those of aggregates is refused, with what explains it."""
+    """A statement without the errors of aggregates is refused, with a hint at dp_explain."""
     visits.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 100, delta = 1e-6)")
     sparse = "CREATE PRIVATE HISTOGRAM h OPTIONS (epsilon = 1, sparsity = 3, queries = 9) ON visits (sex)"
     with pytest.raises(duckdb.Error) as caught:

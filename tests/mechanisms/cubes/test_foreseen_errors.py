@@ -1,4 +1,4 @@
-"""What dp_errors foresees is what answers err by, where rows and values lie as evenly as it takes them to."""
+"""Answers err by the errors that dp_errors foresees, where rows and values lie as evenly as it assumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = [
 
 @pytest.fixture(scope="module", params=[200, 1000])
 def even(request: pytest.FixtureRequest) -> Iterator[Clinic]:
-    """GROUPS groups of as many rows, each a person; values lie as far apart as they can."""
+    """GROUPS groups of as many rows, each a person. Values lie as far apart as they can."""
     rows = request.param
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)
@@ -49,10 +49,10 @@ def foreseen(clinic: Clinic, statement: str) -> tuple[float, float | None]:
 @pytest.mark.parametrize("price", ["epsilon = 1", "rho = 0.5"])
 @pytest.mark.parametrize(("item", "option"), CASES, ids=[f"{item}{option}" for item, option in CASES])
 def test_even_rows_err_as_foreseen(even: Clinic, price: str, item: str, option: str) -> None:
-    """The root mean square error of 200 groups is between a half of what is foreseen and twice that.
+    """The root mean square error of 200 groups is between half and twice the foreseen error.
 
-    Were both alike, a Laplace law's sum of 200 squares would be so far off with a chance below 1e-14. The error of min
-    and max was foreseen as six times what it is. What depends on the smallest group has no worst error.
+    If both agree, a Laplace law's sum of 200 squares is so far off with a chance below 1e-14. The error of min and max
+    was once foreseen six times too large. Figures that depend on the smallest group have no worst error.
     """
     statement = asked(price + option, item)
     typical, worst = foreseen(even, statement)

@@ -119,7 +119,7 @@ def test_prepared_rows_have_the_same_groups(trips: Clinic) -> None:
 
 
 def test_a_statement_with_groups_is_another_one(trips: Clinic) -> None:
-    """Another number of groups is another release, and the same one is free. It says what it leaves out."""
+    """Another number of groups is another release, and the same one is free. It states the rows left out."""
     select, before = "town, count(*) FROM trips GROUP BY town", trips.charges()
     first = ask(trips, select, rho=0.25)
     assert ask(trips, select, rho=0.25) == first and trips.charges() == before + 1
@@ -131,7 +131,7 @@ def test_a_statement_with_groups_is_another_one(trips: Clinic) -> None:
 
 
 def test_as_many_groups_as_there_are_bound_nothing(trips: Clinic) -> None:
-    """A unit is in no more groups than there are: nothing is looked for, and nothing is said to be left out."""
+    """A unit is in no more groups than there are: no bound is searched, and no message speaks of rows left out."""
     for groups, told in ((4, False), (3, True)):
         select = f"{CLAUSE.format(0.25, groups, '')}town, count(DISTINCT person) FROM trips GROUP BY town"
         (scan,) = scans_of(plan_of(trips.con, select))

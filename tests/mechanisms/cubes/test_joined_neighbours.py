@@ -1,4 +1,4 @@
-"""Joins, chains and UNION ALL of private tables: neighbours differ by one unit's rows alone, at most m of them."""
+"""Joins, chains and UNION ALL of private tables: neighbours differ only by one unit's rows, at most m."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def literal(value: int | str | None) -> str:
 
 
 class Trips:
-    """A database whose private rows are put in anew, and the request of each source."""
+    """A database with changing private rows, and the request of each source."""
 
     def __init__(self) -> None:
         self.connection = dpduck.connect(config={"threads": 1})
@@ -141,7 +141,7 @@ class Trips:
         return table
 
     def require_bounded(self, name: str, rows: Rows, unit: int, max_rows: int | None = None) -> int:
-        """Compares with the neighbour without a unit; returns by how many rows they differ."""
+        """Compares with the neighbour without a unit. Returns by how many rows they differ."""
         request = self.requests[name]
         request = request if max_rows is None else bounded_to(request, max_rows)
         self.put(rows)
@@ -201,7 +201,7 @@ OTHERS = Rows(((2, "F"), (3, "M")), ((10, 2, "a"), (11, 3, "b")), ((10, "bus", 2
 
 
 def small_units() -> Iterator[Rows]:
-    """Everything that unit 1 can be with one person's row or none, up to two trips and up to two legs of them."""
+    """Every shape of unit 1: one person's row or none, up to two trips and up to two legs of each."""
     legs = [(0, "bus", 2), (0, "tram", 0), (1, "bus", 2)]
     for people, kinds in product(((), ((1, "F"),)), ([], ["a", "a"], ["a", "b"])):
         known = [leg for leg in legs if leg[0] < len(kinds)]
@@ -213,7 +213,7 @@ def small_units() -> Iterator[Rows]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_exhaustive_neighbours(trips: Trips, name: str) -> None:
-    """Every small unit beside two others: they differ by at most m rows, and some unit differs by m."""
+    """Every small unit beside two others changes at most m rows, and some unit changes m."""
     request = trips.requests[name]
     trips.put(OTHERS)
     smaller = trips.table(request)

@@ -82,7 +82,7 @@ def test_a_margin_is_that_of_the_rows(clinic: Clinic, view: str) -> None:
 
 
 def test_a_level_is_written_as_it_can_be_typed(clinic: Clinic) -> None:
-    """The last column of the view; a name with a blank is quoted, the total is (), and the comment says so."""
+    """The last column of the view. A name with a blank is quoted, the total is (), and the comment says so."""
     described = clinic.rows("SELECT column_name, column_type FROM (DESCRIBE private.cube)")
     assert described[-1] == ("grouping_level", "VARCHAR")
     (total,) = clinic.rows("SELECT n FROM private.cube WHERE grouping_level = '()'")
@@ -95,7 +95,7 @@ def test_a_level_is_written_as_it_can_be_typed(clinic: Clinic) -> None:
 
 
 def test_levels_have_the_names_of_the_view(clinic: Clinic) -> None:
-    """A key is named as the SELECT names it, also where it is computed from; a name that is taken stays the user's."""
+    """A key is named as the SELECT names it, also where it is computed. A name in use stays the user's."""
     clinic.dp(
         f"CREATE PRIVATE VIEW renamed {ONCE} AS SELECT coalesce(ward, '?') AS station, sex AS gender, count(*) AS n "
         "FROM stays GROUP BY CUBE (sex, ward)"
@@ -124,14 +124,14 @@ def test_a_statement_and_a_view_of_one_grouping_set_keep_their_columns(clinic: C
 
 
 def test_a_table_without_levels_is_refused(clinic: Clinic) -> None:
-    """Its totals cannot be told from groups of NULL; the message says how to get the column."""
+    """Its totals cannot be told from groups of NULL. The message says how to get the column."""
     clinic.rows("CREATE OR REPLACE TABLE bare AS SELECT * EXCLUDE (grouping_level) FROM private.cube")
     with pytest.raises(duckdb.Error, match=r"no grouping_level.* accepted: its CREATE PRIVATE VIEW again"):
         clinic.rows("FROM dp_margin('bare', ['sex'], ['ward', 'born in'])")
 
 
 def test_a_view_of_an_earlier_version_gets_its_levels(clinic: Clinic) -> None:
-    """Its statement typed again adds the column, with the same numbers and without a charge; REFRESH does, too."""
+    """Its statement typed again adds the column, with the same numbers and without a charge. So does REFRESH."""
     text = f"CREATE PRIVATE VIEW earlier {ONCE} AS SELECT sex, count(*) AS n FROM stays GROUP BY CUBE (sex)"
     clinic.dp(text)
     before, charges = clinic.rows("FROM private.earlier ORDER BY ALL"), clinic.charges()
@@ -164,7 +164,7 @@ def test_a_weight_is_about_the_columns_that_it_names(clinic: Clinic, weight: str
 
 
 def test_a_weight_of_a_column_without_null_may_name_the_total(clinic: Clinic) -> None:
-    """IS NULL means rolled up where a column has no group of NULL; columns that are not named are rolled up."""
+    """IS NULL means rolled up where a column has no group of NULL. Columns that are not named are rolled up."""
     share = "FROM dp_ratio_of('plain', 'CASE WHEN old THEN 1 END', 'CASE WHEN old IS NULL THEN 1 END')"
     part = clinic.value("SELECT avg(CAST(old AS INTEGER)) FROM stays")
     assert clinic.rows(share)[0][0] == pytest.approx(part, abs=1e-6)

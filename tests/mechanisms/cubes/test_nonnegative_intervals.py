@@ -1,4 +1,4 @@
-"""nonnegative moves answers: intervals stay about what was measured, and standard errors have the move in them."""
+"""nonnegative moves answers: intervals stay about the measured values, and standard errors contain the move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CELLS, OCCUPIED, ROWS, REPEATS = 10_000, 100, 25, 8
 
 @pytest.fixture
 def sparse(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """A table of 10,000 cells, 100 of them with 25 rows each and the others empty."""
+    """A table of 10,000 cells: 100 cells have 25 rows each and the others are empty."""
     clinic = open_clinic()
     clinic.rows(f"CREATE TABLE trips AS SELECT 100 * (range % {OCCUPIED}) AS g FROM range({OCCUPIED * ROWS})")
     clinic.dp(
@@ -33,8 +33,8 @@ def statement(tag: int, more: str = "") -> str:
 
 @pytest.mark.parametrize("more", ["", ", integer = TRUE"])
 def test_occupied_cells_of_a_sparse_table_are_covered(sparse: Clinic, more: str) -> None:
-    """Occupied cells lose about three rows to the projection; 95 % intervals hold their counts and dp_stderr is the
-    root mean squared error: of 800 cells fewer than 91 % has a chance below 1e-9, an error off by a third too."""
+    """Occupied cells lose about three rows to the projection. 95 % intervals hold their counts and dp_stderr is the
+    root mean squared error. Fewer than 91 % of 800, or an error off by a third, have a chance below 1e-9."""
     rows = np.array([row for tag in range(REPEATS) for row in sparse.dp(statement(tag, more))], float)
     held = (rows[:, 3] <= ROWS) & (rows[:, 4] >= ROWS)
     occupied = rows[:, 0] % 100 == 0

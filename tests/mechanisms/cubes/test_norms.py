@@ -69,7 +69,7 @@ ASKED = {
 
 @pytest.mark.parametrize("name", ASKED)
 def test_an_answer_is_that_of_weighed_people(trips: Clinic, name: str) -> None:
-    """At a large price the answer is the exact one of weighed people, within eight standard errors of the noise.
+    """At a large price the answer is that of exactly weighed people, within eight standard errors of the noise.
 
     False alarms: below 1e-13 for the twelve groups of each of four cases.
     """
@@ -109,7 +109,7 @@ def pairs(clinic: Clinic) -> dict[object, tuple[float, float]]:
 
 
 def test_an_average_is_that_of_weighed_people(trips: Clinic) -> None:
-    """One weight for the count and the sum, both about the centre; the sum and the count beside it are of the same.
+    """Count and sum of an average share one weight, both about the centre. A sum and a count beside it share it, too.
 
     False alarms: below 1e-13 for twelve groups of three aggregates, at eight standard errors.
     """
@@ -227,7 +227,7 @@ def test_steps_that_are_too_fine_are_squared_in_coarser_ones(trips: Clinic) -> N
 
 
 def test_an_average_errs_less_by_a_norm(trips: Clinic) -> None:
-    """MAX ROWS is 100 and the clamp 100 wide: at norms that leave little out the error is a fifth of it, or less.
+    """MAX ROWS is 100 and the clamp 100 wide: at norms that leave little out the error is at most a fifth.
 
     Errors shown follow noisy counts. False alarms: below 1e-12, since at this price the ratio is 5.9 within 0.08.
     """
@@ -239,7 +239,7 @@ def test_an_average_errs_less_by_a_norm(trips: Clinic) -> None:
 
 
 def test_a_variance_errs_less_by_a_norm(trips: Clinic) -> None:
-    """The same of variances, of values as wide as the clamp: half of the error, or less.
+    """A norm at least halves the error of variances, for values as wide as the clamp.
 
     False alarms: below 1e-9, since the ratio is 2.5 within 0.1.
     """
@@ -353,7 +353,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("options", REFUSED)
 def test_what_a_norm_does_not_go_with(trips: Clinic, options: str) -> None:
-    """Each refusal says what is accepted, before anything is charged."""
+    """Each refusal says what would be accepted, before anything is charged."""
     before = trips.charges()
     said = trips.refused(
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {options} month, count(*) FROM trips GROUP BY month"

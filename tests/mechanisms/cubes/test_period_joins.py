@@ -77,7 +77,7 @@ class Clinic:
     def put(
         self, visits: Sequence[Visit], bills: Sequence[Bill], without: Sequence[tuple[str | None, str | None]] = ()
     ) -> None:
-        """Fills both tables, without rows of these persons' months."""
+        """Fills both tables, except rows of these persons' months."""
         self.con.execute("DELETE FROM bills")
         self.con.execute("DELETE FROM visits")
         for number, (person, came, ward) in enumerate(visits):
@@ -99,7 +99,7 @@ class Clinic:
 
 
 def month(moment: str | None) -> str | None:
-    """The month of a moment; None for none."""
+    """Returns the month of a moment. None stays None."""
     return None if moment is None or moment in NO_MONTH else moment[:7]
 
 
@@ -127,7 +127,7 @@ BILLS = st.lists(
 def test_any_rows_of_two_tables(
     clinic: Clinic, name: str, visits: list[Visit], bills: list[Bill], matched: bool
 ) -> None:
-    """Without one person's month, counts differ by MAX ROWS if it is charged and by nothing if not; k months by k."""
+    """Without a person's month counts differ by MAX ROWS if it is charged, else by nothing. k months count k times."""
     if matched:  # bills of a visit's own person and month, which random ones seldom are
         bills = [(one % len(visits), *visits[one % len(visits)][:2], number) for one, _, _, number in bills]
     request = clinic.requests[name]
@@ -151,7 +151,7 @@ def test_any_rows_of_two_tables(
 
 
 def test_what_is_joined(clinic: Clinic) -> None:
-    """A bill counts with its visit where both are of one month; of more than MAX ROWS of a month MAX ROWS are kept."""
+    """A bill counts with its visit where both are of one month. Of more than MAX ROWS rows of a month MAX ROWS stay."""
     visits = [("eve", "2024-02-01", "a"), ("eve", "2024-02-14", "b"), ("bob", "2024-03-01", "a")]
     bills = [
         (0, "eve", "2024-02-14", 1),
@@ -169,7 +169,7 @@ def test_what_is_joined(clinic: Clinic) -> None:
 
 
 def test_the_condition_is_not_what_keeps_months_apart(clinic: Clinic) -> None:
-    """What the statement says of months is no part of the rows: the kernel compares the stored dates itself."""
+    """A condition on months in the statement selects no rows: the kernel compares the stored dates itself."""
     request = clinic.requests["bills first"]
     source = request.rows.source
     assert isinstance(source, Source)
@@ -183,7 +183,7 @@ def test_the_condition_is_not_what_keeps_months_apart(clinic: Clinic) -> None:
 
 
 def test_tables_are_read_in_charged_months_alone(clinic: Clinic) -> None:
-    """A job of which no period is read is none, and one of other dates than a table's own reads nothing."""
+    """A job without periods, or with another date column, is an internal error. Only charged months are read."""
     request = clinic.requests["bills first"]
     source, periods = request.rows.source, request.rows.periods
     assert isinstance(source, Source) and isinstance(source.first, Stored) and periods is not None
@@ -199,6 +199,6 @@ def test_tables_are_read_in_charged_months_alone(clinic: Clinic) -> None:
 
 @pytest.mark.parametrize("source", REFUSED)
 def test_joins_that_are_refused(clinic: Clinic, source: str) -> None:
-    """What could make a row of two months, or choose rows by those of others, is refused by name."""
+    """A source that could join rows of two months, or choose rows by those of others, is refused by name."""
     with pytest.raises(Refusal, match=REFUSED[source]):
         clinic.request(source)

@@ -1,7 +1,7 @@
 """Units by periods through SQL: whatever the moments of rows are, one person's period moves answers by MAX ROWS alone.
 
-Neighbours differ by all rows of one person in one period. In a statement that is charged to this period they differ by
-what the noise is calibrated to, in any other by nothing at all.
+Neighbours differ by all rows of one person in one period. A statement charged to this period differs at most by the
+sensitivity of its noise. Any other statement does not differ.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ OUTSIDE = ("9999-01-01", "0044-03-15 (BC)", "infinity", "-infinity", "290000-01-
 
 
 def number(word: str, moment: str | None) -> int | None:
-    """The period of a moment, by Python's calendar; None for none."""
+    """Returns the period of a moment, by Python's calendar. None stays None."""
     if moment is None or moment in OUTSIDE:
         return None if moment != "9999-01-01" or word != "WEEK" else last_number(word)
     return number_of(word, date.fromisoformat(moment))
 
 
 class Visits:
-    """A database whose rows are put in anew, with the request of each statement by the word of its periods."""
+    """A database with changing rows, and the request of each statement by the word of its periods."""
 
     def __init__(self, type_name: str) -> None:
         self.con = dpduck.connect(config={"threads": 1})

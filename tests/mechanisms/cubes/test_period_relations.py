@@ -120,7 +120,7 @@ class Clinic:
     requests: dict[tuple[str, int], SelectRequest]
 
     def put(self, rows: Rows, without: Sequence[tuple[str | None, str | None]] = ()) -> None:
-        """Fills the tables, without rows of these persons' months."""
+        """Fills the tables, except rows of these persons' months."""
         for table, listed in rows.items():
             kept = [row for row in listed if (row[1], month(row[2])) not in without]
             for con in (self.con, self.plain):
@@ -288,7 +288,7 @@ def test_rows_that_are_units_are_of_charged_months(clinic: Clinic) -> None:
 
 @pytest.mark.parametrize("source", REFUSED)
 def test_what_does_not_say_the_month_is_refused(clinic: Clinic, source: str) -> None:
-    """What a statement means in plain SQL is what is answered: rows of several months are refused by name."""
+    """An answer has the meaning of plain SQL. A statement over rows of several months is refused by name."""
     with pytest.raises(Refusal, match=REFUSED[source]) as refused:
         clinic.request(source)
     assert refused.value.accepted

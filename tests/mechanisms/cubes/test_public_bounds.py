@@ -45,7 +45,7 @@ def own_trips() -> Iterator[Clinic]:
 
 
 def test_what_domains_leave_out_is_asked_privately(own_trips: Clinic) -> None:
-    """The count without GROUP BY less the cells, with the errors that views have, is what is left out, and no more."""
+    """The count without GROUP BY, less the cells, is the count of rows outside the domains, with a view's errors."""
     own_trips.rows("UPDATE trips SET month = 14 WHERE who % 2 = 0 AND month < 4")
     own_trips.rows("UPDATE trips SET month = NULL WHERE who % 3 = 0 AND month < 4")
     own_trips.dp("CREATE PRIVATE VIEW whole OPTIONS (epsilon = 50) AS SELECT count(*) AS n FROM trips")
@@ -98,8 +98,8 @@ def keys(clinic: Clinic, key: str, where: str, grouping: str = "") -> list[objec
     ],
 )  # fmt: skip
 def test_cells_that_where_rules_out_are_left_out(trips: Clinic, key: str, where: str, left: object) -> None:
-    """What a comparison of a key with literals says of its domain: no row can be in the other cells. What is not such a
-    comparison, or a column whose comparisons are not exact, leaves all of them."""
+    """Comparisons of a key with literals exclude cells of its domain, since no row can be there. Other conditions, and
+    columns with inexact comparisons, exclude none."""
     found = keys(trips, key, where)
     assert (len(found) if isinstance(left, int) else found) == left
 
@@ -114,7 +114,7 @@ WHERE = (
 
 @pytest.mark.parametrize("where", WHERE)
 def test_no_row_is_lost(trips: Clinic, where: str) -> None:
-    """Cells that are left out have no rows: the others add up to all of them, but for noise of scale 1 in each."""
+    """Cells that are left out have no rows: the others add up to all rows, but for noise of scale 1 in each cell."""
     for key in ("month", "age", "day", "late", "origin", "fare"):
         shown = trips.dp(
             f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) {key}, count(*) FROM trips "
@@ -125,7 +125,7 @@ def test_no_row_is_lost(trips: Clinic, where: str) -> None:
 
 
 def test_margins_are_as_they_were(trips: Clinic) -> None:
-    """Rolled-up rows stay; a release has one name whatever is left out of its answer."""
+    """Rolled-up rows stay. A release has one name whatever is left out of its answer."""
     before = trips.charges()
     rows = keys(trips, "month, late", "month = 3 AND late", "CUBE (month, late)")
     assert rows == [(3, True), (3, None), (None, True), (None, None)]
@@ -133,7 +133,7 @@ def test_margins_are_as_they_were(trips: Clinic) -> None:
 
 
 def test_distinct_values_are_bounded_by_what_is_listed(trips: Clinic) -> None:
-    """With 100 rows of a unit three values change by three at most, four listed columns by their product; ranges of
+    """With 100 rows of a unit three values change by three at most, four listed columns by their product. Ranges of
     integers by ones are listed values too."""
     asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
     error, found = trips.dp(f"{asked} dp_stderr(count(DISTINCT zone)), count(DISTINCT zone) FROM trips")[0]
@@ -146,8 +146,8 @@ def test_distinct_values_are_bounded_by_what_is_listed(trips: Clinic) -> None:
 
 
 def test_declared_ranges_bound_values(trips: Clinic) -> None:
-    """median, avg and sum of a column with a RANGE and no CLAMP; values outside count as its bounds. Noise of a sum is
-    a few hundred, of an average a tenth: what is allowed is more than 20 scales of it."""
+    """median, avg and sum of a column with a RANGE and no CLAMP. Values outside count as its bounds. Noise of a sum is
+    a few hundred, of an average a tenth. The test allows more than 20 scales."""
     middle, average, added, twice, highest, priced = trips.dp(
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) median(age), avg(age), sum(fare), avg(age * 2), "
         "max(month), avg(price) FROM trips"
@@ -165,8 +165,8 @@ CASTS = (
 
 @pytest.mark.parametrize("column", ["late", "LATE", "t.late"])
 def test_boolean_columns_are_zero_or_one(trips: Clinic, column: str) -> None:
-    """A BOOLEAN column that is cast to a number lies between 0 and 1, as a condition does; 6,000 rows, sums of scale 1
-    and averages of scale 0.0004, of which more than 25 are allowed."""
+    """A BOOLEAN column that is cast to a number lies between 0 and 1, as a condition does. Noise over 6,000 rows has
+    scale 1 in sums and 0.0004 in averages. The test allows more than 25 scales."""
     items = ", ".join(f"sum({cast.replace('{}', column)})" for cast in CASTS)
     asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100)"
     [sums] = trips.dp(f"{asked} {items} FROM trips AS t")

@@ -21,7 +21,7 @@ def exact_ages(clinic: Clinic, low: int, high: int, more: str = "true") -> int:
 
 
 def test_prefixes_are_running_totals(visits: Clinic) -> None:
-    """PREFIXES(age): a row per bin with its end; at a huge epsilon the exact running totals; NULLs are in none."""
+    """PREFIXES(age): a row per bin with its end. At a huge epsilon the exact running totals. NULLs are in none."""
     statement = ask(
         "epsilon = 100, planning_seconds = 0.3",
         "age, range_end(age) AS beyond, count(*) AS n, dp_stderr(n)",
@@ -75,13 +75,13 @@ def test_grouping_sets_with_ranges_agree(visits: Clinic) -> None:
 @pytest.mark.parametrize("grouping", ["CUBE (RANGES (age), sex)", "GROUPING SETS ((RANGES (age)), (sex))"])
 @pytest.mark.parametrize("options", ["epsilon = 1, budgets = 'uniform'", "epsilon = 1, strategy = 'p_identity'"])
 def test_ranges_inside_cubes_are_answered(visits: Clinic, options: str, grouping: str) -> None:
-    """Products of real strategies had columns too long for 64 bits, which was found after the charge."""
+    """Products of real strategies once had columns too long for 64 bits, which only showed after the charge."""
     rows = visits.dp(ask(f"{options}, planning_seconds = 0.3", "sex, age, count(*) AS n", grouping, "visits"))
     assert len(rows) == (168 if "CUBE" in grouping else 57)
 
 
 def test_predicted_errors_of_ranges(visits: Clinic) -> None:
-    """With the identity strategy an interval of k bins has k times the variance of a bin; intervals follow."""
+    """With the identity strategy an interval of k bins has k times the variance of a bin, and the intervals agree."""
     statement = ask(
         "epsilon = 0.5, strategy = 'identity'",
         "age, range_end(age) AS beyond, count(*) AS n, dp_stderr(n), dp_interval_high(n)",
@@ -103,7 +103,7 @@ def test_explain_compares_range_strategies(visits: Clinic) -> None:
 
 
 def test_the_last_range_ends_with_the_domain(visits: Clinic) -> None:
-    """range_end has the column's own type; the last bin ends where the domain does."""
+    """range_end has the column's own type. The last bin ends at the end of the domain."""
     rows = visits.dp(ask("epsilon = 1", "small, range_end(small), count(*)", "PREFIXES (small) ORDER BY ALL", "visits"))
     assert rows[-1][:2] == (96, 112)
 
@@ -121,7 +121,7 @@ def test_the_last_range_ends_with_the_domain(visits: Clinic) -> None:
     ],
 )
 def test_refused_ranges(visits: Clinic, options: str, grouping: str, refusal: str) -> None:
-    """What ranges cannot be is said before the charge."""
+    """Ranges that cannot be answered are refused before the charge."""
     assert refusal in visits.refused(ask(options, "count(*)", grouping, "visits"))
 
 
@@ -142,7 +142,7 @@ def declare_strategy(clinic: Clinic, name: str, rows: str) -> None:
 
 
 def test_an_own_strategy_from_a_table(visits: Clinic) -> None:
-    """strategy_table: sum and difference of two bins, least squares from both; its content is part of the release."""
+    """strategy_table: sum and difference of two bins, least squares from both. Its content is part of the release."""
     declare_strategy(visits, "mine", "(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, -1)")
     statement = ask("epsilon = 1, strategy_table = 'mine'", "sex, count(*) AS n, dp_stderr(n)", "sex", "visits")
     assert list(explained(visits, statement, "1")) == ["matrix"]
@@ -163,7 +163,7 @@ def test_an_own_strategy_from_a_table(visits: Clinic) -> None:
     ],
 )
 def test_refused_strategy_tables(visits: Clinic, rows: str, refusal: str) -> None:
-    """A singular strategy says which queries it cannot answer; entries that are none are named."""
+    """A singular strategy names the queries that it cannot answer. Wrong entries are named."""
     declare_strategy(visits, "mine", rows)
     statement = ask("epsilon = 1, strategy_table = 'mine'", "sex, count(*)", "{}", "visits")
     assert refusal in visits.refused(statement.format("sex"))
@@ -243,7 +243,7 @@ def test_filters_between_bins_are_one_workload(visits: Clinic) -> None:
     "condition", ["age BETWEEN 10 AND 28", "small BETWEEN 0 AND 15", "age BETWEEN 10 AND 29 AND sex = 1", "age > 20"]
 )
 def test_other_filters_are_counted_one_by_one(visits: Clinic, condition: str) -> None:
-    """What is not an interval of whole bins of the same column is answered as before, for a share of the price."""
+    """A filter that is no interval of whole bins of the same column is answered as before, for a share of the price."""
     statement = counts_between("epsilon = 100", INTERVALS[0], condition)
     found = visits.dp(statement)[0]
     assert abs(found[3] - int(visits.value(f"SELECT count(*) FROM visits WHERE {condition}"))) <= 2

@@ -1,4 +1,4 @@
-"""What is released is the exact answer plus noise of the size that it says, through the connection."""
+"""A released number is the exact answer plus noise of the stated size, through the connection."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.support.clinics import Clinic, by
 OpenClinic = Callable[..., Clinic]
 CELLS = 20_000
 
-# Allowances are 6.5 standard deviations of the estimate, so that a false alarm is about 1e-10: of a mean
-# sd / sqrt(n); of a variance sqrt(5 / n) of it (Laplace has kurtosis 6, Gaussian less); of a coverage of 95 %,
-# one-sided, sqrt(0.95 * 0.05 / n).
+# Allowances are 6.5 standard deviations of the estimate, so that a false alarm is about 1e-10. For a mean that is sd /
+# sqrt(n). For a variance, relatively, sqrt(5 / n) (Laplace has kurtosis 6, Gaussian less). For a one-sided coverage of
+# 95 %, sqrt(0.95 * 0.05 / n).
 
 
 @pytest.fixture
 def cells(open_clinic: OpenClinic) -> Clinic:
-    """A table with 20,000 public cells, of which every third is empty: each has noise of its own."""
+    """A table with 20,000 public cells. Every third is empty, and each has noise of its own."""
     clinic = open_clinic()
     clinic.rows(
         f"CREATE TABLE visits AS SELECT cell, range AS patient FROM range({CELLS}) t(cell), range(7) "
@@ -35,7 +35,7 @@ def cells(open_clinic: OpenClinic) -> Clinic:
 
 @pytest.mark.parametrize("price", ["epsilon = 1", "epsilon = 0.25", "epsilon = 1, delta = 1e-7", "rho = 0.5"])
 def test_noise_is_unbiased_of_the_stated_size_and_covered(cells: Clinic, price: str) -> None:
-    """dp_stderr is what the errors show, and the interval covers at least as often as it says."""
+    """dp_stderr is the size of the errors, and the interval covers at least as often as it says."""
     statement = by("cell").replace("epsilon = 1", price)
     statement = statement.replace("AS n", "AS n, dp_stderr(n), dp_interval_low(n), dp_interval_high(n)")
     released = np.array(cells.rows(f"SELECT * FROM dp($${statement}$$) ORDER BY cell"), float)
@@ -53,7 +53,7 @@ def test_noise_is_unbiased_of_the_stated_size_and_covered(cells: Clinic, price: 
 
 
 def test_the_unit_bound_scales_the_noise(open_clinic: OpenClinic) -> None:
-    """MAX ROWS m multiplies the noise by m; max_rows_contributed takes it back down."""
+    """MAX ROWS m multiplies the noise by m. max_rows_contributed takes it back down."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect()
@@ -82,7 +82,7 @@ def test_fresh_tags_are_independent(cells: Clinic) -> None:
 
 
 def test_whole_numbers_are_bigints(clinic: Clinic) -> None:
-    """A single table's counts are whole and may be negative; a cube's, recovered from several, are DOUBLE."""
+    """A single table's counts are whole and may be negative. A cube's, recovered from several, are DOUBLE."""
     assert clinic.rows(f"DESCRIBE FROM dp($${by('sex')}$$)")[1][1] == "BIGINT"
     cube = by("CUBE (sex, ward)", more="strategy = 'Q+'").replace("CUBE (sex, ward), count", "sex, ward, count", 1)
     types = {row[0]: row[1] for row in clinic.rows(f"DESCRIBE FROM dp($${cube}$$)")}

@@ -17,7 +17,7 @@ from tests.support.clinics import Clinic
 CELLS = 20_000
 LOW, HIGH = 0.94, 0.99
 ANSWERS = "g, sum(charge) AS s, dp_stderr(s) AS e, dp_interval_low(s) AS low, dp_interval_high(s) AS high"
-# every fifth cell is empty, some hold hundreds of rows; charges are lognormal, with NULLs and values beyond the clamp
+# Every fifth cell is empty, some hold hundreds of rows. Charges are lognormal, with NULLs and values beyond the clamp.
 ROWS = f"""CREATE TABLE stays AS SELECT range // 2 AS who,
     CAST(floor({CELLS} * pow(hash(range, 1) / 18446744073709551616, 3)) AS INTEGER) // 5 * 5 + range % 4 AS g,
     CASE WHEN range % 50 > 0 THEN CAST(exp(3 + 1.5 * sqrt(-2 * ln((hash(range, 2) / 18446744073709551616) + 1e-9))
@@ -56,7 +56,7 @@ def covered(found: NDArray[np.float64], exact: NDArray[np.float64], widened: flo
 
 @pytest.mark.parametrize("budget", ["epsilon = 3", "rho = 3"])
 def test_intervals_of_sums_cover(stays: Callable[[str], Clinic], budget: str) -> None:
-    """Of 20,000 cells, 94 % to 96 % of the 95 % intervals hold the clamped sum, under both kinds of noise; intervals
+    """Of 20,000 cells, 94 % to 96 % of the 95 % intervals hold the clamped sum, under both kinds of noise. Intervals
     from two thirds or from one and a half times the standard error are rejected."""
     price = budget.replace("3", "1")
     found, exact = released(
@@ -72,7 +72,7 @@ def test_intervals_of_sums_cover(stays: Callable[[str], Clinic], budget: str) ->
 
 
 def test_intervals_of_summed_sums_cover(stays: Callable[[str], Clinic]) -> None:
-    """Where a cell adds up two measured ones, whose noises no other cell shares, coverage is between 94 % and 99 %."""
+    """If a cell adds up two measured ones, and no other cell shares their noises, coverage is 94 % to 99 %."""
     found, exact = released(
         stays("epsilon = 3"),
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, strategy = 'identity') "
@@ -83,7 +83,7 @@ def test_intervals_of_summed_sums_cover(stays: Callable[[str], Clinic]) -> None:
 
 
 def test_a_price_shared_by_aggregates_covers(stays: Callable[[str], Clinic]) -> None:
-    """A sum beside a count and an average has a part of the price, and intervals as wide as that part says."""
+    """A sum beside a count and an average has a part of the price, and correspondingly wide intervals."""
     found, exact = released(
         stays("epsilon = 3"),
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2) {ANSWERS}, count(*), avg(charge) "

@@ -1,7 +1,7 @@
 """Units of several types in UNION ALL and outer joins: one number is one unit, whatever the type that holds it.
 
-The type that the frontend declares for such a unit is that of the first table, which is not always DuckDB's: BIGINT
-beside UBIGINT are HUGEINT. Counts are DuckDB's own over what its UNION ALL makes of the units, beyond 2^63 and below 0.
+The frontend declares the type of the first table for such a unit. DuckDB's type may differ: BIGINT beside UBIGINT are
+HUGEINT. Counts equal DuckDB's own over its UNION ALL of the units, beyond 2^63 and below 0.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ ALIKE = {
 
 
 def whole(kind: str) -> list[str]:
-    """Returns numbers at the edges of a type and inside of it, as texts."""
+    """Returns numbers at the edges of a type and between, as texts."""
     bits = WIDTHS[kind.removeprefix("U") if kind[0] == "U" else kind]
     low, high = (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return [str(edge) for edge in sorted({*EDGES, low, high}) if low <= edge <= high]
@@ -94,7 +94,7 @@ class Tables:
         return self.con.execute("FROM dp(?)", [statement]).fetchall()
 
     def wrong(self, turn: str = "all") -> list[str]:
-        """Returns the statements whose counts are not DuckDB's, with and without a worker."""
+        """Returns the statements with other counts than DuckDB's, with and without a worker."""
         found = []
         for name, (source, units) in STATEMENTS.items():
             for most in (1, 4):
@@ -130,7 +130,7 @@ def test_nobody_elses_rows_count_otherwise(of: str) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ALIKE)
 def test_units_of_one_type_are_whatever_it_holds(kind: str) -> None:
-    """The same of types other than whole numbers, which both tables must have."""
+    """Units of one type that is no whole number, and is the same in both tables, are counted as DuckDB counts them."""
     visits, both = ALIKE[kind]
     assert Tables((kind, kind), [visits, both], [both]).wrong() == []
 

@@ -1,4 +1,4 @@
-"""Units that several columns hold together: counted as by one stored column of them, and never taken for each other.
+"""Units of several columns count as one stored column of the same pairs would, and two units are never merged.
 
 One database has every table twice: with a unit of two columns, and with one stored column that numbers their pairs.
 Both have one key, by which a unit's rows are ordered, so that exact counts are equal cell by cell.
@@ -129,7 +129,7 @@ class Surveys:
             return self.counted(cursor, counting_job(request, [Contribution()]))
 
     def prepared_table(self, request: SelectRequest) -> NDArray[np.int64]:
-        """The same over prepared tables."""
+        """Counts a request exactly over the prepared tables."""
         engine = loaded(self.con)
         place = engine.about.prepared.place(request.rows)
         assert place is not None
@@ -196,7 +196,7 @@ def test_each_statement_is_counted_as_by_a_stored_column(surveys: Surveys, name:
 @settings(max_examples=40, deadline=None)
 @given(name=st.sampled_from(sorted(STATEMENTS)), answers=ANSWERS, parts=PARTS, few=st.booleans())
 def test_random_neighbours(surveys: Surveys, name: str, answers: list[Answer], parts: list[Part], few: bool) -> None:
-    """Without all rows of one pair counts differ by MAX ROWS at most; rows with NULL in a part are nobody's."""
+    """Without all rows of one pair counts differ by MAX ROWS at most. Rows with NULL in a part are nobody's."""
     answers = [*TWINS, *answers[:3]] if few else answers
     request = surveys.requests[name][0]
     surveys.put(answers, parts)
@@ -216,7 +216,7 @@ def test_random_neighbours(surveys: Surveys, name: str, answers: list[Answer], p
 @settings(max_examples=2, deadline=None)
 @given(answers=ANSWERS, parts=PARTS)
 def test_prepared_tables_count_the_same(answers: list[Answer], parts: list[Part]) -> None:
-    """Every statement over prepared tables is what it is over the tables, by their own units."""
+    """Every statement over prepared tables equals the one over the tables, by their own units."""
     surveys = Surveys()
     surveys.put([*TWINS, *answers], parts)
     plain = {name: surveys.table(both[0]) for name, both in surveys.requests.items()}

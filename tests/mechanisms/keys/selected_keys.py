@@ -1,4 +1,4 @@
-"""A table of calls with free-text reasons, for releases whose keys are selected."""
+"""A table of calls with free-text reasons, for releases that select their keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import duckdb
 import dpduck
 from dpduck.values.accounting import rho_of
 
-# 600 groups of a single caller must not be published: at this delta one is with a probability below 3e-14.
+# 600 groups of a single caller must stay unpublished: at this delta a group passes with a chance below 3e-14.
 KEY_DELTA = Fraction(5, 10**17)
 RHO = rho_of(Fraction(3), KEY_DELTA)
 """What a statement with these prices pays: half of delta for its keys, and rho for epsilon and the other half."""
@@ -34,7 +34,7 @@ def open_calls(policy: str = POLICY) -> duckdb.DuckDBPyConnection:
 def statement(
     rest: str, *options: str, strategy: str = "GAUSSIAN_THRESHOLD", price: str = PRICE, delta: str = DELTA
 ) -> str:
-    """A statement with a threshold; rest: from the select list on."""
+    """A statement with a threshold. rest: its text from the select list on."""
     listed = ", ".join((price, f"delta = {delta}", f"group_selection_strategy = {strategy}", *options))
     return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({listed}) {rest}"
 

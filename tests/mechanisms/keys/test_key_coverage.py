@@ -1,7 +1,7 @@
-"""Intervals of selected keys and of unfiltered summaries hold what they say: what test_coverage asks of cells.
+"""Intervals of selected keys and of unfiltered summaries cover as stated, as test_coverage checks for cells.
 
-Selected keys are those whose noisy number of units is above a threshold, so that of keys near it only those with too
-large a noise are seen: E8. Their intervals are those of the noise given that.
+A key is selected if its noisy number of units is above a threshold. So keys near the threshold are seen only with large
+noise (E8). Their intervals take the noise given this selection.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def statement(noise: str, epsilon: float, tag: int, answer: str) -> str:
 def test_published_keys_and_the_others_cover(calls: Clinic, noise: str, epsilon: float, answer: str, runs: int) -> None:
     """Keys of many units, which are published whatever their noise is, and the row for all others: 95 % hold.
 
-    600 keys in three runs, and in twelve in the audit; a false alarm has a chance of 1e-9 where just 94 % hold. The row
-    of the others is one in each run: it is no further off than ten widths, whose chance is below 1e-20.
+    600 keys in three runs, and in twelve in the audit. A false alarm has a chance of 1e-9 where just 94 % hold. Each
+    run has one row for the others: it is at most ten widths off, but with a chance below 1e-20.
     """
     exact = dict(calls.rows(f"SELECT key, {answer} FROM calls GROUP BY key"))
     least, tally, others = calls_above(calls, noise, epsilon, answer), Tally(), Tally()
@@ -105,11 +105,11 @@ NEAR = (
 
 @NOISES
 def test_keys_near_the_threshold(noise: str) -> None:
-    """E8: of groups near the threshold those are seen whose noise is large, and their intervals hold all the same.
+    """E8: groups near the threshold are seen only with large noise, and their intervals hold all the same.
 
-    None is at the threshold or below it, as many are published as `published_50` says, with odds of 1e-9 against, and
-    of the intervals no fewer hold than 94 % would show with a chance of 1e-9. Those of the noise alone would be found:
-    they hold 83 % of 1,400, and would pass with a chance below 1e-10.
+    None is at the threshold or below. As many are published as `published_50` says, with a false alarm of 1e-9. If 94 %
+    of intervals hold, the last check fails with a chance of 1e-9. Intervals of the noise alone hold 83 % of 1,400, and
+    would pass with a chance below 1e-10.
     """
     groups = 10_000
     with dpduck.connect(":memory:") as connection:
@@ -143,7 +143,7 @@ def test_keys_near_the_threshold(noise: str) -> None:
 def test_sums_over_summaries_cover(method: str, price: str, runs: int) -> None:
     """Sums over blocks of cells of summaries without a filter, within two of their standard errors: at least 94 %.
 
-    200 blocks in three runs, twelve in the audit, whose errors are sums of many; a false alarm has a chance of 1e-9.
+    200 blocks in three runs, twelve in the audit. Errors are sums of many noises. A false alarm has a chance of 1e-9.
     """
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)

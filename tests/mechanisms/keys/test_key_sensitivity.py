@@ -137,7 +137,7 @@ def test_no_weighed_unit_moves_a_table_by_more_than_its_norm(
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
 def test_groups_are_selected_by_whole_units(stays: duckdb.DuckDBPyConnection, groups: int) -> None:
-    """The number of units of each group is the same with a norm and without: weights are for the answers beside it."""
+    """Each group's number of units is the same with a norm and without: weights apply only to the answers beside it."""
     text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({OPTIONS.format(groups, 'GAUSSIAN')}) big, count(*), "
     text += "count(DISTINCT who), sum(huge) FROM stays GROUP BY big"
     jobs = [

@@ -1,4 +1,4 @@
-"""Releases whose keys are private until a noisy threshold publishes them, through FROM dp(..)."""
+"""Releases with private keys, which a noisy threshold publishes, through FROM dp(..)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def calls() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def test_common_keys_are_published_and_rare_ones_are_not(calls: duckdb.DuckDBPyConnection) -> None:
-    """A key of 1,200 callers is shown with its count, NULL as a value of its own; one of a single caller is not.
+    """A key of 1,200 callers is shown with its count, NULL as a value of its own. A key of a single caller is not.
 
-    Noise has a standard deviation of 12 for the answers: 12 of them are exceeded with probability below 1e-30.
+    The answers' noise has a standard deviation of 12: it exceeds 12 deviations with probability below 1e-30.
     """
     rows = ask(calls, statement(BY_REASON))
     assert [row[0] for row in rows] == [*COMMON, None]
@@ -47,7 +47,7 @@ def test_common_keys_are_published_and_rare_ones_are_not(calls: duckdb.DuckDBPyC
 
 
 def test_the_charge_is_rho_and_the_share_of_delta(calls: duckdb.DuckDBPyConnection) -> None:
-    """Keys cost the share of delta that the budget keeps for them, the rest buys rho; asking again is free."""
+    """Keys cost the share of delta that the budget keeps for them, the rest buys rho. Asking again is free."""
     first = ask(calls, statement(BY_REASON))
     assert ask(calls, statement(BY_REASON)) == first
     price = pytest.approx(float(RHO)), pytest.approx(float(KEY_DELTA), abs=0)
@@ -88,7 +88,7 @@ def test_no_key_is_published(calls: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_an_answer_that_can_have_no_rows_is_refused_before_its_charge() -> None:
-    """A group has at most all rows: where EXPECT ROWS is below the threshold, what would help is said, for nothing."""
+    """A group has at most all rows. If EXPECT ROWS is below the threshold, a free refusal names what would help."""
     small = POLICY.replace("DOMAIN sex", "EXPECT ROWS 20, DOMAIN sex", 1)
     with open_calls(small) as few:
         with pytest.raises(duckdb.InvalidInputException, match="EXPECT ROWS is 20: an answer would have no rows; acc"):
@@ -109,7 +109,7 @@ def test_a_view_says_what_max_groups_contributed_leaves_out(calls: duckdb.DuckDB
 
 
 def test_an_empty_table_has_no_keys() -> None:
-    """No row at all: no key, the same price, and an other row where it is asked for."""
+    """No row at all: no key, the same price, and an other row on request."""
     with open_calls() as calls:
         calls.execute("DELETE FROM calls")
         assert ask(calls, statement(BY_REASON)) == []
@@ -121,7 +121,7 @@ def test_an_empty_table_has_no_keys() -> None:
 
 
 def test_the_row_for_all_others(calls: duckdb.DuckDBPyConnection) -> None:
-    """other = TRUE: one more row with what was suppressed, keys NULL and GROUPING 1; it shares the price."""
+    """other = TRUE adds one row for the suppressed keys, with keys NULL and GROUPING 1. It shares the price."""
     rows = ask(
         calls,
         statement(
@@ -137,7 +137,7 @@ def test_the_row_for_all_others(calls: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_several_aggregates_and_declared_keys(calls: duckdb.DuckDBPyConnection) -> None:
-    """Keys with a domain keep its bins and drop what is outside; aggregates share one selection."""
+    """Keys with a domain keep its bins and drop rows outside. Aggregates share one selection."""
     rows = ask(
         calls,
         statement(
@@ -160,7 +160,7 @@ def test_several_aggregates_and_declared_keys(calls: duckdb.DuckDBPyConnection) 
 
 
 def test_expressions_over_private_text_cannot_fail(calls: duckdb.DuckDBPyConnection) -> None:
-    """A key that does not convert is NULL: what a row holds does not decide whether the release fails."""
+    """A key that does not convert is NULL: no row's content decides whether the release fails."""
     text = (
         "CAST(digits AS INTEGER) AS d, count(*) AS n, count(*) FILTER (WHERE CAST(digits AS INTEGER) > 0) AS p "
         "FROM calls WHERE CAST(digits AS INTEGER) >= 0 OR digits = 'x' GROUP BY 1 ORDER BY 1"
@@ -174,7 +174,7 @@ def test_expressions_over_private_text_cannot_fail(calls: duckdb.DuckDBPyConnect
 
 
 def test_a_view_keeps_the_published_keys(calls: duckdb.DuckDBPyConnection) -> None:
-    """A private view holds what was published and nothing else, under a comment that names its delta."""
+    """A private view holds the published rows and nothing else, under a comment that names its delta."""
     body = "reason, count(*) AS n FROM calls GROUP BY reason"
     options = f"{PRICE}, delta = {DELTA}, group_selection_strategy = GAUSSIAN_THRESHOLD"
     ask(calls, f"CREATE PRIVATE VIEW reasons OPTIONS ({options}) AS SELECT {body}")
@@ -185,7 +185,7 @@ def test_a_view_keeps_the_published_keys(calls: duckdb.DuckDBPyConnection) -> No
 
 
 def test_explain_shows_threshold_noise_and_chances(calls: duckdb.DuckDBPyConnection) -> None:
-    """dp_explain: the threshold, the noise and how likely groups of 1, 10, 50, 100, 500 units are published; free."""
+    """dp_explain: the threshold, the noise, chances that groups of 1, 10, 50, 100, 500 units are published. Free."""
     body = "reason, count(*) FROM calls GROUP BY reason"
     text = statement(body, "max_groups_contributed = 2", price="epsilon = 1", delta="1e-6")
     rows = calls.execute(
@@ -223,7 +223,7 @@ def test_a_row_that_a_join_repeats() -> None:
 
 def test_images_of_public_domains_beside_private_text(calls: duckdb.DuckDBPyConnection) -> None:
     """An expression over columns with a domain is its image over the bins, of one column or of two, also where no key
-    is private; a group of it is selected as a whole."""
+    is private. Its groups are selected as a whole."""
     exact = "FROM calls WHERE age < 40 GROUP BY ALL ORDER BY ALL"
     two = "CASE WHEN sex = 'F' AND age >= 20 THEN 'older' WHEN sex = 'M' THEN 'man' END AS k, count(*) AS n "
     rows = ask(calls, statement(two + "FROM calls GROUP BY k ORDER BY k"))
@@ -235,7 +235,7 @@ def test_images_of_public_domains_beside_private_text(calls: duckdb.DuckDBPyConn
 
 
 def test_a_nul_and_long_texts_are_released_as_they_are() -> None:
-    """A published key is the text itself, whatever is in it."""
+    """A published key is the text itself, whatever characters it has."""
     with open_calls() as calls:
         calls.execute("UPDATE calls SET reason = repeat('ß', 20000) WHERE reason = 'common 1'")
         calls.execute("UPDATE calls SET reason = 'a' || chr(0) || 'b' WHERE reason = 'common 2'")
@@ -245,8 +245,8 @@ def test_a_nul_and_long_texts_are_released_as_they_are() -> None:
 
 @pytest.mark.parametrize("counted", ["count(DISTINCT caller)", "count(*, contribution_bounds_per_group => (0, 1))"])
 def test_the_number_of_units_costs_nothing_beside_the_selection(calls: duckdb.DuckDBPyConnection, counted: str) -> None:
-    """How many units a published group has is the very number that was compared: one query is paid, with the noise of
-    a unit in C groups, not of its rows."""
+    """The number of units in a published group is the number that the threshold was compared with. One query is paid,
+    with the noise of a unit in C groups, not of its rows."""
     text = f"reason, {counted} AS n, dp_stderr(n) AS s FROM calls GROUP BY reason ORDER BY reason"
     rows = ask(calls, statement(text, "max_groups_contributed = 2"))
     assert [row[0] for row in rows] == [*COMMON, None]

@@ -1,4 +1,4 @@
-"""What is not published stays where it is: no key, count or error of private groups reaches anything else."""
+"""Unpublished groups stay private: none of their keys, counts or errors reaches anything else."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_a_failure_has_one_fixed_text(monkeypatch: pytest.MonkeyPatch, place: st
 
 
 def test_a_default_collation_is_refused() -> None:
-    """A setting under which 'a' and 'A' are one unit would let two people's rows count as one's: nothing is released
-    under it, whatever the keys; what was released before can still be read."""
+    """A collation that equates 'a' and 'A' would count two people's rows as one's. Nothing is released under it,
+    whatever the keys. Earlier releases can still be read."""
     with open_calls() as calls:
         first = ask(calls, STATEMENTS[0])
         calls.execute("SET default_collation = 'nocase'")

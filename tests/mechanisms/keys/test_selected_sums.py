@@ -42,7 +42,7 @@ def ask(connection: duckdb.DuckDBPyConnection, text: str) -> dict[Any, tuple[Any
 
 
 def charges(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """What every release cost."""
+    """Returns the charge of every release."""
     return connection.execute("SELECT epsilon, rho, delta FROM dp_ledger() ORDER BY id").fetchall()
 
 

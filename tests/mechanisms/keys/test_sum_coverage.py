@@ -71,8 +71,8 @@ def exact(calls: Clinic, answer: str) -> dict[str, tuple[Any, Any]]:
 def test_intervals_of_published_groups_hold(calls: Clinic, noise: str, epsilon: float, answer: str, runs: int) -> None:
     """At least 94 % of the intervals of groups hold, of the answer and of the average beside it.
 
-    At least 450 groups in three runs. A false alarm has a chance of 1e-9 where just 94 % hold. Noise of the answers is
-    none of the selection's, so that groups near the threshold need nothing of their own.
+    At least 450 groups in three runs. A false alarm has a chance of 1e-9 where just 94 % hold. The answers' noise is
+    independent of the selection, so that groups near the threshold need no correction.
     """
     known, tallies = exact(calls, answer), (Tally(), Tally())
     for run in range(runs):
@@ -106,11 +106,11 @@ def test_intervals_hold_where_units_are_weighed(calls: Clinic, epsilon: float, a
 
 @pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
 def test_sums_have_the_noise_that_was_paid_for(calls: Clinic, noise: str) -> None:
-    """Over 600 groups the mean error of sums is that of their standard errors, within 0.75 and 1.32 of it.
+    """Over 600 groups the mean error of sums is 0.75 to 1.32 times that of their standard errors.
 
-    Of Laplace noise the mean of 600 sizes is beyond these with a chance below 2e-10 (Chernoff), of Gaussian noise it is
-    8 standard deviations off. Two thirds of the noise would be found. A sum beside an average is a count times the
-    centre and a sum about it. At a far larger price the count's noise would be 0 in most groups.
+    For Laplace noise the mean of 600 sizes leaves this range with a chance below 2e-10 (Chernoff). For Gaussian noise
+    the range is 8 standard deviations wide. Two thirds of the noise would be found. A sum beside an average is a count
+    times the centre and a sum about it. At a far larger price the count's noise would be 0 in most groups.
     """
     known = exact(calls, "sum(cost)")
     text = statement(noise, 4, 0, "sum(cost)").replace("dp_interval_low(a) AS low", "dp_stderr(a) AS low")

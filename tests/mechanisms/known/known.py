@@ -1,4 +1,4 @@
-"""A table whose every row is in some code of each domain, random statements over it, and dense least squares."""
+"""A table with every row inside the codes of each domain, random statements over it, and dense least squares."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def release(clinic: Clinic, shape: str, price: str) -> None:
 
 
 def known(clinic: Clinic, statement: str) -> list[tuple[object, ...]]:
-    """The rows of a known answer, without what it rests on."""
+    """Returns the rows of a known answer, without the releases that it rests on."""
     return [row[:-1] for row in clinic.con.execute("FROM dp_known(?)", [statement]).fetchall()]
 
 
 def measured(clinic: Clinic) -> list[Measured]:
-    """What every release of visits measured."""
+    """Returns the measurements of every release of visits."""
     engine = engine_of(clinic.con)
     assert engine is not None
     return [one.measured for one in engine._measured.of('"memory"."main"."visits"', None)]
@@ -76,19 +76,19 @@ MET = {
 
 
 def meets(cell: Mapping[str, int], texts: Sequence[str]) -> bool:
-    """Whether rows of a cell meet all of the conditions."""
+    """Tells whether rows of a cell meet all conditions."""
     parts = [part.strip("() ") for text in texts for part in text.split(" AND ") if part.strip("() ")]
     return all(MET[part](cell) for part in parts)
 
 
 def label(one: Measured, key: MeasuredKey, cell: Mapping[str, int], names: Sequence[str]) -> int:
-    """The label that a cell's rows have of a key."""
+    """Returns the label of a cell's rows under a key."""
     sizes = [one.columns[place].size for place in key.columns]
     return key.codes[int(np.ravel_multi_index([cell[names[place]] for place in key.columns], sizes))]
 
 
 def dense_rows(one: Measured) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The strategy matrix of a release over all cells, asked of each by the trusted operators; variances; answers."""
+    """Returns a release's strategy matrix, from the trusted operators on each cell, its variances and answers."""
     names = [column.sql.split(".")[-1].strip('"') for column in one.columns]
     rows, variances, noisy = [], [], []
     everything = [(cell, [label(one, key, cell, names) for key in one.keys]) for cell in cells()]

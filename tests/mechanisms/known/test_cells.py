@@ -81,7 +81,7 @@ def test_sums_do_not_depend_on_their_order(clinic: Clinic) -> None:
 
 
 def test_filters_and_what_is_not_determined(clinic: Clinic) -> None:
-    """Sums over some values have the error that dp_known says; of undetermined ones there is none; others are safe."""
+    """Sums over some values have the error that dp_known says. Undetermined sums have none. Safe ones are answered."""
     made(clinic, "MARGINALS (1, sex, ward, age)", ", strategy = 'Q'")
     texts = TEXTS.replace("age", "years")
     some = clinic.rows(f"SELECT sum(n), dp_cells_stderr(n_variances, {texts}) FROM private.cells WHERE years >= 20")[0]
@@ -95,7 +95,7 @@ def test_filters_and_what_is_not_determined(clinic: Clinic) -> None:
 def test_a_view_of_cells_is_published_and_costs_what_the_release_does(
     open_clinic: Callable[..., Clinic], tmp_path: Path
 ) -> None:
-    """A published file's own macro gives the errors; the same question without the form is the same release."""
+    """A published file's own macro gives the errors. The same question without the form is the same release."""
     clinic = open_clinic(tmp_path / "clinic.duckdb")
     made(clinic, "CUBE (sex, ward, age)")
     spent = clinic.charges()

@@ -1,4 +1,4 @@
-"""Conditions are read as sets of codes only where that is what they are: a known answer is right, or refused."""
+"""A condition is read as a set of codes only where the two are equal. So a known answer is right, or refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED = (
 
 @pytest.fixture
 def rows(clinic: Clinic) -> Clinic:
-    """4,000 rows: values in the middle of bins, beyond edges, that are no label, and NULLs; nearly without noise."""
+    """4,000 rows: values in the middle of bins, beyond edges, that are no label, and NULLs. Almost no noise."""
     clinic.con.execute(
         "CREATE TABLE t AS SELECT CASE WHEN i % 7 > 0 THEN (i * 13) % 71 - 15 END AS age, "
         "['a', 'b', 'z', 'az', NULL][i % 5 + 1] AS kind, i % 6 AS step, (i % 101) / 10 AS amount, "

@@ -1,4 +1,4 @@
-"""reuse = TRUE plans what is measured given what is known, from noise and shapes alone."""
+"""reuse = TRUE plans new measurements given the known ones, from noise and shapes alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def explained(clinic: Clinic, statement: str) -> dict[str, object]:
 
 
 def with_reuse(price: str, rest: str) -> str:
-    """A statement that reuses what is known."""
+    """Returns a statement that reuses known answers."""
     return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}, reuse = TRUE) {rest}"
 
 
@@ -38,7 +38,7 @@ def paid(clinic: Clinic) -> float:
 
 
 def test_a_price_goes_where_something_is_missing(clinic: Clinic) -> None:
-    """Of a rollup whose margins are known the cells are measured; the error is what dp_explain foresaw, and smaller."""
+    """A rollup with known margins measures its cells. The error is as dp_explain foresaw, and smaller than alone."""
     make_visits(clinic)
     release(clinic, "ward, count(*) AS n FROM visits GROUP BY ROLLUP (ward)", "rho = 5")
     asked = with_reuse("rho = 0.01", ROLLUP)
@@ -72,7 +72,7 @@ def test_a_condition_becomes_a_column(clinic: Clinic) -> None:
 @pytest.mark.parametrize("measure", ["epsilon", "rho"])
 @pytest.mark.parametrize("unit", ["ROW", "patient MAX ROWS 4"])
 def test_sums_are_planned_like_counts(clinic: Clinic, measure: str, unit: str) -> None:
-    """Of a rollup whose margins are known the cells are measured, at less error; of a condition all of its column."""
+    """A rollup of sums with known margins measures its cells, at less error. A condition measures its whole column."""
     make_visits(clinic, unit, measure)
     release(clinic, "ward, sum(charge) AS s FROM visits GROUP BY ROLLUP (ward)", f"{measure} = 9")
     rollup = "ward, sex, sum(charge) AS s FROM visits GROUP BY ROLLUP (ward, sex)"
@@ -93,7 +93,7 @@ def test_sums_are_planned_like_counts(clinic: Clinic, measure: str, unit: str) -
 
 
 def test_averages_are_planned_like_counts(clinic: Clinic) -> None:
-    """Both sums of an average: of a rollup whose margins are known the cells are measured, and conditions left off."""
+    """Both sums of an average: a rollup with known margins measures its cells, and drops conditions."""
     make_visits(clinic)
     release(clinic, "ward, avg(charge) AS a FROM visits GROUP BY ROLLUP (ward)", "rho = 5")
     asked = with_reuse("rho = 0.05", "ward, sex, avg(charge) AS a FROM visits GROUP BY ROLLUP (ward, sex)")
@@ -107,7 +107,7 @@ def test_averages_are_planned_like_counts(clinic: Clinic) -> None:
 
 
 def test_rows_that_max_rows_cuts_stay_those_that_are_asked_for(clinic: Clinic) -> None:
-    """WHERE comes before MAX ROWS: the same rows without it are other rows, and are not measured in place of them."""
+    """WHERE comes before MAX ROWS: the same rows without it are other rows, and do not stand in for them."""
     make_visits(clinic, "patient MAX ROWS 2")
     clinic.dp(with_reuse("target_stderr = 50", NORTH))
     assert len(measured(clinic)[-1].filters) == 1
@@ -117,7 +117,7 @@ def test_rows_that_max_rows_cuts_stay_those_that_are_asked_for(clinic: Clinic) -
 
 
 def test_a_target_costs_no_more_than_as_it_is_written(clinic: Clinic) -> None:
-    """Where many cells are added up, the sum itself is measured; what is known of the cells lowers its price."""
+    """Where many cells are added up, the sum itself is measured. Known cells lower its price."""
     make_visits(clinic)
     grouped = "ward, count(*) AS n FROM visits WHERE age < 30 GROUP BY ward"
     clinic.dp(with_reuse("target_stderr = 5", grouped))
@@ -130,7 +130,7 @@ def test_a_target_costs_no_more_than_as_it_is_written(clinic: Clinic) -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_target_of_a_rollup_is_reached_for_no_more_than_alone(clinic: Clinic, known: bool) -> None:
-    """Totals, margins and cells within one standard error: with what is known it costs less, without as much."""
+    """Totals, margins and cells reach one standard error. Reuse costs less. Without reuse it costs as much as alone."""
     make_visits(clinic)
     if known:
         release(clinic, "ward, sex, count(*) AS n FROM visits GROUP BY ward, sex", "rho = 0.01")
@@ -144,8 +144,8 @@ def test_a_target_of_a_rollup_is_reached_for_no_more_than_alone(clinic: Clinic, 
 
 
 def test_a_target_may_pay_ahead(clinic: Clinic) -> None:
-    """At four times the price a quarter of the variance: two wards together are free then. Without a target that
-    reuses what is known, there is nothing to be paid ahead of."""
+    """At four times the price a quarter of the variance: two wards together are free then. Only a target with reuse has
+    anything to pay ahead."""
     make_visits(clinic)
     both = "SELECT sex, count(*) AS n FROM visits WHERE ward IN ('north', 'south') GROUP BY sex"
     clinic.dp(with_reuse("target_stderr = 5, ahead = 4", NORTH))
@@ -179,7 +179,7 @@ def test_other_rows_have_the_same_plan_and_price(clinic: Clinic) -> None:
 
 
 def attempt(clinic: Clinic, statement: str) -> str:
-    """What a statement is refused with, "" where it is answered."""
+    """Returns the message of a refusal, "" for an answer."""
     try:
         clinic.dp(statement)
     except duckdb.Error as error:

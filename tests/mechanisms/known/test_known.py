@@ -1,4 +1,4 @@
-"""Known answers: least squares over what all releases about the same rows measured, through SQL, for nothing."""
+"""Known answers: least squares over the measurements of all releases about the same rows, through SQL, for free."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def weights_of(column: str, codes: list[int], about: dict[str, tuple[int, ...]])
 @pytest.mark.slow
 @pytest.mark.parametrize("releases", [2, 5, 20])
 def test_answers_are_those_of_dense_least_squares(clinic: Clinic, releases: int) -> None:
-    """Releases of random shapes, both noises, random prices: estimates and errors to 1e-9, and what is determined."""
+    """Releases of random shapes, noises and prices: estimates and errors to 1e-9, and which cells are determined."""
     make_visits(clinic)
     draw, determined = np.random.default_rng(releases), 0
     for number in range(releases):
@@ -82,7 +82,7 @@ def test_later_releases_never_make_an_answer_worse(
 
 
 def test_a_dear_release_and_a_cheap_one(clinic: Clinic) -> None:
-    """Epsilon 60 is as good as exact, and what is cheap beside it loses no digit, nor spoils any."""
+    """Epsilon 60 is as good as exact. A cheap release beside it loses no digit, and spoils none."""
     make_visits(clinic)
     release(clinic, "sex, count(*) AS n FROM visits GROUP BY sex", "epsilon = 60")
     release(clinic, "sex, ward, count(*) AS n FROM visits GROUP BY sex, ward", "epsilon = 1")
@@ -98,7 +98,7 @@ def test_a_dear_release_and_a_cheap_one(clinic: Clinic) -> None:
 
 
 def test_a_known_answer_costs_nothing_and_names_its_columns(clinic: Clinic) -> None:
-    """After one cube a dozen tiles of a dashboard are free, whatever SQL stands around; several answers have names."""
+    """After one cube a dozen tiles of a dashboard are free, whatever SQL stands around. Several answers have names."""
     make_visits(clinic, "patient MAX ROWS 4")
     release(clinic, SHAPES[0], "epsilon = 1")
     spent = clinic.charges()
@@ -150,7 +150,7 @@ def test_sums_and_averages(clinic: Clinic) -> None:
 
 
 def test_what_is_not_known_is_refused_with_a_price(clinic: Clinic) -> None:
-    """One line, and a statement that would determine it, at the price of a target where one is given."""
+    """One line, and a statement that would determine the answer, at the price of a target where one is given."""
     make_visits(clinic)
     release(clinic, SHAPES[3], "epsilon = 1")
     told = []
@@ -186,7 +186,7 @@ PRICES = {
 
 @pytest.mark.parametrize("budget", PRICES)
 def test_what_is_not_known_is_priced_as_its_budget_adds_up(clinic: Clinic, budget: str) -> None:
-    """A pure epsilon costs sixteen times more of a budget of rho than the same epsilon with a delta."""
+    """In a budget of rho a pure epsilon costs sixteen times as much as the same epsilon with a delta."""
     make_visits(clinic)
     policy = f"PRIVACY UNIT patient MAX ROWS 4, BUDGET ({budget}), DOMAIN sex IN ('F', 'M')"
     clinic.dp(f"CREATE OR REPLACE PRIVACY POLICY ON visits ({policy})")

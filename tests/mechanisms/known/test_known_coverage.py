@@ -1,4 +1,4 @@
-"""Noise of the product's samplers over counts of Adult: errors are as large as is said, and intervals cover."""
+"""Noise of the product's samplers over counts of Adult: errors have the stated size, and intervals cover."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def noisy(exact: FloatArray, along: dict[int, Along], kind: NoiseKind, parameter
 
 
 def test_errors_are_what_is_said_and_intervals_cover(data_file: Callable[[str], Path]) -> None:
-    """The mean squared error of 4,000 runs is within 5 % of the variance, for each of two questions; 95 % are covered.
+    """The mean squared error of 4,000 runs is within 5 % of the variance, for each of two questions. 95 % are covered.
 
     A run's cells share some noise: over 4,000 runs the mean of squares over variances has a standard deviation below
-    0.007 (a hundredth of the cells' 32 x 4,000, at the kurtosis 6 of one Laplace variable), so that a right one is
-    outside of 5 % with probability below 1e-10; one whose variance is 1.5 times what it should be never is inside.
+    0.007 (a hundredth of the cells' 32 x 4,000, at the kurtosis 6 of one Laplace variable), so that right errors leave
+    5 % with probability below 1e-10. A variance 1.5 times too large never is inside.
     """
     exact = exact_table(data_file("adult.parquet"))
     size = exact.shape

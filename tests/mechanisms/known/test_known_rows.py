@@ -19,7 +19,7 @@ MADE = "CREATE PRIVATE TABLE made AS SAMPLE 6000 FROM KNOWN visits ({})"
 
 @pytest.fixture
 def visits(clinic: Clinic) -> Clinic:
-    """A column, ward, that two releases share; of sex and grade together nothing is released."""
+    """A column, ward, that two releases share. No release has sex and grade together."""
     clinic.con.execute(
         "CREATE TABLE visits AS SELECT i // 3 AS patient, ['F', 'M'][i % 2 + 1] AS sex, "
         "['a', 'b', 'c', NULL][CAST(hash(i) % 4 AS INTEGER) + 1] AS ward, "
@@ -48,7 +48,7 @@ def parts(clinic: Clinic, table: str, columns: str) -> dict[tuple[object, ...], 
 
 
 def test_rows_fit_all_that_is_known(visits: Clinic) -> None:
-    """Both known tables hold in the rows to a percent, NULL among the wards; their columns have the table's types."""
+    """Both known tables hold in the rows to a percent, NULL among the wards. Their columns have the table's types."""
     before = spent(visits)
     visits.dp(MADE.format("sex, ward, grade"))
     for columns in ("sex, ward", "ward, grade"):
@@ -60,7 +60,7 @@ def test_rows_fit_all_that_is_known(visits: Clinic) -> None:
 
 
 def test_columns_that_nothing_connects_are_independent(visits: Clinic) -> None:
-    """Sex and grade are known by themselves alone: rows say no more of them than that."""
+    """Sex and grade are known only separately. The rows relate them no further."""
     visits.dp(MADE.format("sex, grade"))
     drawn = parts(visits, "private.made", "sex, grade")
     sexes, grades = (parts(visits, "private.made", column) for column in ("sex", "grade"))
@@ -69,7 +69,7 @@ def test_columns_that_nothing_connects_are_independent(visits: Clinic) -> None:
 
 
 def test_its_comment_says_what_it_rests_on(visits: Clinic) -> None:
-    """Both releases, and the guarantee of both together; the same statement again is the same table."""
+    """It names both releases, and the guarantee of both together. The same statement again is the same table."""
     visits.dp(MADE.format("sex, ward, grade"))
     first = visits.rows("FROM private.made")
     assert visits.dp(MADE.format("sex, ward, grade")) == [("private.made is ready",)]
@@ -79,7 +79,7 @@ def test_its_comment_says_what_it_rests_on(visits: Clinic) -> None:
 
 
 def test_what_later_releases_add_needs_another_name(visits: Clinic) -> None:
-    """A released table never changes: OR REPLACE makes it anew from what is known by then."""
+    """A released table never changes: OR REPLACE makes a new one from everything known by then."""
     visits.dp(MADE.format("sex, ward, grade"))
     more = "sex, grade, count(*) AS n FROM visits GROUP BY ALL"
     visits.dp(f"CREATE PRIVATE VIEW four OPTIONS (epsilon = 5) AS SELECT {more}")
@@ -96,10 +96,10 @@ def distance(clinic: Clinic, one: str, other: str, columns: str) -> float:
 
 
 def test_a_margin_that_is_known_better_is_fitted(clinic: Clinic) -> None:
-    """A margin that was paid for by itself holds in the rows as dp_known has it, though a table over it is known, too.
+    """A margin that was released alone holds in the rows as dp_known has it, though a larger table is known, too.
 
-    At epsilon 20 its noise is 0 but with a probability of 1e-7, so that the gate is about rounding: 0.0001 in 60 runs,
-    and 0.0015 or more where only the table enters the fit. A false alarm takes noises that add up to 5 rows: 1e-40.
+    At epsilon 20 its noise is 0 but with a probability of 1e-7, so that the gate is about rounding. Errors were 0.0001
+    in 60 runs, and 0.0015 or more with only the table in the fit. A false alarm needs a noise of 5 rows: 1e-40.
     """
     clinic.con.execute(
         "CREATE TABLE t AS SELECT CAST(floor(20 * pow((hash(i) % 1000) / 1000, 2)) AS BIGINT) AS x, "
@@ -128,7 +128,7 @@ REFUSED = {
 
 
 def test_what_is_not_known_is_refused(visits: Clinic) -> None:
-    """In one line, with what would be accepted; nothing is made and nothing charged."""
+    """The refusal is one line, and says what would be accepted. Nothing is made and nothing charged."""
     lines = visits.all_refused([MADE.format(columns) for columns in REFUSED])
     assert [said in line for said, line in zip(REFUSED.values(), lines, strict=True)] == [True] * len(REFUSED), lines
     assert visits.rows("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'made'") == [(0,)]

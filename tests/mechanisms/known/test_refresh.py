@@ -13,7 +13,7 @@ WARDS += "FROM visits GROUP BY ward"
 
 
 def test_a_newer_table_under_the_old_name(clinic: Clinic) -> None:
-    """The same columns and confidence; rows, errors and the guarantee are those of all releases together; no charge."""
+    """Columns and confidence stay. Rows, errors and the guarantee are those of all releases together. No charge."""
     make_visits(clinic, "patient MAX ROWS 4")
     clinic.dp(WARDS)
     before = clinic.con.execute("FROM private.wards ORDER BY ward").fetchall()
@@ -42,7 +42,7 @@ def test_a_newer_table_under_the_old_name(clinic: Clinic) -> None:
 
 
 def test_what_is_not_refreshed(clinic: Clinic) -> None:
-    """One line each, and the view stays what it was."""
+    """Each refusal is one line, and the view stays as before."""
     make_visits(clinic)
     view = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = 1{}) AS SELECT sex, {} AS n FROM visits GROUP BY sex"
     clinic.dp(view.format("positive", ", nonnegative = TRUE", "count(*)"))
@@ -58,7 +58,7 @@ def test_what_is_not_refreshed(clinic: Clinic) -> None:
 
 
 def test_other_rows_do_not_take_a_view_s_name(clinic: Clinic) -> None:
-    """A view stays what it is where all that is known of now leaves out some of its rows, or cut others to MAX ROWS.
+    """A view stays as it is where the answers known now lack some of its rows, or cut other rows to MAX ROWS.
 
     The estimate of all rows is 100 standard deviations from the wrong ones.
     """

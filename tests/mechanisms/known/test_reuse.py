@@ -1,4 +1,4 @@
-"""reuse = TRUE: what is measured is combined with what is known, at the same price, and the answer is stored."""
+"""reuse = TRUE combines the measurement with known answers, at the same price, and stores the combined answer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PLAIN = "SELECT ward, count(*) AS n FROM visits GROUP BY ward ORDER BY ward"
 
 
 def reusing(clinic: Clinic, price: str, rest: str = WARDS) -> list[tuple[object, ...]]:
-    """The answer to a statement that reuses what is known."""
+    """Answers a statement that reuses known answers."""
     return clinic.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}, reuse = TRUE) {rest}")
 
 
 def test_an_answer_is_as_accurate_as_both_together(clinic: Clinic) -> None:
-    """The answer is what is known after it; it costs what it costs without, is stored, and never changes."""
+    """The answer equals a later known answer. It costs the same without reuse, is stored, and never changes."""
     make_visits(clinic, "patient MAX ROWS 4")
     release(clinic, "ward, sex, count(*) AS n FROM visits GROUP BY CUBE (ward, sex)", "epsilon = 1")
     asked = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, reuse = TRUE) {WARDS}"
@@ -43,7 +43,7 @@ def test_an_answer_is_as_accurate_as_both_together(clinic: Clinic) -> None:
 
 
 def test_a_target_pays_for_what_is_missing(clinic: Clinic) -> None:
-    """Half of the precision is known: the other half is paid for; all of it known: nothing is, and that is said."""
+    """If half of the precision is known, the other half is paid for. If all is known, a message says it is free."""
     make_visits(clinic)
     release(clinic, "ward, count(*) AS n FROM visits GROUP BY ward", "rho = 0.01")
     reached = reusing(clinic, "target_stderr = 5")
@@ -80,7 +80,7 @@ def test_what_is_not_combined(clinic: Clinic) -> None:
 
 
 def test_views_reuse_too(clinic: Clinic) -> None:
-    """A view shows the combined answer and its guarantee; averages have their own intervals."""
+    """A view shows the combined answer and its guarantee. Averages have their own intervals."""
     make_visits(clinic)
     averages = "sex, avg(charge) AS a, dp_interval_low(a) AS low FROM visits GROUP BY sex"
     release(clinic, averages, "epsilon = 1")

@@ -1,4 +1,4 @@
-"""Only what is about the same rows is combined, only by whom it may be read, and nothing here reaches a row."""
+"""Only answers about the same rows are combined, only for those who may read them, and nothing here reaches a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPUTING, SHOWING = ("answer", "axes", "cells", "chosen_tables", "tables"), ("k
 
 
 def resting_on(clinic: Clinic, statement: str = BY_SEX) -> str:
-    """What a known answer says that it is known from."""
+    """Returns the releases on which a known answer says it rests."""
     return str(clinic.con.execute("SELECT any_value(known_from) FROM dp_known(?)", [statement]).fetchall()[0][0])
 
 
@@ -41,7 +41,7 @@ def stderr(clinic: Clinic, statement: str = BY_SEX) -> float:
 
 
 def test_rows_of_one_moment_alone_are_combined(clinic: Clinic) -> None:
-    """A live table's releases stand alone; a prepared one's are combined until it is prepared anew; epochs end all."""
+    """A live table's releases stand alone. A prepared one's are combined until it is prepared anew. Epochs end all."""
     make_visits(clinic)
     clinic.dp("ALTER PRIVACY POLICY ON visits UNPREPARE")
     release(clinic, SEX, "epsilon = 1")
@@ -85,7 +85,7 @@ def test_a_database_that_is_opened_for_reading_cannot_change(
 
 
 def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
-    """Rows that one release drops and another counts are no noise; the answer says whose rows it lacks."""
+    """Rows that one release drops and another counts are no noise. The answer names the columns of missing rows."""
     clinic.con.execute("CREATE TABLE visits AS SELECT range // 2 AS patient, range % 2 AS sex, range % 3 AS ward "
                        "FROM range(100)")  # fmt: skip
     clinic.dp(
@@ -108,7 +108,7 @@ def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
 
 
 def people(clinic: Clinic) -> None:
-    """9,000 prepared rows, of which a third is outside of s's domain, and a quarter outside of a's."""
+    """9,000 prepared rows. A third is outside of s's domain, and a quarter outside of a's."""
     clinic.con.execute("CREATE TABLE p AS SELECT ['F', 'M', 'x'][1 + range % 3] AS s, range % 4 AS a FROM range(9000)")
     clinic.dp(
         "CREATE PRIVACY POLICY ON p (PRIVACY UNIT ROW, BUDGET (epsilon = 1000), DOMAIN s IN ('F', 'M'), "
@@ -144,7 +144,7 @@ def test_the_right_rows_go_before_the_least_noise(clinic: Clinic) -> None:
 
 
 def test_a_condition_before_max_rows_is_another_set_of_rows(clinic: Clinic) -> None:
-    """WHERE comes before MAX ROWS, FILTER after it: the two are not combined; what SQL means answers first."""
+    """WHERE comes before MAX ROWS, FILTER after it: the two are not combined. A known answer follows SQL's meaning."""
     make_visits(clinic, "patient MAX ROWS 1")
     where = "SELECT count(*) AS n FROM visits WHERE sex = 'F'"
     filtered = "SELECT count(*) FILTER (WHERE sex = 'F') AS n FROM visits"
@@ -165,7 +165,7 @@ def test_a_condition_before_max_rows_is_another_set_of_rows(clinic: Clinic) -> N
 
 
 def test_what_was_measured_counts_not_what_was_shown(clinic: Clinic) -> None:
-    """Options that move answers after the noise bias no known answer: it is that of the release without them."""
+    """Options that move answers after the noise bias no known answer: it equals that of the release without options."""
     make_visits(clinic)
     release(clinic, CUBE, "epsilon = 0.01, nonnegative = TRUE, integer = TRUE")
     shown = clinic.rows("SELECT min(answer_1), sum(answer_1) FROM private.release_2 WHERE grouping_id = 0")
@@ -179,7 +179,7 @@ def test_what_was_measured_counts_not_what_was_shown(clinic: Clinic) -> None:
 
 
 def test_a_store_of_the_version_before(clinic_path: Path, open_clinic: Callable[..., Clinic]) -> None:
-    """It opens and answers; what it released before is not known, what it releases now is."""
+    """The store opens and answers. Its earlier releases are not known answers. New releases are."""
     old = open_clinic(clinic_path)
     old.fill()
     old.protect()
@@ -202,7 +202,7 @@ def clinic_path(tmp_path: Path) -> Path:
 
 
 def reached(module: str, seen: set[str]) -> set[str]:
-    """Every module of dpduck that one imports, and those that these import."""
+    """Every module of dpduck that this one imports, and those that these import."""
     path = PACKAGE.parent / (module.replace(".", "/") + ".py")
     if module in seen or not path.is_file():
         return seen
@@ -219,7 +219,7 @@ def reached(module: str, seen: set[str]) -> set[str]:
 
 @pytest.mark.slow
 def test_known_answers_cannot_reach_rows() -> None:
-    """What computes them imports neither reader nor door nor anything that reads rows, and nothing that does.
+    """Modules that compute known answers never import, even indirectly, the reader, the door or code that reads rows.
 
     The others put answers into tables, or plan what a statement with reuse pays for. Two modules behind the door are
     allowed: they look at matrices and at expressions, and at no row.

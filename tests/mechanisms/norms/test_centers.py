@@ -79,7 +79,7 @@ def test_each_person_has_one_value(pays: Clinic) -> None:
 
 @pytest.mark.parametrize("column", ["pay", "rate", "fee", "debt"])
 def test_numbers_without_bounds_are_averaged_and_summed(pays: Clinic, column: str) -> None:
-    """Within eight standard errors of the truth, which are below 1 % of it.
+    """Answers are within eight standard errors and 5 % of the truth. Standard errors are below 2 %.
 
     False alarms: below 1e-14 for each answer by noise. Few people are above the norm that is found.
     """

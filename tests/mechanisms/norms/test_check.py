@@ -67,7 +67,7 @@ def opened(rows: Sequence[Row], most: int = MOST) -> Clinic:
 
 @pytest.fixture(scope="module")
 def trips() -> Iterator[Clinic]:
-    """Some 80 people, none of whom has more trips than MAX ROWS."""
+    """Some 80 people. None has more trips than MAX ROWS."""
     made = opened(made_rows(1))
     yield made
     made.con.close()
@@ -87,13 +87,13 @@ def at_bounds(found: Sequence[dict[str, Any]], aggregate: str, option: str) -> d
 
 
 def weight(squares: float, norm: float) -> Fraction:
-    """The largest weight that a unit may have: found by whole numbers."""
+    """The largest weight that a unit may have, in whole-number arithmetic."""
     limit, whole = floor(Fraction(norm) ** 2), round(squares)
     return Fraction(min(FULL, isqrt(FULL * FULL * limit // whole)), FULL) if whole else Fraction(1)
 
 
 def vectors(rows: Sequence[Row], key: int, value: Any) -> dict[int, dict[Any, float]]:
-    """What each person adds to each cell. value: of a row, None for nothing."""
+    """Returns each person's contribution to each cell. value: of a row, None for no contribution."""
     found = defaultdict[int, dict[Any, float]](lambda: defaultdict(float))
     for row in rows:
         added = value(row)
@@ -197,7 +197,7 @@ def test_a_join_with_a_public_table(trips: Clinic) -> None:
 
 
 def test_rows_leave_out_what_brute_force_says(trips: Clinic) -> None:
-    """Of each person so many rows are kept, and the error is that of dp_explain with as many."""
+    """Each person keeps so many rows, and the error is that of dp_explain with as many."""
     select = "month, count(*) AS n FROM trips GROUP BY month"
     numbers = [
         sum(cells.values()) for cells in vectors([r for r in made_rows(1) if 0 <= r[1] < 6], 1, lambda row: 1).values()
@@ -258,7 +258,7 @@ def test_prepared_rows_give_the_same_figures(trips: Clinic) -> None:
 
 
 def test_an_analysts_function_is_computed_by_a_worker(trips: Clinic) -> None:
-    """A condition that DuckDB does not read itself has the figures of an equal one that it does."""
+    """A condition that DuckDB does not read itself has the same figures as an equal condition that it reads."""
     select = "month, count(*) AS n FROM trips WHERE {} GROUP BY month"
     plain = checked(trips, select.format("town = 'a'"))
     assert checked(trips, select.format("upper(town) = 'A'")) == plain

@@ -110,7 +110,7 @@ def test_a_unit_moves_groups_by_no_more_than_is_priced(trips: Clinic, keys: str,
 def test_prepared_rows_have_the_same_groups() -> None:
     """A prepared table has the weighed counts of live rows, but for noise.
 
-    The error of a difference is 0.6 at this price: one of more than 4 has a chance below 1e-9 for nine weeks.
+    The error of a difference is 0.6 at this price. More than 4 has a chance below 1e-9 over nine weeks.
     """
     with dpduck.connect() as connection:
         clinic = Clinic(connection)

@@ -47,7 +47,7 @@ SELECT = "month, count(*) AS n, avg(price) AS a, count(DISTINCT person) AS p FRO
 
 @pytest.fixture(scope="module")
 def trips() -> Iterator[Clinic]:
-    """Some 450 people with 13 to 26 trips each, and one with 200 of a single month."""
+    """Some 450 people with 13 to 26 trips each, and one with 200 trips in a single month."""
     with dpduck.connect() as connection:
         made = Clinic(connection)
         made.con.execute(ROWS)
@@ -167,8 +167,8 @@ def test_half_as_many_units_are_above_a_norm_without_a_total(trips: Clinic) -> N
 def test_the_norm_of_the_answers_is_the_one_that_was_found(trips: Clinic) -> None:
     """At a large price few people are above the norm that is found, and the error is that of the norm.
 
-    A norm below 4 would have 450 people above it, where at most 1.1 are asked for and noise has an error of 0.9: a
-    chance below 1e-100. No norm is above MAX ROWS.
+    450 people are above any norm below 4. The search wants at most 1.1, and its noise has an error of 0.9. So such a
+    norm has a chance below 1e-100. No norm is above MAX ROWS.
     """
     rows = trips.dp(CLAUSE.format(100, "") + "month, count(*) AS n, dp_stderr(n) AS e FROM trips GROUP BY month")
     told = trips.value("SELECT last(strategy ORDER BY ledger_id) FROM dp_releases()")
@@ -201,13 +201,13 @@ def test_prepared_rows_are_searched_too() -> None:
 
 
 def admitted(proposal: NormProposal, member: Ask[Any]) -> None:
-    """Declares an answer at a door whose counts nobody reads."""
+    """Declares an answer at a door. Nobody reads its counts."""
     door = Door(NORMS.asks(proposal), lambda job: pytest.fail("counted"), None)  # type: ignore[arg-type]
     door.admit(member, proposal.answers)
 
 
 def test_no_other_answers_are_admitted(trips: Clinic) -> None:
-    """The door believes no norm, no job and no price that is not that of the family."""
+    """The door accepts only the norms, jobs and prices of the family."""
     proposal = proposal_of(trips, "month, count(*) AS n FROM trips GROUP BY month")
     plan = at_norms(proposal.request, (64,))
     (measured,) = plan.measures
@@ -260,7 +260,7 @@ def test_noise_leads_to_no_far_too_large_norm(trips: Clinic) -> None:
 
 
 def test_a_norm_whose_noise_cannot_be_drawn_is_not_looked_for(trips: Clinic) -> None:
-    """The largest level is one that is answered at the statement's price, which is known before the charge."""
+    """The largest level is one that the statement's price can answer, which is known before the charge."""
     with dpduck.connect() as connection:
         clinic = Clinic(connection)
         clinic.con.execute("CREATE TABLE t AS SELECT range % 50 AS who, range % 3 AS g, 1e12 AS x FROM range(60000)")
@@ -287,7 +287,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("options", REFUSED)
 def test_what_a_private_norm_does_not_go_with(trips: Clinic, options: str) -> None:
-    """Each refusal says what is accepted, before anything is charged."""
+    """Each refusal says what would be accepted, before anything is charged."""
     said = trips.refused(
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {options} month, count(*) FROM trips GROUP BY month"
     )

@@ -35,7 +35,7 @@ SELECTS = (
 
 
 class Seen:
-    """Cursors that count, what is sent about private rows, and how many tables there were when an answer was kept."""
+    """Cursors that count, their SQL over private rows, and the number of tables when an answer was stored."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.cursors: list[duckdb.DuckDBPyConnection] = []
@@ -85,7 +85,7 @@ def trips(request: pytest.FixtureRequest) -> Iterator[Clinic]:
 
 
 def test_rows_are_read_once(trips: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is counted, and whatever norms are found, once centres are; answers come when tables have gone."""
+    """Rows are read once for any answers and norms, after the centres. Tables are gone when an answer is stored."""
     for select in SELECTS:
         with monkeypatch.context() as patch:
             seen = Seen(patch)

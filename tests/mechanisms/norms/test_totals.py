@@ -85,7 +85,7 @@ def exact(clinic: Clinic, job: CountingJob) -> Any:
     return count_exactly(clinic.con.cursor(), job, bytes(32))._exact_counts
 
 
-UNITS = {  # what each of them adds to all cells together
+UNITS = {  # each unit's contribution to all cells together
     "count": "count(*)",
     "persons": "count(DISTINCT month)",
     "sum": "ifnull(sum(greatest(0, least(90, price))) FILTER (WHERE price IS NOT NULL), 0)",
@@ -125,7 +125,7 @@ def test_a_person_moves_a_total_by_no_more_than_its_bound(trips: Clinic, place: 
 
 
 def test_cells_together_have_a_norm_and_no_attributes(trips: Clinic) -> None:
-    """A job that weighs nothing cannot be counted together, nor one that tells cells apart."""
+    """A job without weights cannot count cells together, nor can one with attributes."""
     job = proposal_of(trips, ", total = TRUE").totals[0].job
     with pytest.raises(InternalError):
         exact(trips, replace(job, aggregates=(Contribution(),)))
@@ -175,8 +175,8 @@ def test_cells_are_brought_to_a_larger_total_alone() -> None:
 def test_the_error_of_a_grown_answer_is_that_of_its_formula() -> None:
     """20,000 draws of two cells and a total: the mean squared error is within 5 % of the stated one.
 
-    False alarms: the standard error of a variance of so many normal draws is 1 %, so 5 % are five of them, and the
-    seed is fixed.
+    False alarms: the standard error of a variance of so many normal draws is 1 %, a fifth of the bar, and the seed is
+    fixed.
     """
     drawn, exact_cells = np.random.default_rng(4), np.array([3000.0, 1000.0])
     cells = exact_cells + drawn.normal(0, 20, (20_000, 2))

@@ -1,4 +1,4 @@
-"""The default of people with many rows: norms in place of MAX ROWS, where a statement says nothing of bounds."""
+"""The default for people with many rows: norms in place of MAX ROWS, where a statement states no bounds."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_statement_that_says_no_bound_gets_norms(shop: Clinic, select: str) ->
 
 @pytest.mark.parametrize("select", BY_ROWS)
 def test_what_gains_nothing_keeps_its_rows(shop: Clinic, select: str) -> None:
-    """Few cells, few rows of a unit, sums of both signs, and what has no norm."""
+    """Few cells, few rows of a unit, sums of both signs, and aggregates that have no norm."""
     assert not request_of(shop, select).question.treatment.finds_norm
 
 
@@ -114,7 +114,7 @@ def test_the_choice_follows_from_public_facts(shop: Clinic) -> None:
 
 
 def test_the_digest_is_that_of_what_is_done(shop: Clinic) -> None:
-    """It is that of the same options written out. A statement that says its rows keeps that of earlier versions."""
+    """The digest is that of the same options written out. A statement with its rows keeps that of earlier versions."""
     request, treatment = request_of(shop, NORMED[0]), request_of(shop, NORMED[0]).question.treatment
     written = replace(request, question=replace(request.question, treatment=replace(treatment, usual=False)))
     rows = request_of(shop, NORMED[0], f"{BOTH}, max_rows_contributed = 500")
@@ -125,7 +125,7 @@ def test_the_digest_is_that_of_what_is_done(shop: Clinic) -> None:
 
 
 def test_a_stored_answer_of_an_earlier_version_is_free(shop: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was made by rows, has no stored intervals, and shows those of its noise."""
+    """The answer was made by rows, has no stored intervals, and shows those of its noise."""
     statement = (
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({BOTH}, refresh = 'earlier') day, count(*) AS n, "
         "dp_stderr(n) AS e, dp_interval_low(n) AS low, dp_interval_high(n) AS high FROM t GROUP BY day"
@@ -164,14 +164,14 @@ def test_dp_explain_says_what_was_chosen(shop: Clinic) -> None:
 
 
 def test_dp_explain_tells_no_error_that_it_does_not_know(shop: Clinic) -> None:
-    """That of a variance by rows follows from the rows of a cell. It is not 0."""
+    """The error of a variance by rows depends on the rows of a cell. It is not shown as 0."""
     statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({BOTH}, refresh = 'unknown') {NORMED[5]}"
     (note,) = [row[0] for row in shop.con.execute("SELECT note FROM dp_explain(?)", [statement]).fetchall()]
     assert "max_rows_contributed = 500 says that noise goes by rows; " in note
 
 
 def test_a_view_by_default_norms_is_read_like_others(shop: Clinic) -> None:
-    """Rows are sampled from its cube, and its comment says where its standard errors are."""
+    """Rows are sampled from its cube, and its comment names the place of its standard errors."""
     shop.dp(f"CREATE PRIVATE VIEW daily OPTIONS ({BOTH}) AS SELECT day, count(*) AS n FROM t WHERE sure GROUP BY day")
     assert "norms" in shop.value("SELECT last(strategy ORDER BY ledger_id) FROM dp_releases()")
     shop.dp("CREATE PRIVATE TABLE drawn AS SAMPLE 200 FROM private.daily")
@@ -227,7 +227,7 @@ def test_margins_of_very_many_cells_keep_their_rows(wide: Clinic, sets: str, col
 
 
 def test_margins_of_all_columns_are_answered(wide: Clinic) -> None:
-    """They were by rows, and are so still. A total beside them is refused before its charge."""
+    """Such margins were by rows, and are so still. A total beside them is refused before its charge."""
     named = ", ".join(WIDE)
     select = f"{named}, count(*) AS n FROM w GROUP BY MARGINALS (2, {named})"
     assert len(wide.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1) {select}")) == 66 * 100

@@ -1,7 +1,7 @@
-"""Kill a process at every step of a session's answers; run by test_session_kill in a process of its own.
+"""Kill a process at every step of a session's answers. Run by test_session_kill in a process of its own.
 
-Each child is forked clean, checks what the children before it left behind, asks new questions, and says through a pipe
-what it was told before anything else can happen to it. Arguments: an empty directory, the number of children.
+Each child is forked clean, checks the state that earlier children left, and asks new questions. It reports each answer
+through a pipe before anything else can happen. Arguments: an empty directory, the number of children.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def ask(con: duckdb.DuckDBPyConnection, question: int) -> str:
 
 
 def check(con: duckdb.DuckDBPyConnection, told: dict[int, str]) -> None:
-    """Whatever was told is still the answer; updates, answers and the ledger agree with one another."""
+    """Every earlier answer is still the answer. Updates, answers and the ledger agree with one another."""
     stored = con.execute(
         "SELECT number, source, updates FROM private.dpduck.session_answers ORDER BY number"
     ).fetchall()

@@ -15,7 +15,7 @@ PRICE = "epsilon = 2, delta = 1e-6"
 
 
 def fill(clinic: Clinic) -> None:
-    """4,000 visits of 1,000 patients with 50 codes, 'K0' the most frequent; two flags and a name in capitals."""
+    """4,000 visits of 1,000 patients with 50 codes, 'K0' the most frequent, two flags and a name in capitals."""
     clinic.con.execute(
         "CREATE TABLE visits AS SELECT i // 4 AS patient_id, 'K' || least(i % 50, i % 7) AS code, i % 3 = 0 AS smoker, "
         "i % 5 = 0 AS senior, i % 50 AS number FROM range(4000) AS r(i)"

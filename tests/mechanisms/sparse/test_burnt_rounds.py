@@ -19,7 +19,7 @@ DEAR = f"CREATE PRIVATE SESSION s OPTIONS ({PRICE}, sparsity = 8, queries = 100,
 
 
 class Broken:
-    """Fails at one step, once it is told to."""
+    """Fails at one step, once that step is set."""
 
     def __init__(self) -> None:
         self.at = ""
@@ -54,7 +54,7 @@ def state(visits: Clinic) -> tuple[int, int]:
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
 def test_an_abort_after_a_measurement_spends_its_round(visits: Clinic, broken: Broken, error: BaseException) -> None:
-    """A look that fired, and whose answer nobody saw, has used its thresholds. False alarm 1e-9: 'K0' is far off."""
+    """A look that fired, even if nobody saw its answer, has used its thresholds. False alarm 1e-9: 'K0' is far off."""
     broken.at, broken.error = "answers computed", error
     engine = engine_of(visits.con)
     assert engine is not None
@@ -74,7 +74,7 @@ def test_an_abort_after_quiet_looks_spends_nothing(visits: Clinic, broken: Broke
 
 
 def test_an_abort_after_the_commit_spends_nothing_twice(visits: Clinic, broken: Broken) -> None:
-    """What is committed is told when it is asked again, and costs no other round."""
+    """A committed answer is given when it is asked again, and costs no other round."""
     broken.at = "answers committed"
     with pytest.raises(duckdb.Error, match="unexpected"):
         ask(visits, "s", "['K0']")
@@ -84,7 +84,7 @@ def test_an_abort_after_the_commit_spends_nothing_twice(visits: Clinic, broken: 
 
 
 def test_an_abort_inside_a_look_spends_the_round(visits: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it fired is unknown then, so it counts as if it had."""
+    """Nobody knows then whether the look fired, so it counts as fired."""
 
     def fails(self: SessionGate, questions: Questions, number: int, hypothesis: int, round_number: int) -> Any:
         raise MemoryError

@@ -121,12 +121,12 @@ def test_sql_solves_the_least_squares(plain: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize("unlisted", [0, OTHERS])
 def test_stated_errors_are_the_measured_ones(plain: duckdb.DuckDBPyConnection, noise: NoiseKind, unlisted: int) -> None:
-    """The mean square of error over stated error is 1, with all keys listed and with rows under others, and no margin
+    """The mean square of error over stated error is 1, with all keys listed and with rows of unlisted keys. No margin
     is exceeded.
 
-    Of 600 errors the mean square has a mean of 0.93 to 1.01 and a standard deviation of 0.055 to 0.08 (simulated): six
-    of them from the bars, 1e-8. Without T/(T - N) it is 1.8 to 1.9, without the rows of other keys 10 or more. A margin
-    is seven standard errors wide or more.
+    Over 600 errors the mean square has a mean of 0.93 to 1.01 and a standard deviation of 0.055 to 0.08 (simulated).
+    The bars are six deviations away: 1e-8. Without T/(T - N) it is 1.8 to 1.9, without the rows of other keys 10 or
+    more. A margin is seven standard errors wide or more.
     """
     charge = Charge.zcdp(Fraction(1, 8)) if noise is NoiseKind.GAUSSIAN else Charge.pure(Fraction(4))
     exact = np.random.default_rng(5).integers(0, 90, LISTED + unlisted)

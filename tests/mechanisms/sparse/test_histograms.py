@@ -21,7 +21,7 @@ def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 def test_values_are_kept_whatever_happens(open_clinic: Callable[..., Clinic], tmp_path: Path) -> None:
-    """Rows that change, a dropped name and a restart move no value; the ledger has one charge."""
+    """Rows that change, a dropped name and a restart move no value. The ledger has one charge."""
     path = tmp_path / "clinic.duckdb"
     made = open_clinic(path)
     fill(made)
@@ -41,7 +41,7 @@ def test_values_are_kept_whatever_happens(open_clinic: Callable[..., Clinic], tm
 
 
 def test_the_first_value_of_a_key_stays(visits: Clinic) -> None:
-    """What was released of a key is in the store, and is given again whatever is drawn later."""
+    """A released value of a key is in the store, and is given again whatever is drawn later."""
     store = SparseStore(visits.con.cursor, STORE_NAME)
     assert store.store_first_values("a", [7, 1 << 127], [1, 2]) == [1, 2]
     assert store.store_first_values("a", [1 << 127, 9, 7], [5, 3, 6]) == [2, 3, 1]
@@ -61,9 +61,9 @@ def test_answers_lie_within_their_margins(visits: Clinic) -> None:
 
 
 def test_another_histogram_has_other_noise(visits: Clinic) -> None:
-    """A new epoch, or another tag, is a new charge and a new secret; the old one repeats its values.
+    """A new epoch, or another tag, is a new charge and a new secret. The old one repeats its values.
 
-    Noise of deviation 8 or more: two values agree with a chance below 0.036, twelve in a row with one below 1e-17.
+    With noise of deviation 8 or more two values agree with a chance below 0.036, and twelve in a row below 1e-17.
     """
     histogram(visits)
 
@@ -94,7 +94,7 @@ def test_keys_are_canonical(visits: Clinic) -> None:
 
 
 def test_tuples_and_conjunctions(visits: Clinic) -> None:
-    """Keys of several columns are lists, or dp_key; conjunctions over boolean columns are lists of them."""
+    """Keys of several columns are lists, or dp_key. Conjunctions are lists of boolean columns."""
     histogram(visits, "flags", on="smoker, senior", options="queries = 10, beta = 1e-9")
     exact = visits.value("SELECT count(*) FROM visits WHERE senior")
     answer, margin = ask(visits, "flags", "dp_conjunction([NULL, true])")[1:3]
@@ -106,7 +106,7 @@ def test_tuples_and_conjunctions(visits: Clinic) -> None:
 
 
 def test_questions_from_public_tables(visits: Clinic) -> None:
-    """Questions by the name of a declared public table, many at once; never from a private one."""
+    """Questions by the name of a declared public table, many at once. Never from a private one."""
     visits.con.execute(
         "CREATE TABLE asked AS SELECT * FROM (VALUES ('a', 'K0', 1.0), ('a', 'K1', 0.5), ('b', 'K2', 1.0)) "
         "AS t(question, key, weight)"

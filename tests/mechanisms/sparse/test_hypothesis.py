@@ -1,4 +1,4 @@
-"""Sparse multiplicative weights: an update does what the bound on updates needs, lazily as densely."""
+"""Sparse multiplicative weights: an update meets the assumption of the bound on updates, lazily as densely."""
 
 from math import log
 
@@ -9,7 +9,7 @@ from dpduck.mechanisms.sparse.session import STEP, Hypothesis, gap_for, slots_fo
 
 
 def updates_needed(total: float, gap: float, slots: int) -> float:
-    """The most updates there can be if each finds a gap of at least `gap` rows, measured to within half of it.
+    """The most updates there can be if each finds a gap of at least `gap` rows, measured to within half the gap.
 
     Each takes at least (10/9) (gap / total)^2 from a relative entropy of at most ln(2 slots).
     """
@@ -90,7 +90,7 @@ def test_every_update_makes_the_progress_of_the_bound() -> None:
 
 
 def test_gap_and_updates_are_inverse() -> None:
-    """With the gap of gap_for the bound on updates is met, and not by much; no question begins far from nothing."""
+    """With the gap of gap_for the bound on updates is met, and not by much. No question begins far from nothing."""
     gap = gap_for(1e6, 500, 64)
     slots = slots_for(1e6, 500, 64, gap)
     assert 490 < updates_needed(1e6, gap, slots) <= 500

@@ -1,4 +1,4 @@
-"""Questions that select their keys from declared public tables, and what is refused of them."""
+"""Questions that select their keys from declared public tables, and the refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.clinics import Clinic
 
 @pytest.fixture
 def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """A histogram over the codes, and a declared public catalogue: one of its codes is NULL, one stands twice."""
+    """A histogram over the codes, and a declared public catalogue: one code is NULL, one stands twice."""
     made = open_clinic()
     fill(made)
     histogram(made)
@@ -120,7 +120,7 @@ ARGUMENTS = [
 
 
 def test_arguments_that_no_macro_sends(visits: Clinic) -> None:
-    """What a client sends instead of JSON of three parts is refused in one line, as anything senseless."""
+    """Anything a client sends instead of JSON of three parts is refused in one line, as any senseless argument."""
     engine = engine_of(visits.con)
     assert engine is not None
     for argument in ARGUMENTS:

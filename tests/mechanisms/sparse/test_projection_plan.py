@@ -26,7 +26,7 @@ RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8
 @pytest.mark.parametrize("charge", [Charge.zcdp(Fraction(1, 50)), Charge.pure(Fraction(1, 2))])
 @pytest.mark.parametrize("bound", [1, 4])
 def test_price_is_met_exactly(charge: Charge, bound: int) -> None:
-    """The compiled projection costs exactly what was charged: one calibration, no composition over rows."""
+    """The compiled projection costs exactly its charge: one calibration, no composition over rows."""
     plan = plan_projection(charge, bound, 64, 1000, Fraction(1, 20), 1e5, None)
     cost = price_of(Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise, bound)
     assert cost.epsilon == charge.epsilon
@@ -34,7 +34,7 @@ def test_price_is_met_exactly(charge: Charge, bound: int) -> None:
 
 
 def test_rows_balance_noise_and_distortion() -> None:
-    """Chosen rows make the two parts of the error equal for the guess; the declared queries move both quantiles."""
+    """Chosen rows make the two parts of the error equal for the guess. The declared queries move both quantiles."""
     plan = plan_projection(Charge.zcdp(Fraction(1, 50)), 2, 64, 1000, Fraction(1, 20), 1e6, None)
     noise = plan.noise_quantile * sqrt(64 * plan.noise_variance / plan.rows)
     distortion = plan.distortion_quantile * sqrt(2 * 64 * 1e6 / plan.rows)
@@ -67,7 +67,7 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_stated_error_holds_and_is_not_idle(noise: NoiseKind) -> None:
     """Over 200 runs the stated error is exceeded in at most a beta fraction, and is at most three times the
-    largest error seen. False alarm of the first: more than 36 of 200 at 5 %, 1e-10; in truth far fewer exceed it.
+    largest error seen. False alarm of the first: more than 36 of 200 at 5 %, 1e-10. In truth far fewer exceed it.
     """
     charge = Charge.zcdp(Fraction(1, 8)) if noise is NoiseKind.GAUSSIAN else Charge.pure(Fraction(8))
     stated, largest = observed(charge)

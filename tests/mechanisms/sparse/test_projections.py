@@ -62,7 +62,7 @@ def test_sql_and_python_agree(visits: Clinic) -> None:
 def test_answers_are_close_and_say_how_close(visits: Clinic) -> None:
     """Every answer lies within its margin, and its standard error is of the size of its error.
 
-    False alarm below 1e-9: margins hold for 10^9 questions at 95 %; one of 50 misses them with at most 1e-9.
+    False alarm below 1e-9: margins hold for 10^9 questions at 95 %. A miss among 50 has a chance of at most 1e-9.
     """
     projection(visits, options="sparsity = 8, queries = 1e12, beta = 1e-6")
     visits.con.execute("CREATE TABLE q AS SELECT DISTINCT code AS query, code AS key, 1 AS weight FROM visits")
@@ -76,7 +76,7 @@ def test_answers_are_close_and_say_how_close(visits: Clinic) -> None:
 
 
 def test_one_charge_and_an_ordinary_table(visits: Clinic) -> None:
-    """One charge whatever is asked; the same statement is free; the release is a table like any other."""
+    """One charge covers all questions. The same statement is free. The release is a table like any other."""
     before = visits.charges()
     statement = projection(visits)
     assert statement == [("private.p is ready",)]
@@ -94,7 +94,7 @@ def test_one_charge_and_an_ordinary_table(visits: Clinic) -> None:
 
 
 def test_a_drop_of_nothing_drops_nothing(visits: Clinic) -> None:
-    """A view whose name ends like a seed's stays where there is no projection of the rest of its name."""
+    """A view with a name like a seed's stays where no projection has the rest of its name."""
     projection(visits, name="p_seed")
     assert "'p_seed' is a projection; accepted: FROM dp_project('p_seed', 'q')" in refused_ask(
         visits, "p_seed", "['K1']"
@@ -140,7 +140,7 @@ def test_a_projection_is_put_with_its_seed_or_not_at_all(visits: Clinic, monkeyp
 
 
 def test_a_question_without_its_columns(visits: Clinic) -> None:
-    """A table that lacks key, weight or query is told by the name of the column, in any DuckDB."""
+    """If a table lacks key, weight or query, the message names the column, in any DuckDB."""
     projection(visits)
     for question, macro, column in (
         ("SELECT 'K1' AS k, 1 AS weight", "dp_project", "key"),
@@ -153,7 +153,7 @@ def test_a_question_without_its_columns(visits: Clinic) -> None:
 
 @pytest.mark.parametrize("macro", ["dp_project", "dp_project_all"])
 def test_a_missing_projection_is_named(visits: Clinic, macro: str) -> None:
-    """The name that was given, not that of its seed, with the nearest one; and a missing table of questions."""
+    """A missing projection, or table of questions, is named as given (not as its seed), with the nearest name."""
     projection(visits)
     question = "WITH q AS (SELECT 'K1' AS key, 1 AS weight, 1 AS query)"
     for projected, asked, named in (("pp", "q", "pp"), ("p", "r", "r")):

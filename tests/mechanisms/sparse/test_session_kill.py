@@ -1,4 +1,4 @@
-"""SIGKILL at every step of a session's answers: no update is lost or repeated, and what was said stays said."""
+"""SIGKILL at every step of a session's answers: no update is lost or repeated, and given answers stay."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def test_a_kill_at_any_step_of_an_answer(tmp_path: Path) -> None:
 
 @pytest.mark.audit
 def test_hundreds_of_kills_of_answers(tmp_path: Path) -> None:
-    """The same, hundreds of times over, at all steps."""
+    """Kills hundreds of times, at all steps."""
     found = account(HARNESS, tmp_path, 300)
     assert set(found) - {"told"} == STEPS

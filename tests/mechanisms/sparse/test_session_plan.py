@@ -1,4 +1,4 @@
-"""Plans of sessions: within the price, and true to what they state, also against whoever asks what is most wrong."""
+"""Plans of sessions: within the price, and true to their statements, also against an adaptive attacker."""
 
 from fractions import Fraction
 
@@ -23,7 +23,7 @@ RUNS = 200
 @pytest.mark.parametrize("bound", [1, 5])
 @pytest.mark.parametrize(("updates", "alpha"), [(None, None), (1, None), (37, None), (None, 50_000.0), (4, 50_000.0)])
 def test_plans_cost_at_most_their_price(charge: Charge, bound: int, updates: int | None, alpha: float | None) -> None:
-    """The compiled gate costs at most what was charged, and uses nearly all of it."""
+    """The compiled gate costs at most the charge, and uses nearly all of the charge."""
     plan = plan_session(charge, bound, SparseWorkload(16, 500, 0.05, updates, alpha), 1e5)
     scan = scan_of(bound)
     cost = price([plan.law.total_ask(scan), plan.law.gate_ask(scan)])
@@ -37,7 +37,7 @@ def test_plans_cost_at_most_their_price(charge: Charge, bound: int, updates: int
 
 
 def test_what_is_given_is_met_or_refused() -> None:
-    """A given alpha has the most updates that it allows; one that no price of this size reaches is refused."""
+    """A given alpha has the most updates that it allows. An alpha beyond this price is refused."""
     charge = CHARGES[0]
     fewer, more = (
         plan_session(charge, 1, SparseWorkload(16, 500, 0.05, None, alpha), 1e5) for alpha in (2000.0, 4000.0)
@@ -67,7 +67,7 @@ class Attacked:
         return self.hypothesis.answer(keys, [1.0] * len(keys))
 
     def ask(self, keys: list[int]) -> None:
-        """One question with an answer that says how close it is; its error."""
+        """Asks one question and records the error of its answer."""
         chosen = KeyDigests(self.digests.high[keys], self.digests.low[keys])
         questions = self.gate.prepare(chosen, np.full(len(keys), UNITS), [len(keys)], 1)
         measured = self.gate.look(questions, 0, round(self.belief(keys) * UNITS), self.used)
@@ -81,7 +81,7 @@ class Attacked:
 
 
 def attack(charge: Charge, most: int) -> tuple[float, list[float]]:
-    """Stated alpha and the largest error of each run; keys are asked in the order of how wrong they are believed."""
+    """Returns the stated alpha and the largest error of each run. Asks first the keys that seem most wrong."""
     generator = np.random.default_rng(11)
     largest: list[float] = []
     alpha = 0.0
@@ -104,8 +104,8 @@ def attack(charge: Charge, most: int) -> tuple[float, list[float]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("charge", "most"), [(Charge.zcdp(Fraction(2)), 80), (Charge.pure(Fraction(20)), 30)])
 def test_an_adaptive_attacker_stays_within_the_statement(charge: Charge, most: int) -> None:
-    """Asked what is most wrong, alpha is exceeded in at most a beta fraction of 200 runs, and alpha is at most
-    three times the largest error seen. The statement holds with room: a false alarm of the first is below 1e-9.
+    """An attacker asks the most wrong keys. Alpha is exceeded in at most a beta fraction of 200 runs, and alpha is at
+    most three times the largest error seen. The statement holds with room: a false alarm of the first is below 1e-9.
     """
     alpha, largest = attack(charge, most)
     assert sum(error > alpha for error in largest) <= 0.05 * RUNS

@@ -21,7 +21,7 @@ FINE = "sparsity = 8, queries = 100, updates = 2, beta = 1e-9"
 
 @pytest.fixture
 def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """With a price at which large counts are told from nothing."""
+    """A clinic with budget for prices that tell large counts from nothing."""
     made = open_clinic()
     fill(made)
     made.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 200, delta = 1e-5)")
@@ -33,7 +33,7 @@ def dear(visits: Clinic, name: str = "s", options: str = FINE) -> None:
 
 
 def test_answers_keep_their_statement_and_updates_are_counted(visits: Clinic) -> None:
-    """Each answer has its margin, says whether it cost an update and what is left; then the hypothesis is marked.
+    """Each answer has its margin, says whether it cost an update and how many are left. Then the hypothesis is marked.
 
     False alarm below 1e-9: beta is 1e-9.
     """
@@ -136,7 +136,7 @@ def test_callers_come_one_after_the_other(visits: Clinic) -> None:
 
 
 def test_who_may_ask(visits: Clinic) -> None:
-    """The owner's sessions are for all principals who may ask about the table; a principal's own is theirs alone."""
+    """Every principal who may ask about the table may ask the owner's sessions. A principal's own is theirs alone."""
     engine = engine_of(visits.con)
     assert engine is not None
     dear(visits)
@@ -156,7 +156,7 @@ def test_who_may_ask(visits: Clinic) -> None:
 
 
 def test_many_questions_from_a_table(visits: Clinic) -> None:
-    """A public table of questions is answered in one go, as one by one; too many keys are refused."""
+    """A public table of questions is answered at once, as one by one. Too many keys are refused."""
     dear(visits)
     visits.con.execute("CREATE TABLE asked AS SELECT i AS question, 'K' || (i % 3) AS key FROM range(6) AS r(i)")
     visits.dp("DECLARE PUBLIC TABLE asked")
@@ -171,7 +171,7 @@ def test_many_questions_from_a_table(visits: Clinic) -> None:
 
 
 def test_an_alpha_that_cannot_be_is_refused_free_of_charge(visits: Clinic) -> None:
-    """What the price does not buy is refused before the charge, with what it would buy."""
+    """An alpha beyond the price is refused before the charge, with the alpha that the price would buy."""
     visits.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (rho = 1000)")
     text = f"CREATE PRIVATE SESSION t OPTIONS ({PRICE}, queries = 100, alpha = 1) ON visits (code)"
     assert "alpha of at least" in visits.refused(text)
@@ -205,7 +205,7 @@ def test_a_key_counts_once_in_a_question(visits: Clinic) -> None:
 def test_a_session_that_is_opened_again_looks_at_public_facts_again(
     open_clinic: Callable[..., Clinic], tmp_path: Path
 ) -> None:
-    """Private rows are counted for it under what a new release must meet: a default collation would merge units."""
+    """Its private rows are counted under the conditions of a new release: a default collation would merge units."""
     path = tmp_path / "clinic.duckdb"
     first = open_clinic(path)
     fill(first)

@@ -1,4 +1,4 @@
-"""What the answers of lazy histograms state about their errors."""
+"""The errors that answers of lazy histograms state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRESENT, KEYS = 100, 300
 
 
 def largest_errors(noise: Noise, runs: int) -> list[float]:
-    """Of each run: the largest error of its questions, half of whose keys have rows."""
+    """Returns each run's largest error over its questions. Half of a question's keys have rows."""
     generator = np.random.default_rng(7)
     numbers = np.arange(KEYS, dtype=np.uint64)
     digests, exact = KeyDigests(numbers, numbers), generator.integers(1, 1000, PRESENT)

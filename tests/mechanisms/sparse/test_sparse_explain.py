@@ -42,7 +42,7 @@ def test_every_way_is_compared(visits: Clinic, price: str) -> None:
 
 
 def test_a_hopeless_session_says_so(visits: Clinic) -> None:
-    """An alpha of half the rows or more, by public figures alone, is told by dp_explain, on creation and later."""
+    """dp_explain warns of an alpha of half the rows or more, by public figures alone. So do creation and answers."""
     plain, hopeless = "epsilon = 5, sparsity = 2, queries = 20", "epsilon = 1, queries = 20, alpha = 1e9"
     assert "hopeless" not in explained(visits, "SESSION", f"{plain}, updates = 1")["session"][2]
     assert explained(visits, "SESSION", hopeless)["session"][2].startswith("hopeless: alpha = 1e+09 is no less than")
@@ -54,9 +54,7 @@ def test_a_hopeless_session_says_so(visits: Clinic) -> None:
 
 
 def test_the_histogram_beats_the_projection(visits: Clinic) -> None:
-    """The same noise and no distortion, for every number of queries; few queries are best bought one by
-    one.
-    """
+    """The same noise and no distortion, for every number of queries. A few queries are cheapest one by one."""
     for queries in (10, 1000, 10**6):
         found = explained(visits, "HISTOGRAM", f"epsilon = 1, delta = 1e-6, sparsity = 16, queries = {queries}")
         assert found["histogram"][1] < found["projection"][1]

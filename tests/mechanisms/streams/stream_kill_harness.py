@@ -1,8 +1,8 @@
-"""Kill a process at every step of a stream's refreshes; run by test_stream_kill in a process of its own.
+"""Kill a process at every step of a stream's refreshes. Run by test_stream_kill in a process of its own.
 
-The parent never opens DuckDB. Each child is forked clean, says what the child before it left behind, goes on with the
-stream and is killed at one step. Arguments: an empty directory, the number of children, and what the stream publishes:
-count, or cube. Prints where they were killed.
+The parent never opens DuckDB. Each child is forked clean, reports the state that the child before it left, goes on and
+is killed at one step. Arguments: an empty directory, the number of children, and the stream's answer: count, or cube.
+Prints where they were killed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AT_ONCE = 2
 
 @dataclass
 class Left:
-    """What is published, and the noisy answers in the stream's file, version by version."""
+    """The published rows, and the noisy answers in the stream's file, version by version."""
 
     published: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ def held(directory: Path) -> list[str]:
 
 
 def looked(con: duckdb.DuckDBPyConnection, kind: str) -> list[str]:
-    """What is published: each day once, as many as are listed; one charge paid for all."""
+    """Checks the published rows: each listed day once, and one charge paid for all."""
     rows = con.execute("FROM private.days").fetchall()
     days = len({row[0] for row in rows})
     assert days * ROWS_A_DAY[kind] == len(rows), "a day was published twice"
@@ -86,7 +86,7 @@ def looked(con: duckdb.DuckDBPyConnection, kind: str) -> list[str]:
 
 
 def child(directory: Path, pipe: int, kill_at: str, kind: str) -> None:
-    """Says what it finds, refreshes, and is killed."""
+    """Reports the state that it finds, refreshes, and is killed."""
 
     def say(text: str) -> None:
         os.write(pipe, f"{text}\n".encode())
@@ -128,7 +128,7 @@ def run(directory: Path, children: int, kind: str) -> None:
 
 
 def made(directory: Path, pipe: int, kill_at: str, number: int) -> None:
-    """Makes a stream and is killed at a step; asked again, it is there once, was paid for once, and is refreshed."""
+    """Makes a stream and is killed at a step. Asked again, it is there once, was paid for once, and is refreshed."""
 
     def step(name: str) -> None:
         if name == kill_at:

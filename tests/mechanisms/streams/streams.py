@@ -1,4 +1,4 @@
-"""A table whose rows come month by month, with a stream over it, and words for what tests do with both."""
+"""A table that gets rows month by month, with a stream over it, and helpers for tests of both."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Visits:
         return self.con.execute("FROM dp(?)", [statement]).fetchall()
 
     def refusal(self, statement: str) -> str:
-        """What is said where a statement is refused."""
+        """Returns the message of a refused statement."""
         try:
             self.dp(statement)
         except duckdb.Error as error:
@@ -72,7 +72,7 @@ class Visits:
         self.dp(STREAM.format(options=clause, source=source))
 
     def refresh(self, months: int = PERIODS) -> str:
-        """Measures what has come by the end of so many months."""
+        """Refreshes the stream until the end of so many months."""
         return str(self.dp(f"REFRESH PRIVATE STREAM by_month UNTIL '{date(2024, months + 1, 1)}'")[0][0])
 
     def published(self, columns: str = "*") -> list[tuple[Any, ...]]:
@@ -94,7 +94,7 @@ class Visits:
         return engine.streams
 
     def request(self) -> StreamRequest:
-        """What the stream asks."""
+        """Returns the stream's request."""
         statement = parse_statement(self.named.statement)
         assert isinstance(statement, CreatePrivate)
         found: StreamRequest = self.streams.analyse(statement)
@@ -113,9 +113,9 @@ class Visits:
 
     @property
     def plan(self) -> StreamPlan:
-        """What the stream was made with."""
+        """Returns the stream's plan."""
         return plan_from_facts(self.named.plan)
 
     def asks(self) -> list[StreamAsk]:
-        """What the stream was charged for."""
+        """Returns the asks that the stream was charged for."""
         return asks_of(self.request(), self.plan)

@@ -118,7 +118,7 @@ def test_a_view_of_several_sets_is_refused(visits: Visits) -> None:
     ],
 )
 def test_what_is_refused(released: Visits, arguments: str, said: str) -> None:
-    """What has no difference, or none whose error is known, is refused in one line."""
+    """Columns without a difference, or without a known error, are refused in one line."""
     with pytest.raises(Exception, match="accepted:") as error:
         released.con.execute(f"FROM dp_difference({arguments})")
     assert said in str(error.value)
@@ -149,7 +149,7 @@ def aggregates(released: Visits) -> Visits:
 
 
 def compared(visits: Visits, names: str, more: str = "") -> str:
-    """What dp_difference says of two names, '' where it answers."""
+    """Returns dp_difference's message for two names, '' for an answer."""
     first, second = names.split()
     periods = "".join(
         f", of_{one} := '2024-02-01'" for one, name in (("first", first), ("second", second)) if name == "by_month"
@@ -169,7 +169,7 @@ def test_the_same_aggregate_is_compared(aggregates: Visits, names: str) -> None:
 
 @pytest.mark.parametrize("names", UNLIKE)
 def test_different_aggregates_are_refused(aggregates: Visits, names: str) -> None:
-    """A count less a sum is nothing: one line says so, and nothing of the aggregates' text, which others wrote."""
+    """A count less a sum is refused in one line, without the aggregates' text, which others wrote."""
     for pair in (names, " ".join(reversed(names.split()))):
         said = compared(aggregates, pair)
         assert "is another aggregate than" in said and "2 *" not in said and "DISTINCT" not in said, said
@@ -177,7 +177,7 @@ def test_different_aggregates_are_refused(aggregates: Visits, names: str) -> Non
 
 
 def test_principals_learn_count_or_sum_alone(aggregates: Visits) -> None:
-    """Statements of others are not shown: whose sum it is of another's view is not told by a refusal."""
+    """Statements of others are not shown: a refusal does not tell whether another's view is a count or a sum."""
     table = "private.dpduck.releases"
     aggregates.con.execute(f"UPDATE {table} SET principal = 'alice' WHERE name IN ('twice', 'people')")
     try:
@@ -202,7 +202,7 @@ def test_a_view_with_averages_says_what_to_do(visits: Visits) -> None:
 
 
 def test_one_release_under_two_names_is_refused(visits: Visits) -> None:
-    """The same statement under another name is the same noise: nothing is independent of itself."""
+    """The same statement under another name has the same noise, so the two are not independent."""
     for name, alias in (("first", "n"), ("second", "m")):
         visits.dp(
             f"CREATE PRIVATE VIEW {name} OPTIONS (rho = 0.25) AS SELECT ward, count(*) AS {alias} FROM visits "
@@ -215,7 +215,7 @@ def test_one_release_under_two_names_is_refused(visits: Visits) -> None:
 
 @pytest.mark.parametrize("alias", ["day_total", "n_last"])
 def test_a_count_may_be_called_as_a_total_is(visits: Visits, alias: str) -> None:
-    """What an answer is about follows from its place among the columns, not from how its name ends."""
+    """The kind of an answer follows from its place among the columns, not from the end of its name."""
     visits.dp("DROP PRIVATE STREAM IF EXISTS by_month")
     statement = STREAM.format(options=options("rho = 1", "periods"), source="visits")
     visits.dp(statement.replace("count(*) AS n", f"count(*) AS {alias}"))
@@ -228,7 +228,7 @@ def test_a_count_may_be_called_as_a_total_is(visits: Visits, alias: str) -> None
 
 
 def test_sums_of_a_streams_cells_are_refused_by_name(visits: Visits) -> None:
-    """dp_stderr_of is about one release; a stream's own columns and dp_difference have the errors over time."""
+    """dp_stderr_of is about one release. A stream's own columns and dp_difference have the errors over time."""
     visits.create(options("rho = 1"))
     with pytest.raises(duckdb.Error) as caught:
         visits.con.execute("FROM dp_stderr_of('by_month', '1')")

@@ -1,4 +1,4 @@
-"""What streams publish beside counts: sums, averages, persons, cubes; of rows that are units; by lists of keys."""
+"""Stream answers beside counts: sums, averages, persons and cubes. Rows as units. Keys from lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SILENT = "rho = 100"
 
 
 class Stays:
-    """A table of 2,000 rows, 10 of each person, all of which MAX ROWS lets in, and a stream over it."""
+    """A table of 2,000 rows, 10 of each person, all within MAX ROWS, and a stream over the table."""
 
     def __init__(self, unit: str = "person MAX ROWS 10") -> None:
         self.con = dpduck.connect(":memory:")
@@ -97,7 +97,7 @@ def test_sums_and_averages(stays: Stays, strategy: str) -> None:
 
 
 def test_the_price_is_shared_out(stays: Stays) -> None:
-    """A count and a sum share one charge; together they are not dearer, and dp_explain says the error of each."""
+    """A count and a sum share one charge. Together they are not dearer, and dp_explain says the error of each."""
     text = "CREATE PRIVATE STREAM t OPTIONS (rho = 1) AS SELECT came, count(*) AS n, {more} FROM stays GROUP BY came"
     both = stays.con.execute("FROM dp_explain(?)", [text.format(more="sum(charge) AS charges")]).fetchall()[0]
     assert both[6] == 1 and "n " in both[9] and "charges " in both[9]
@@ -111,7 +111,7 @@ def test_the_price_is_shared_out(stays: Stays) -> None:
 def test_intervals_of_averages_cover(stays: Stays) -> None:
     """An average of few rows has the interval of an ordinary statement: 95 % of 240 independent cells are covered.
 
-    12 may miss; more than 33 have a chance below 1e-9, and noise of 3/2 of the right scale misses about 46.
+    12 misses are expected. More than 33 have a chance below 1e-9. Noise of 3/2 of the right scale misses about 46.
     """
     select = "SELECT came, room, avg(charge) AS mean FROM stays GROUP BY came, room"
     stays.published(select, options("rho = 60", "periods"))
@@ -156,8 +156,8 @@ def test_max_rows_of_persons_are_groups() -> None:
 
 @pytest.mark.slow
 def test_rows_that_filter_leaves_out_fill_no_groups_of_persons() -> None:
-    """Groups in which FILTER counts nobody are none of the MAX ROWS groups of a person who is counted later; a group in
-    which some of a person's rows are counted by one answer and others by another is one group."""
+    """Groups in which FILTER counts nobody use none of the MAX ROWS groups of a person counted later. A group counts
+    once, even if two answers count different rows of a person in it."""
     visits = Visits(budget="rho = 1000000")
     visits.put([("eve", f"2024-{month:02}-03", "a", 1 if month < 5 else 7) for month in range(1, 7)])
     visits.put([("eve", "2024-05-04", "a", 1), ("bob", "2024-01-05", "a", 1)])
@@ -226,7 +226,7 @@ def test_cubes_over_time(stays: Stays, strategy: str, grouping: str) -> None:
 def test_errors_of_a_cube(strategy: str) -> None:
     """Published standard errors are those of the noise, for grouping sets of 300 cells and more, period by period.
 
-    False alarms: 6.2 standard deviations of a mean of 300 squares are 0.5; noise of 3/2 of the right scale is 2.25.
+    False alarms: 6.2 standard deviations of a mean of 300 squares are 0.5. Noise of 3/2 of the right scale is 2.25.
     """
     stays = Stays()
     stays.con.execute("DELETE FROM stays")
@@ -245,7 +245,7 @@ def test_errors_of_a_cube(strategy: str) -> None:
 
 
 def test_rows_as_units() -> None:
-    """PRIVACY UNIT ROW: each row is protected, whatever others there are; all rows count, each in its period."""
+    """PRIVACY UNIT ROW: each row is protected, whatever others there are. All rows count, each in its period."""
     stays = Stays("ROW")
     stays.published(f"{CUBE} GROUP BY came, CUBE (ward, sex)", options(SILENT, "tree"))
     exact = stays.exact("SELECT count(*) FROM stays GROUP BY month(came) ORDER BY month(came)")
@@ -261,7 +261,7 @@ def test_rows_as_units() -> None:
 
 
 def test_keys_from_lists(stays: Stays) -> None:
-    """Keys of a stream come from a list in the policy or from a public table; other values are in no group."""
+    """Keys of a stream come from a list in the policy or from a public table. Other values are in no group."""
     stays.published("SELECT came, home, count(*) AS n FROM stays GROUP BY came, home", options(SILENT))
     shown = stays.con.execute("SELECT DISTINCT home FROM private.s ORDER BY home").fetchall()
     assert shown == [("hill",), ("lake",), ("sea",)]
@@ -275,7 +275,7 @@ def test_keys_from_lists(stays: Stays) -> None:
 
 
 def test_what_is_kept_of_a_stream(stays: Stays) -> None:
-    """A stream of other answers than one count says in its facts what is measured; the errors that differences need."""
+    """A stream of more than one count records its measurements in its facts, and the errors that differences need."""
     stays.published("SELECT came, ward, sum(charge) AS charges FROM stays GROUP BY came, ward", options("rho = 1"))
     facts = json.loads(json.loads(stays.con.execute("SELECT facts FROM private.dpduck.streams").fetchall()[0][0])[0])
     assert len(facts) == 8 and facts[7][0][0] == "charges"
@@ -312,7 +312,7 @@ PINNED = {
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_stream_of_a_count_is_what_it_was(tmp_path: Path, strategy: str) -> None:
-    """Streams that earlier versions made are refreshed by later ones: digest, facts and file stay what they were."""
+    """Later versions refresh streams of earlier versions: digest, facts and file stay the same."""
     with dpduck.connect(tmp_path / "clinic.duckdb") as con:
         con.execute("CREATE TABLE visits (person VARCHAR, came DATE, ward VARCHAR)")
         con.execute(

@@ -1,10 +1,10 @@
 """An audit of neighbouring streams, strategy by strategy: many independent wards are so many runs of one history.
 
-Half of the wards have one person each, with MAX ROWS rows in the dearest period, and one more that comes too late; the
-others have none. What the stream measured in a ward, all of its rows together, is one transcript. The likeliest event
-under one history and not the other is counted in both halves, and how much more often it comes is compared with what
-the price allows. False alarms have a chance below 1e-9 (6.2 standard deviations of the estimate); noise of 2/3 of the
-right scale is found with a chance above 0.99, which the last test does.
+Half of the wards have one person each, with MAX ROWS rows in the dearest period, and one more that comes too late. The
+others have none. What the stream measured in a ward, all of its rows together, is one transcript. The test counts, in
+both halves, the event that is likeliest under one history and not the other. It compares the ratio with the price.
+False alarms have a chance below 1e-9 (6.2 standard deviations of the estimate). Noise of 2/3 of the right scale is
+found with a chance above 0.99, which the last test does.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ WARDS = 30_000
 
 
 def wards_for(price: str, strategy: str) -> int:
-    """How many wards there are: three times as many for the factorisation under pure epsilon, of which every month's
-    measurement has a part in the event, so that it is rare.
+    """How many wards there are. The factorisation under pure epsilon needs three times as many: every month's
+    measurement has a part in its event, which makes it rare.
     """
     return 3 * WARDS if strategy == "factorisation" and "epsilon" in price else WARDS
 
@@ -51,7 +51,7 @@ class Wards(Visits):
         self.wards = wards
 
     def played(self) -> NDArray[np.int64]:
-        """What is measured in each ward, shape (rows, wards), of which the first half have a person with rows."""
+        """Returns the measurements of each ward, shape (rows, wards). The first half have a person with rows."""
         half = f"FROM range({MOST}), range({self.wards // 2}) AS w(ward)"
         self.con.execute(f"INSERT INTO stays SELECT ward, DATE '2024-01-07', ward {half}")
         self.refresh(2)
@@ -69,7 +69,7 @@ class Wards(Visits):
         return answers.reshape(-1, self.wards)
 
     def moved(self) -> NDArray[np.int64]:
-        """What one person moves of the measurements of a ward: nothing is dearer than the first month."""
+        """Returns how one person moves a ward's measurements: nothing is dearer than the first month."""
         matrix = self.plan.axis.matrix
         sums = np.abs(matrix).sum(axis=0)
         assert sums[0] == sums.max() and (matrix**2).sum(axis=0)[0] >= 0.99 * (matrix**2).sum(axis=0).max()
@@ -103,7 +103,7 @@ def strategy(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_laplace_noise_loses_no_more_than_epsilon(strategy: str) -> None:
-    """Pure epsilon: no event of what a stream measures is more than e^epsilon likelier with one person's rows."""
+    """Pure epsilon: no event of the measurements is more than e^epsilon likelier with one person's rows."""
     visits = Wards(wards_for("epsilon = 1", strategy), "epsilon = 1", strategy)
     measured, moved = visits.played(), visits.moved()
     visits.con.close()

@@ -1,14 +1,14 @@
 """An audit of neighbouring streams for each kind of answer and strategy: many wards are so many runs of one history.
 
 Half of the wards have one person each: two rows in one month, of the largest charge (where persons are counted, one in
-each of two months), one that comes after its month closed and one beyond MAX ROWS; the others have none. All numbers
-that are measured about a ward are one transcript. Its law with the person and without are known up to the noise: the
-likeliest event under one and not the other is counted in both halves, and how much more often it comes is compared with
-what the price allows, and with what the noise that was charged for loses on these very rows.
+each of two months), one that comes after its month closed and one beyond MAX ROWS. The others have none. All measured
+numbers of a ward are one transcript. Its law with the person and without is known up to the noise. The test counts, in
+both halves, the event that is likeliest under one law and not the other. It compares the ratio with the price, and with
+the loss of the charged noise on these very rows.
 
-False alarms have a chance below 1e-9 (6.2 standard deviations of the estimate); noise of 2/3 of the right scale is
-found with a chance above 0.99, which the last test does: as more than was charged for, or, of persons under Gaussian
-noise, who are in two months and do not reach the bound of one, as more than their rows lose.
+False alarms have a chance below 1e-9 (6.2 standard deviations of the estimate). Noise of 2/3 of the right scale is
+found with a chance above 0.99, which the last test does: it exceeds the charge. Persons under Gaussian noise are in two
+months, and stay below the bound of one: there it exceeds the loss of their rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOTHING_LOST = 0.96
 
 
 class Audited(Visits):
-    """A database of many wards, of which the first half have a person, and a stream of four months."""
+    """A database of many wards, and a stream of four months. The first half of the wards have a person."""
 
     def __init__(self, kind: str, price: str, strategy: str) -> None:
         super().__init__(budget=price, config={"threads": 1})
@@ -72,9 +72,8 @@ class Audited(Visits):
             self.con.execute(f"INSERT INTO stays {rows}")
 
     def transcripts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """All numbers about each ward in units of the scale of their noise, without what they are in a ward of nobody;
-        shape (numbers, wards). And how far a person moves them.
-        """
+        """All numbers about each ward in units of the scale of their noise, less their values in an empty ward, shape
+        (numbers, wards). And a person's effect on each number."""
         self.put_persons(self.days)
         self.refresh(2)
         if len(self.days) > 1:
@@ -109,7 +108,7 @@ class Audited(Visits):
 
 
 def wards_of(factor: Factor, answers: NDArray[np.float64], wards: int) -> NDArray[np.float64]:
-    """Answers by ward, shape (numbers, wards); Fourier coefficients are turned back, which leaves noise as it is."""
+    """Answers by ward, shape (numbers, wards). Fourier coefficients are transformed back, with the same noise."""
     if isinstance(factor, HadamardFactor):
         answers = hadamard_adjoint(factor.size, answers, 1) / sqrt(code_count(factor.size))
     return np.moveaxis(answers, 1, -1).reshape(-1, wards)
@@ -134,7 +133,7 @@ def lost_mu(numbers: NDArray[np.float64], moved: NDArray[np.float64]) -> tuple[f
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_laplace_noise_loses_no_more_than_epsilon(kind: str, strategy: str) -> None:
-    """Pure epsilon: no event of what a stream measures of a ward is more than e^epsilon likelier with one person."""
+    """Pure epsilon: no event of a ward's measurements is more than e^epsilon likelier with one person."""
     audited = Audited(kind, "epsilon = 1", strategy)
     numbers, moved = audited.transcripts()
     audited.con.close()

@@ -1,7 +1,7 @@
 """Streams through SQL, over one table, references and joins: any history, against an oracle in Python.
 
-Histories are played by the statements themselves, CREATE, REFRESH and DROP; the oracle is a few lists. At each refresh
-a neighbour has all rows but those that are one person's at that time, whoever's they were before.
+Histories are played by the statements themselves, CREATE, REFRESH and DROP. The oracle is a few lists. At each refresh
+a neighbour lacks the rows that belong to one person at that time, whoever had them before.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CREATE PRIVACY POLICY ON bills (PRIVACY UNIT stay REFERENCES stays.stay MAX ROWS
 
 @dataclass
 class State:
-    """All rows at one time: of people a sex, of stays who, when and where; of bills the stay, when and which."""
+    """All rows at one time: of people a sex, of stays who, when and where, of bills the stay, when and which."""
 
     people: dict[int, str] = field(default_factory=dict)
     stays: dict[int, tuple[int | None, date, str]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class State:
         return self.stays[stay][0] if stay in self.stays else None
 
     def rows(self, name: str) -> list[tuple[int, date]]:
-        """Returns whose rows a stream reads, and of which day each is."""
+        """Returns the owner and the day of each row that a stream reads."""
         if name.startswith("looked up"):
             joined = name.endswith("joined")
             days = [
@@ -82,7 +82,7 @@ class State:
 
 @dataclass(frozen=True)
 class Turn:
-    """What changes before a refresh, and how many periods are closed by it."""
+    """Changes before a refresh, and the number of periods that it closes."""
 
     people: dict[int, str]
     stays: dict[int, tuple[int | None, date, str]]
@@ -92,7 +92,7 @@ class Turn:
 
 
 def changed(state: State, turn: Turn) -> State:
-    """Returns the state after a turn: rows come; old ones are deleted, moved to other months, or become others'."""
+    """Returns the state after a turn: rows come, and old ones are deleted, moved to other months or given to others."""
     found = State({**state.people, **turn.people}, {**state.stays, **turn.stays}, [*state.bills, *turn.bills])
     if turn.change == "delete":
         return State({}, {n: of for n, of in found.stays.items() if n % 2}, [b for b in found.bills if b[2] == "a"])
@@ -108,7 +108,7 @@ def changed(state: State, turn: Turn) -> State:
 
 
 def counted(name: str, states: Sequence[State], closed: Sequence[int]) -> list[int]:
-    """The oracle: rows of each period that are counted, of each person the earliest MOST of those that came in time."""
+    """The oracle counts, in each period, each person's earliest MOST rows that came in time."""
     taken, found, before = Counter[int](), [0] * PERIODS, 0
     for state, now in zip(states, closed, strict=True):
         for who, month in sorted((who, day.month) for who, day in state.rows(name)):
@@ -185,8 +185,8 @@ TURNS = st.builds(
     turns=st.lists(TURNS, min_size=2, max_size=3),
 )
 def test_any_history(joins: Joins, name: str, strategy: str, turns: list[Turn]) -> None:
-    """Each row counts in its month, if it came before that closed and is among its person's first MAX ROWS;
-    so one person moves all periods together by MAX ROWS at most.
+    """A row counts in its month if it came before the close and is among its person's first MAX ROWS.
+    So one person moves all periods together by MAX ROWS at most.
     """
     states, state = [], State()
     for turn in turns:

@@ -15,7 +15,7 @@ HARNESS = Path(__file__).with_name("stream_kill_harness.py")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["count", "cube"])
 def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
-    """Whoever refreshes next publishes what was measured, with the very noise, and goes on; one charge pays for all."""
+    """The next refresh publishes the same measurements, with the same noise, and goes on. One charge pays for all."""
     found = account(HARNESS, tmp_path, len(STEPS), kind)
     assert set(found) - {"published"} == set(STEPS)
     assert found["published"] > 0
@@ -23,13 +23,13 @@ def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.slow
 def test_a_kill_at_any_step_of_making_a_stream(tmp_path: Path) -> None:
-    """The same statement again makes the stream that was paid for, or makes it and pays: one stream for one charge."""
+    """The same statement again makes the paid stream, or pays and makes it: one stream for one charge."""
     assert account(HARNESS, tmp_path, 0, "made") == {**dict.fromkeys(WHILE_MADE, 1), "made": len(WHILE_MADE)}
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("kind", ["count", "cube"])
 def test_hundreds_of_kills(tmp_path: Path, kind: str) -> None:
-    """The same until the horizon has ended."""
+    """Kills until the horizon has ended."""
     found = account(HARNESS, tmp_path, 126, kind)
     assert found["published"] == 40

@@ -1,4 +1,4 @@
-"""Streams through SQL: whatever periods rows fall in, one person moves measurements by what was charged at most.
+"""Streams through SQL: whatever periods rows fall in, one person moves measurements by at most the charge.
 
 Neighbours are histories: the same inserts, updates and deletions between refreshes, with and without one person's rows.
 """
@@ -59,7 +59,7 @@ ROWS = st.lists(
 
 @dataclass(frozen=True)
 class Turn:
-    """What happens before a refresh: rows come, old ones change. closed: how many periods are closed by then."""
+    """Events before a refresh: rows come, old ones change. closed: the number of periods closed by then."""
 
     rows: Sequence[Row]
     change: str
@@ -155,7 +155,7 @@ def increasing(history: list[Turn]) -> list[Turn]:
 @settings(max_examples=15, deadline=None)
 @given(name=st.sampled_from(sorted(SOURCES)), history=HISTORIES.map(increasing), period=st.integers(2, 9))
 def test_any_history(histories: Histories, name: str, history: list[Turn], period: int) -> None:
-    """One person moves the counts of all periods by MAX ROWS in all, and what each strategy measures by its price."""
+    """One person moves the counts of all periods by MAX ROWS in all, and each strategy's measurements by its price."""
     table = histories.played(name, history)
     for person in ("eve", "bob"):
         moved = table - histories.played(name, history, person)
@@ -174,8 +174,8 @@ def test_any_history(histories: Histories, name: str, history: list[Turn], perio
     history=HISTORIES.map(increasing),
 )
 def test_any_history_of_other_answers(histories: Histories, name: str, history: list[Turn]) -> None:
-    """One person moves what is measured of sums, averages, persons and cubes by what was charged: each ask by its norms
-    on that person's part, which is at most the bound of its tables, and all of them together by epsilon.
+    """One person moves the measurements of sums, averages, persons and cubes by at most the charge. Each ask moves by
+    its norms on that person's part, at most its tables' bound. All asks together move by at most epsilon.
     """
     tables, asks = histories.tables(name, history), histories.asks[name]
     for person in ("eve", "bob"):
@@ -198,7 +198,7 @@ def test_any_history_of_other_answers(histories: Histories, name: str, history: 
     history=HISTORIES.map(increasing),
 )
 def test_counts_are_sums_of_those_of_each_person_alone(histories: Histories, name: str, history: list[Turn]) -> None:
-    """Over all refreshes, what is counted of all persons is the sum of what is counted of each, whoever else came."""
+    """Over all refreshes, the count of all persons is the sum of each person's count, whoever else came."""
 
     def alone(person: str) -> list[Turn]:
         return [replace(turn, rows=[row for row in turn.rows if row[0] == person]) for turn in history]
@@ -220,7 +220,7 @@ def test_the_bounds_of_other_answers_are_reached(histories: Histories) -> None:
 
 
 def test_the_bound_is_reached(histories: Histories) -> None:
-    """A person with MAX ROWS rows in one ward and the dearest period moves what is measured by the whole price."""
+    """A person with MAX ROWS rows in one ward and the dearest period moves the measurements by the whole price."""
     history = [Turn([("eve", "2024-01-01", "a", 1)] * (MOST + 2), "", 1), Turn([("eve", "2024-05-01", "a", 1)], "", 5)]
     moved = histories.played("all", history) - histories.played("all", history, "eve")
     assert moved.sum() == moved[0, 0] == MOST, "no row is counted after the first MAX ROWS"
@@ -240,7 +240,7 @@ def test_the_earliest_are_kept(histories: Histories) -> None:
 
 
 def test_rows_that_are_moved_or_late(histories: Histories) -> None:
-    """A row that comes after its period closed is in no period; one that is moved to a later one counts once more."""
+    """A row that comes after its period closed is in no period. A row moved to a later period counts once more."""
     late = [Turn([("eve", "2024-01-05", "a", 1)], "", 2), Turn([("eve", "2024-01-06", "a", 1)], "", 3)]
     assert histories.played("all", late).sum(axis=1).tolist() == [1, 0, 0, 0, 0, 0]
     moved = [Turn([("eve", "2024-01-05", "a", 1)], "", 1), Turn([], CHANGES[2], 2), Turn([], CHANGES[2], 4)]

@@ -1,4 +1,4 @@
-"""The file of a stream: lost, older, copied or another one is refused, as the ledger's own would be."""
+"""A stream's file that is lost, older, copied or another's is refused, as the ledger's own would be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = [(f"p{number}", f"2024-{1 + number % 6:02}-05", "ab"[number % 2], number)
 
 
 def begun(folder: Path, months: int = 2) -> Visits:
-    """A stream of which so many periods were published, in files."""
+    """A stream with so many published periods, in files."""
     visits = Visits(folder / "clinic.duckdb")
     visits.put(ROWS)
     visits.create(options(strategy="tree"))
@@ -36,7 +36,7 @@ def again(folder: Path) -> Visits:
 
 
 def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    """Nobody else can read the file, or open its folder; nothing of it is in the store or in a listing."""
+    """Nobody else can read the file, or open its folder. Nothing in the file is in the store or in a listing."""
     visits = begun(tmp_path)
     assert stat.S_IMODE(file_of(tmp_path).stat().st_mode) == 0o600
     assert stat.S_IMODE(file_of(tmp_path).parent.stat().st_mode) == 0o700
@@ -48,7 +48,7 @@ def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_lost(tmp_path: Path) -> None:
-    """Without its file a stream is not refreshed; what was published stays, and it can be dropped."""
+    """Without its file a stream is not refreshed. Published rows stay, and it can be dropped."""
     begun(tmp_path).con.close()
     file_of(tmp_path).unlink()
     visits = again(tmp_path)
@@ -77,7 +77,7 @@ def test_an_older_file(tmp_path: Path, ahead: int) -> None:
 
 
 def test_an_older_store_with_its_newer_file(tmp_path: Path) -> None:
-    """An older store is refused as ever; once it was adopted, its streams end: they published something else."""
+    """An older store is refused as ever. Once it is adopted, its streams end: they published something else."""
     visits = begun(tmp_path, 1)
     visits.con.close()
     shutil.copy(tmp_path / "clinic_private.duckdb", tmp_path / "older")
@@ -117,7 +117,7 @@ def test_the_file_of_another_stream_or_store(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_was_changed(tmp_path: Path, change: str) -> None:
-    """What was kept of whom, counts, periods and answers are under a keyed seal."""
+    """The records of units, counts, periods and answers are under a keyed seal."""
     begun(tmp_path).con.close()
     with duckdb.connect(str(file_of(tmp_path))) as con:
         con.execute(change)
@@ -127,7 +127,7 @@ def test_a_file_that_was_changed(tmp_path: Path, change: str) -> None:
 
 
 def test_answers_that_were_changed(tmp_path: Path) -> None:
-    """What was measured is under the seal, too: other answers of the same length are not published."""
+    """Measurements are under the seal, too: other answers of the same length are not published."""
     begun(tmp_path).con.close()
     with duckdb.connect(str(file_of(tmp_path))) as con:
         ((answers,),) = con.execute("SELECT answers FROM versions WHERE version = 1").fetchall()
@@ -161,7 +161,7 @@ def test_two_copies_of_a_store_at_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type_name", ["BLOB", "UUID"])
 def test_a_unit_of_another_type_is_another_stream(tmp_path: Path, type_name: str) -> None:
-    """What was kept of whom is written in the unit's type: under another one, units would be forgotten or merged."""
+    """Records of units are texts of the unit's type: under another type, units would be forgotten or merged."""
     visits = begun(tmp_path)
     made = "CAST(md5(person) AS UUID)" if type_name == "UUID" else "CAST(person AS BLOB)"
     visits.con.execute(f"ALTER TABLE visits ALTER person TYPE {type_name} USING {made}")
@@ -171,7 +171,7 @@ def test_a_unit_of_another_type_is_another_stream(tmp_path: Path, type_name: str
 
 
 def of_parts(column: str, source: str) -> Visits:
-    """A stream over visits whose unit is person and a further column, or over notes that refer to them."""
+    """A stream over visits with a unit of person and a further column, or over notes that refer to visits."""
     visits = Visits()
     visits.dp("DROP PRIVACY POLICY ON visits")
     visits.con.execute(f"ALTER TABLE visits ADD COLUMN part {column}")
@@ -192,7 +192,7 @@ def of_parts(column: str, source: str) -> Visits:
 @pytest.mark.parametrize("source", ["visits", "notes"])
 @pytest.mark.parametrize(("column", "other"), [("INTEGER", "BOOLEAN"), ("BOOLEAN", "TINYINT"), ("INTEGER", "VARCHAR")])
 def test_a_part_of_a_unit_of_another_type_is_another_stream(column: str, other: str, source: str) -> None:
-    """(p, 1) that became (p, true) was counted with MAX ROWS more: what was kept of it is written as it was."""
+    """(p, 1) that became (p, true) once was counted with MAX ROWS more. Its record is compared as written."""
     visits = of_parts(column, source)
     visits.con.execute(f"ALTER TABLE visits ALTER part TYPE {other}")
     assert "rests on changed: the unit" in visits.refusal("REFRESH PRIVATE STREAM by_month UNTIL '2024-03-01'")

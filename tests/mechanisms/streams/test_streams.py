@@ -1,4 +1,4 @@
-"""Streams through SQL: one charge, periods that close, answers that never change, and what is refused by name."""
+"""Streams through SQL: one charge, periods that close, answers that never change, and refusals by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def visits() -> Iterator[Visits]:
 
 
 def test_one_charge_for_all_periods(visits: Visits) -> None:
-    """A stream is paid for when it is made, before anything is looked at; refreshes cost nothing."""
+    """A stream is paid for when it is made, before any row is read. Refreshes cost nothing."""
     visits.create()
     assert visits.spent() == 1
     assert visits.published() == []
@@ -81,7 +81,7 @@ def test_a_published_period_never_changes(visits: Visits) -> None:
 
 
 def test_late_rows_are_never_counted_and_this_is_said(visits: Visits) -> None:
-    """A row that comes after its period closed is in no count of any period; comment and dp_streams() say so."""
+    """A row that comes after its period closed is in no count of any period. Comment and dp_streams() say so."""
     visits.create()
     visits.refresh(3)
     before = visits.exact().sum()
@@ -101,7 +101,7 @@ def test_late_rows_are_never_counted_and_this_is_said(visits: Visits) -> None:
 
 
 def test_a_fall_by_max_rows_is_said() -> None:
-    """Who comes every month is counted in the first months alone: CREATE, REFRESH, comment and dp_streams() say so."""
+    """A person who comes monthly counts in the first months alone: CREATE, REFRESH, comment and dp_streams() say so."""
     monthly = Visits(budget="rho = 1000")
     monthly.put([(f"p{n}", f"2024-{month:02}-01", "a", 1) for month in range(1, 7) for n in range(50)])
     created = monthly.dp(STREAM.format(options=options("rho = 100"), source="visits"))
@@ -160,7 +160,7 @@ def test_the_same_statement_again_costs_nothing(visits: Visits) -> None:
 
 
 def test_periods_close_by_the_clock_alone() -> None:
-    """A period is measured once its end has passed in UTC, whatever rows there are; UNTIL holds it back, no more."""
+    """A period is measured once its end has passed in UTC, whatever rows there are. UNTIL holds it back, no more."""
     visits = Visits()
     today = datetime.now(UTC).date()
     first = today.replace(day=1)
@@ -177,7 +177,7 @@ def test_periods_close_by_the_clock_alone() -> None:
 
 @pytest.mark.slow
 def test_the_budget_refuses_a_stream_as_any_statement(visits: Visits) -> None:
-    """A stream beyond the budget is refused before the charge, and nothing is left of it."""
+    """A stream beyond the budget is refused before the charge, and leaves nothing behind."""
     for _ in range(9):
         visits.create(options("epsilon = 100"))
         visits.dp("DROP PRIVATE STREAM by_month")
@@ -217,14 +217,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("select", REFUSED)
 def test_what_is_refused(unchanged: Visits, select: str) -> None:
-    """What a stream cannot publish is refused by name, in one line that says what would be accepted, for nothing."""
+    """A stream that cannot be published is refused by name, in one free line that says what would be accepted."""
     said = unchanged.refusal(f"CREATE PRIVATE STREAM s OPTIONS (epsilon = 1) AS {select}")
     assert REFUSED[select] in said and "accepted:" in said and "\n" not in said
 
 
 @pytest.mark.parametrize("clause", ["answers = 'totals'", "window = 3", "answers = 'window', window = 3"])
 def test_persons_of_several_periods_are_refused(unchanged: Visits, clause: str) -> None:
-    """Persons of several periods are no sum of those of each, so that neither totals nor windows are published."""
+    """A person may be in several periods, so totals and windows of persons are no sums, and are not published."""
     select = "SELECT came, count(DISTINCT person) AS persons FROM visits GROUP BY came"
     said = unchanged.refusal(f"CREATE PRIVATE STREAM s OPTIONS (epsilon = 1, {clause}) AS {select}")
     assert "of several periods is not the sum of theirs" in said and "max_rows_contributed = 1" in said
@@ -281,7 +281,7 @@ def test_units_that_a_stream_does_not_follow(visits: Visits) -> None:
 
 
 def test_what_a_stream_rests_on(visits: Visits) -> None:
-    """A budget, EXPECT ROWS or a new column changes nothing; MAX ROWS, a domain or an epoch ends the stream."""
+    """A budget, EXPECT ROWS or a new column changes nothing. MAX ROWS, a domain or an epoch ends the stream."""
     visits.create()
     visits.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 2000)")
     visits.con.execute("ALTER TABLE visits ADD COLUMN more INTEGER")
@@ -294,7 +294,7 @@ def test_what_a_stream_rests_on(visits: Visits) -> None:
 
 
 def test_periods_of_a_column_that_is_no_date_any_more(visits: Visits) -> None:
-    """A stream of them is not paid for, since no refresh could count it; one that is there waits for the date."""
+    """A stream of such periods is not charged, since no refresh could count it. An existing one waits for the date."""
     visits.create()
     before = visits.spent()
     visits.con.execute("ALTER TABLE visits ALTER came TYPE VARCHAR")
@@ -318,7 +318,7 @@ def test_a_join_and_a_condition(visits: Visits) -> None:
 
 
 def test_names_of_streams(visits: Visits) -> None:
-    """A stream's table is no view that others replace, refresh or drop; and it is listed with what comes next."""
+    """A view cannot replace, refresh or drop a stream's table. It is listed with its next period."""
     visits.create()
     assert "is a private stream" in visits.refusal("DROP PRIVATE VIEW by_month")
     assert "accepted:" in visits.refusal("REFRESH PRIVATE VIEW by_month")
@@ -342,7 +342,7 @@ def test_names_of_streams(visits: Visits) -> None:
 
 
 def test_what_dp_explain_compares(visits: Visits) -> None:
-    """Every strategy with the error of each period for what is asked; single periods take the plain mechanism."""
+    """Every strategy is listed with each period's error for the question. Single periods take the plain mechanism."""
     for budget, asked, best in (
         ("epsilon = 1", "periods", "periods"),
         ("rho = 0.1", "totals", "factorisation"),
@@ -363,7 +363,7 @@ def test_what_dp_explain_compares(visits: Visits) -> None:
 
 
 def test_a_part_of_the_unit_of_another_type(visits: Visits) -> None:
-    """What was kept of units is in texts of their parts' types: a column that became a text would be other units."""
+    """Records of units are texts of their parts' types: a column that became a text would be other units."""
     visits.con.execute("ALTER TABLE visits ALTER number TYPE BIGINT")
     visits.dp(POLICY.format(most=MOST, budget="epsilon = 9").replace("CREATE", "CREATE OR REPLACE").replace(
         "UNIT person", "UNIT (person, number)"))  # fmt: skip

@@ -37,7 +37,7 @@ def blocks(exact: np.ndarray, plan: SummaryPlan, runs: int) -> Iterator[NoisySum
 
 
 def published(exact: np.ndarray, plan: SummaryPlan, runs: int, keep: int | None) -> tuple[Runs, np.ndarray]:
-    """What is published in each run, and its threshold (0 for none)."""
+    """Returns each run's published rows, and its threshold (0 for none)."""
     values, kept = np.zeros((runs, len(exact)), np.int64), np.zeros((runs, len(exact)), np.bool_)
     thresholds = np.zeros(runs)
     if keep is None:  # all that is drawn

@@ -43,7 +43,7 @@ def as_estimated(design: SummaryDesign, noisy: NoisySummary) -> EstimatedSummary
 def subset_sums(
     summary: Summary, exact: np.ndarray, scale: Fraction, subset: int, runs: int, *, together: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimated sums over the first `subset` cells, and their estimated variances, one of each for each run."""
+    """Estimated sums over the first `subset` cells, and their estimated variances, one of each per run."""
     sums, variances = np.empty(runs), np.empty(runs)
     design = design_method(summary, len(exact), scale)
     draws = at_once if together else one_by_one

@@ -18,7 +18,7 @@ from tests.mechanisms.summaries.drawn import subset_sums
 RUNS = 6_000
 CELLS, SUBSET = 2_000, 600
 EXACT = np.zeros(CELLS, dtype=np.int64)
-EXACT[: 7 * 100 : 7] = 60 + np.arange(100)  # 86 of them in the subset
+EXACT[: 7 * 100 : 7] = 60 + np.arange(100)  # 86 of the cells are in the subset
 SCALE = Fraction(5)
 
 
@@ -39,10 +39,10 @@ SCALE = Fraction(5)
     ],
 )
 def test_sums_are_unbiased_and_know_their_error(method: str, size: int, together: bool) -> None:
-    """Mean of 6,000 runs within 6.2 of its standard errors (1e-9); reported error within 10 % of the empirical one.
+    """The mean of 6,000 runs is within 6.2 standard errors (1e-9), and the reported error within 10 % of the empirical.
 
     A filter is unbiased here because every occupied cell is far above it (a count of 60 falls below with 1e-4).
-    The empirical error is itself off by 0.9 %, and what is said is off by at most 4 % (a filter), so that 10 % are more
+    The empirical error is itself off by 0.9 %, and the reported one by at most 4 % (a filter), so that 10 % are more
     than 6.2 of its standard errors. The audit draws half as many runs one by one: 1e-7.
     """
     truth, runs = EXACT[:SUBSET].sum(), RUNS if together else RUNS // 2
@@ -89,7 +89,7 @@ def test_moments_of_an_empty_cell(theta: int, tau: float, scale: float) -> None:
 
 @pytest.mark.parametrize("theta", [1, 3, 20])
 def test_noise_of_unseen_cells_is_counted(theta: int) -> None:
-    """An empty cell adds on average the variance that it has, though most of them are in no row; far cells add s^2."""
+    """An empty cell adds its variance on average, though most empty cells are in no row. Far cells add s^2."""
     scale, k = 4.0, np.arange(theta, 400)
     a = exp(-1 / scale)
     law = 2 * (1 - a) / (1 + a) * a ** k.astype(float)

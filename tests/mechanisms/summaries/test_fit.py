@@ -1,4 +1,4 @@
-"""Dyadic intervals by least squares: what dense algebra gives, for any released set, with errors that hold for sums."""
+"""Dyadic intervals by least squares equal dense algebra, for any released set, with errors that hold for sums."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def members(axis: DyadicAxis) -> np.ndarray:
 
 
 def drawn(positions: np.ndarray, counts: np.ndarray) -> EstimatedSummary:
-    """A summary of these cells, without a filter."""
+    """Returns a summary of these cells, without a filter."""
     noisy = NoisySummary(positions[None, :], counts, np.zeros(len(counts)), 1)
     found = estimate_weights(noisy, 2.0, 1, 0.0, whole=True)
     variances = np.full(len(counts), NOISE)

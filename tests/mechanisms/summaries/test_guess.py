@@ -1,4 +1,4 @@
-"""What predictions take for the unknown table: EXPECT ROWS and the domain, spread over cells of every size."""
+"""The table that predictions assume: EXPECT ROWS and the domain, spread over cells of every size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASKED = Summary("auto", 500, expect_rows=30_000)
 @pytest.mark.parametrize("cells", [1, 7, 1000, 10**9, 10**30])
 @pytest.mark.parametrize("rows", [1, 5, 1000, 10**8])
 def test_the_guess_holds_the_rows(rows: int, cells: int) -> None:
-    """All rows are somewhere, no more cells than there are, every stratum alike; each cell has a row at least."""
+    """All rows are somewhere, no more cells than there are, every stratum alike. Each cell has a row at least."""
     table = guess_table(rows, cells)
     assert sum(part.cells * part.rows for part in table) == pytest.approx(rows)
     assert sum(part.cells for part in table) <= cells * (1 + 1e-9)
@@ -36,7 +36,7 @@ def test_nothing_is_guessed_without_expect_rows() -> None:
 
 
 def test_the_size_of_a_summary_says_nothing_about_the_table() -> None:
-    """What a method does is predicted for the same table whatever size is asked for: a filter's theta is given."""
+    """A filter with a given theta has the same predictions for any size asked."""
     given = replace(ASKED, method="filter", theta=30)
     designs = [design_method(replace(given, size=size), CELLS, Fraction(5)) for size in (10, 500, 20_000)]
     assert len({(design.predicted, design.rows) for design in designs}) == 1

@@ -42,7 +42,7 @@ PLANS = {
 
 
 def told_apart(found: tuple[Runs, np.ndarray], dense: tuple[Runs, np.ndarray], widest: int = 8) -> list[str]:
-    """Joint outcomes, numbers, sizes; and jointly which cells there are and in which tenth the threshold is."""
+    """Joint outcomes, numbers and sizes, and, jointly, which cells are there and the tenth of the threshold."""
     tenths = np.quantile(dense[1], np.arange(0.1, 1, 0.1))
     sets = [
         runs.kept @ (1 << np.arange(runs.kept.shape[1])) * 16 + np.searchsorted(tenths, thresholds)
@@ -61,7 +61,7 @@ def whole(plan: SummaryPlan, runs: int = RUNS) -> tuple[Runs, np.ndarray]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PLANS)
 def test_the_highest_priorities_are_those_of_the_whole_table(name: str) -> None:
-    """Which cells, how many, which values and which threshold, over 100,000 runs; false alarms below 4e-10."""
+    """Which cells, how many, which values and which threshold, over 100,000 runs. False alarms below 4e-10."""
     assert told_apart(published(EXACT, PLANS[name], RUNS, SIZE), whole(PLANS[name])) == []
 
 
@@ -79,7 +79,7 @@ def one_by_one(plan: SummaryPlan, runs: int) -> tuple[Runs, np.ndarray]:
 
 @pytest.mark.parametrize("runs", [1_000, pytest.param(RUNS, marks=pytest.mark.audit)])
 def test_runs_that_stop_early_choose_the_same(runs: int) -> None:
-    """No later layer could have given one of the highest priorities; false alarms below 4e-10."""
+    """No later layer could have given one of the highest priorities. False alarms below 4e-10."""
     plan = PLANS["priority"]
     assert told_apart(one_by_one(plan, runs), whole(plan, runs), widest=1 if runs < RUNS else 8) == []
 
@@ -92,7 +92,7 @@ def test_runs_that_stop_too_early_are_found() -> None:
 
 
 def unlayered(law: SummaryLaw, counts: np.ndarray, entropy: Entropy) -> np.ndarray:
-    """Wrong: priorities that forget which layer a cell is in."""
+    """A wrong selection: priorities that ignore a cell's layer."""
     uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     return np.asarray(np.abs(counts) / uniform)
 
@@ -103,13 +103,13 @@ def largest(law: SummaryLaw, counts: np.ndarray, entropy: Entropy) -> np.ndarray
 
 
 def lowest_kept(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """Wrong: the lowest kept priority as the threshold in place of the next one."""
+    """A wrong selection: the lowest kept priority as the threshold in place of the next one."""
     chosen, threshold = with_priorities(summary, keep, tau)
     return chosen, float(chosen.priorities.min()) if threshold else threshold
 
 
 def lowest_in_layer() -> bool:
-    """Whether in 300 runs no priority is below the threshold of the last layer that was drawn."""
+    """Tells whether in 300 runs no priority is below the threshold of the last drawn layer."""
     plan, occupied = PLANS["priority"], np.flatnonzero(EXACT)
     counts = SparseCounts(MixedRadix((len(EXACT),)), occupied[None, :], EXACT[occupied])
     drawn = [draw_summary(counts, plan, operating_system_entropy()) for _ in range(300)]
@@ -117,7 +117,7 @@ def lowest_in_layer() -> bool:
 
 
 def test_priorities_lie_in_their_layer() -> None:
-    """What a later layer adds never overtakes an earlier one; priorities drawn afresh do, in nearly every run."""
+    """A later layer never overtakes an earlier one. Priorities drawn afresh do, in nearly every run."""
     assert lowest_in_layer()
     with patch("dpduck.kernel.queries.summaries._priorities", unlayered):
         assert not lowest_in_layer()

@@ -29,7 +29,7 @@ def view(name: str, options: str, select: str = BY_PLACE, epsilon: str = "100") 
 
 @pytest.fixture
 def commuters(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """20,000 trips between 2,000 places on 365 days; occupied cells hold about 40 trips each."""
+    """20,000 trips between 2,000 places on 365 days. Occupied cells hold about 40 trips each."""
     clinic = open_clinic()
     clinic.con.execute(
         "CREATE TABLE trips AS SELECT 'p' || (range % 100) AS home, "
@@ -47,7 +47,7 @@ def commuters(open_clinic: Callable[..., Clinic]) -> Clinic:
 def test_every_method_releases_its_summary(commuters: Clinic) -> None:
     """At a high price and a size above the number of occupied cells, each method finds every trip of a subset.
 
-    Noise has standard deviation 0.14 at most; only a filter of 1 and empty cells disturb: 1e-9 for 60 off.
+    Noise has standard deviation 0.14 at most. Only a filter of 1 and empty cells disturb: 1e-9 for 60 off.
     """
     exact = commuters.rows("SELECT count(*) FROM trips WHERE home < 'p5'")[0][0]
     for method in METHODS:
@@ -62,7 +62,7 @@ def test_every_method_releases_its_summary(commuters: Clinic) -> None:
 
 
 def test_the_released_table(commuters: Clinic) -> None:
-    """Columns: what was selected, then the noisy count and the variance; rows lie in the domain, NULL among them."""
+    """Columns are the selected ones, then the noisy count and the variance. Rows lie in the domain, NULL among them."""
     commuters.dp(view("v", "summary = 'filter', theta = 20"))
     columns = [row[:2] for row in commuters.rows("DESCRIBE private.v")]
     assert columns == [
@@ -73,7 +73,7 @@ def test_the_released_table(commuters: Clinic) -> None:
 
 
 def test_a_plain_question_has_error_bars(commuters: Clinic) -> None:
-    """dp_stderr and intervals work in the same SELECT; HAVING and ORDER BY are post-processing."""
+    """dp_stderr and intervals work in the same SELECT. HAVING and ORDER BY are post-processing."""
     rows = commuters.dp(
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100, summary = 'filter_priority', summary_size = 150) "
         "home, count(*) AS n, dp_stderr(n), dp_interval_low(n), dp_interval_high(n) FROM trips "
@@ -156,7 +156,7 @@ def test_ranges_of_several_columns(commuters: Clinic) -> None:
 
 
 def test_a_sketch_is_asked_by_key(commuters: Clinic) -> None:
-    """The median of the rows finds a key's count, NULL too; a plain DuckDB repeats the hashing.
+    """The median of the rows finds a key's count, NULL too. A plain DuckDB repeats the hashing.
 
     8 of 15 rows would have to collide, each with a chance of 1 %.
     """
@@ -170,7 +170,7 @@ def test_a_sketch_is_asked_by_key(commuters: Clinic) -> None:
 
 
 def test_explain_shows_every_summary(commuters: Clinic) -> None:
-    """Predicted size, and errors of sums of 10, 1,000 and 100,000 cells; nothing is charged."""
+    """Predicted size, and errors of sums of 10, 1,000 and 100,000 cells. Nothing is charged."""
     statement = view("v", "summary = 'auto', summary_size = 500", epsilon="0.5")
     rows = commuters.con.execute(
         "SELECT strategy, chosen, cells, error_10, error_1000, error_100000, note FROM dp_explain(?)", [statement]
@@ -184,7 +184,7 @@ def test_explain_shows_every_summary(commuters: Clinic) -> None:
 
 
 def test_the_same_summary_is_free(commuters: Clinic) -> None:
-    """The canonical request is the key; another size is another release."""
+    """The canonical request is the key. Another size is another release."""
     for size in (300, 300, 301):
         commuters.dp(
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS "
@@ -230,7 +230,7 @@ def test_a_sketch_has_gaussian_noise_for_a_rho(price: str) -> None:
     """Each bucket has variance r m^2 / (2 rho), and the ledger is charged that rho.
 
     Of 40,000 buckets the sample variance has a relative standard error of 0.0071: a tenth off, either way, has a chance
-    below 1e-40, and 2/3 or 3/2 of it is always noticed. Four rows add 20 units of 1 to buckets at most.
+    below 1e-40, and factors of 2/3 or 3/2 are always noticed. Four rows add 20 units of 1 to buckets at most.
     """
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)

@@ -1,7 +1,7 @@
 """Audit: layers that stop at a size, and dyadic nodes with their check, of tables that differ in one row.
 
-Every run is one release as it is made: layers are drawn until there are enough rows, priorities choose, nodes without
-parents are dropped. No outcome may tell two neighbours apart by more than epsilon; wrong ways to draw are found.
+Every run is one release: layers are drawn until there are enough rows, priorities choose, and nodes without parents are
+dropped. No outcome may tell two neighbours apart by more than epsilon. Wrong ways to draw are found.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def counted(draw: Callable[[], Outcomes], number: int) -> Runs:
 def excess(first: Runs, second: Runs) -> float:
     """The largest log-likelihood ratio, either way, that the runs prove, less epsilon.
 
-    Proved: Clopper and Pearson's bounds, each wrong with a chance of FALSE_ALARM / (4 POSSIBLE), so that the result is
-    above 0 for a private summary with a chance below FALSE_ALARM in all.
+    The proof uses Clopper and Pearson's bounds, each wrong with a chance of FALSE_ALARM / (4 POSSIBLE). So the result
+    is above 0 for a private summary with a chance below FALSE_ALARM in all.
     """
     wrong, worst = FALSE_ALARM / (4 * POSSIBLE), -inf
     assert len(first.found.keys() | second.found.keys()) < POSSIBLE

@@ -1,4 +1,4 @@
-"""What rows and sums of filtered summaries say about their own errors: selection and loss are in it."""
+"""The errors that rows and sums of filtered summaries state include selection and loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLICY = """CREATE PRIVACY POLICY ON trips (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 @pytest.fixture
 def trips(open_clinic: Callable[..., Clinic]) -> Iterator[Clinic]:
-    """600 of a million cells occupied, with 1 to 48 rows: about half of them lie below the filter."""
+    """600 of a million cells occupied, with 1 to 48 rows: about half of the cells lie below the filter."""
     clinic = open_clinic()
     clinic.rows(ROWS)
     clinic.dp(POLICY.format(guess=f", EXPECT ROWS {clinic.value('SELECT count(*) FROM trips')}"))
@@ -37,8 +37,8 @@ def view(method: str, tag: int, more: str = "", select: str = "") -> str:
 @pytest.mark.sampled
 @pytest.mark.parametrize("method", FILTERED)
 def test_rows_of_empty_cells_do_not_exclude_zero(trips: Clinic, method: str) -> None:
-    """Many rows are noise that has passed the filter: 95 % intervals of at least 94 % of them hold 0, and those of
-    occupied cells their counts; a false alarm has a chance of 1e-9."""
+    """Many rows are noise that has passed the filter. At least 94 % of their 95 % intervals hold 0, and those of
+    occupied cells hold their counts. A false alarm has a chance of 1e-9."""
     empty, occupied = Tally(), Tally()
     exact = {
         (home, work): count for home, work, count in trips.rows("SELECT home, work, count(*) FROM trips GROUP BY ALL")
@@ -57,7 +57,7 @@ def test_rows_of_empty_cells_do_not_exclude_zero(trips: Clinic, method: str) -> 
 @pytest.mark.parametrize("more", ["", ", total_epsilon = 0.1"])
 def test_sums_say_what_a_filter_has_lost(trips: Clinic, method: str, more: str) -> None:
     """Sums of everything, of a tenth and of one column are off by at most six of their standard errors, though the
-    filter loses many of theirs. Of everything what is missing is in the error: it is one and a half of them with a
+    filter loses many of theirs. The error of the whole sum holds the lost rows: they reach one and a half errors with a
     chance of 1e-10, where the noise of the number of rows hides 240. A sum that is too large is so by its own noise."""
     missing = []
     for run in range(3):

@@ -45,7 +45,7 @@ METHODS: dict[str, tuple[SummaryPlan, int | None]] = {
 
 
 def outcomes(runs: Runs, thresholds: np.ndarray) -> Iterator[np.ndarray]:
-    """Coarse outcomes of each run, one numbering after the other: each cell's class, and all of them jointly.
+    """Coarse outcomes of each run, one numbering after the other: each cell's class, and all classes jointly.
 
     A class is absent or published with a sign and a size (5 classes). Joint outcomes know too whether there is a
     threshold, and whether it is large: 3 * 5^4.
@@ -59,8 +59,8 @@ def outcomes(runs: Runs, thresholds: np.ndarray) -> Iterator[np.ndarray]:
 def worst_excess(first: tuple[Runs, np.ndarray], second: tuple[Runs, np.ndarray]) -> float:
     """The largest log-likelihood ratio of an outcome, either way, that the runs prove, less epsilon.
 
-    Proved: Clopper and Pearson's bounds on both probabilities, each wrong with FALSE_ALARM over twice the number of
-    bounds, so that the result is above 0 for a private summary with a chance below FALSE_ALARM in all.
+    The proof uses Clopper and Pearson's bounds on both probabilities. Each is wrong with FALSE_ALARM over twice the
+    number of bounds. So the result is above 0 for a private summary with a chance below FALSE_ALARM in all.
     """
     sizes = [5] * 4 + [3 * 5**4]
     wrong = FALSE_ALARM / (4 * sum(sizes))
@@ -76,7 +76,7 @@ def worst_excess(first: tuple[Runs, np.ndarray], second: tuple[Runs, np.ndarray]
 
 
 def runs_of(method: str, table: np.ndarray, scale: Fraction = ONE) -> tuple[Runs, np.ndarray]:
-    """What is published of a table, many times."""
+    """Publishes a table many times."""
     plan, keep = METHODS[method]
     laws = tuple(replace(law, scale=scale) for law in plan.layers)
     return published(table, replace(plan, layers=laws), RUNS, keep)
@@ -85,9 +85,9 @@ def runs_of(method: str, table: np.ndarray, scale: Fraction = ONE) -> tuple[Runs
 @pytest.mark.sampled
 @pytest.mark.parametrize("method", METHODS)
 def test_neighbours_are_alike(method: str) -> None:
-    """No outcome tells two neighbours apart by more than epsilon = 1; false alarms below 3e-10.
+    """No outcome tells two neighbours apart by more than epsilon = 1. False alarms below 3e-10.
 
-    The bounds are worth something: what they prove comes within 0.3 of epsilon, which geometric noise spends whole.
+    The bounds are sharp: they prove a loss within 0.3 of epsilon. Geometric noise spends all of epsilon.
     """
     first = runs_of(method, TABLE)
     found = [worst_excess(first, runs_of(method, neighbour)) for neighbour in NEIGHBOURS.values()]

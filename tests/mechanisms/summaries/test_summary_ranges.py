@@ -1,4 +1,4 @@
-"""Dyadic intervals, Haar coefficients and the consistency check agree with what is built the long way."""
+"""Dyadic intervals, Haar coefficients and the consistency check agree with dense matrices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = (1, 2, 5, 8, 13)
 
 
 def dense_nodes(axis: DyadicAxis) -> np.ndarray:
-    """One row per node, one column per label: what each label adds."""
+    """One row per node, one column per label, and in each entry the label's weight."""
     table = np.zeros((axis.nodes, axis.size), dtype=np.int64)
     for code, step in product(range(axis.size), range(axis.per_row)):
         numbers, signs = axis.of_code(np.array([code]), step)
@@ -32,7 +32,7 @@ def dense_nodes(axis: DyadicAxis) -> np.ndarray:
 
 @pytest.mark.parametrize(("shape", "size"), list(product(("dyadic", "haar"), SIZES)))
 def test_nodes_are_intervals(shape: str, size: int) -> None:
-    """A dyadic node holds its interval; a Haar node is left half minus right half; each label is in h + 1 nodes."""
+    """A dyadic node holds its interval. A Haar node is left half minus right half. Each label is in h + 1 nodes."""
     axis = DyadicAxis(shape, size)
     table, numbers = dense_nodes(axis), np.arange(axis.nodes)
     first, last = ends_of(axis, numbers)
@@ -93,7 +93,7 @@ def test_nodes_without_parents_are_dropped() -> None:
 
 
 def test_one_sided_filters_are_of_counts_alone() -> None:
-    """Haar coefficients have either sign: what drops negative ones is no candidate there, so 'auto' never takes it."""
+    """Haar coefficients have either sign. Filters that drop negative ones are no candidates, so not for 'auto'."""
     for shape, there in (("dyadic", True), ("haar", False)):
         found = candidates(Summary("auto", 100, shape=shape), 10**6, Fraction(10), checked=False)
         assert ("filter_one_sided" in {design.method for design in found}) is there

@@ -1,4 +1,4 @@
-"""Summaries of sums: values are counted in steps of their clamp, and every figure is told in the column's own units."""
+"""Summaries of sums count values in steps of their clamp, and state every figure in the column's own units."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_filters_and_thresholds_are_in_the_units_of_the_column(sales: Clinic) ->
 
 @pytest.mark.parametrize("method", ["filter", "filter_priority", "threshold"])
 def test_sums_of_many_cells_say_their_errors(sales: Clinic, method: str) -> None:
-    """Everything, with a total that is paid for, is within six standard errors; intervals of 95 % hold the truth."""
+    """Everything, with a total that is paid for, is within six standard errors. Intervals of 95 % hold the truth."""
     sales.dp(
         f"CREATE PRIVATE VIEW v OPTIONS (epsilon = 20, summary = '{method}', summary_size = 700, total_epsilon = 2) AS "
         "SELECT shop, item, sum(price) AS n, dp_interval_low(n) AS low, dp_interval_high(n) AS high FROM sales "

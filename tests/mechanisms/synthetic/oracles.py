@@ -1,4 +1,4 @@
-"""A noisy oracle for tests: exact answers, draws from a seed, no budget; and a naive MWEM over the whole universe."""
+"""A noisy oracle for tests (exact answers, draws from a seed, no budget), and a naive MWEM over the whole universe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def queries_of(pool: Pool) -> np.ndarray:
 
 
 class SeededOracle:
-    """Answers from a table; choices by exponential noise, answers by Gaussian noise, both from one seed."""
+    """Answers from a table. Choices by exponential noise, answers by Gaussian noise, both from one seed."""
 
     def __init__(self, pool: Pool, table: np.ndarray, seed: int, noise: float = 1.0) -> None:
         tree = margin_tree(tuple(range(table.ndim)), table.shape, [family.attributes for family in pool.families])
@@ -56,7 +56,7 @@ class SeededOracle:
 
 
 def naive(pool: Pool, schedule: Schedule, oracle: SeededOracle, passes: int) -> tuple[np.ndarray, list[int]]:
-    """The paper's algorithm over a dense universe and a dense matrix of queries; the final distribution.
+    """The paper's algorithm over a dense universe and a dense matrix of queries. Returns the final distribution.
 
     The paper leaves the order of the replayed queries open: it is the product's, block by block, forth and back.
     """

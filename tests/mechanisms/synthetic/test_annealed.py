@@ -31,7 +31,7 @@ NAMES = [f"c{number}" for number in range(12)]
 
 @pytest.fixture
 def wide(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """Twelve columns of six values, nine rows in ten of value 0; units of two rows, texts, NULLs and values outside."""
+    """Twelve columns of six values, nine rows in ten of value 0, units of two rows, texts, NULLs and values outside."""
     clinic = open_clinic()
     columns = ", ".join(
         f"CASE WHEN range % 97 = {number} THEN NULL WHEN hash(range, {number}) % 10 = 0 "
@@ -56,8 +56,8 @@ def statement(options: str, workload: str = "MARGINALS (3)", name: str = "made")
 
 
 def test_no_column_stays_uniform(wide: Clinic) -> None:
-    """At a small price every column of the rows has about nine in ten of its common value: a column that no round
-    reached had one in seven. Noise of a share has a deviation of 0.03 at most: 0.25 off has a chance below 1e-15."""
+    """At a small price about nine in ten rows have each column's common value. A column that no round reached had one
+    in seven. Noise of a share has a deviation of 0.03 at most: 0.25 off has a chance below 1e-15."""
     price = "epsilon = 1, delta = 1e-6"
     explained = wide.con.execute("SELECT strategy, note, seconds FROM dp_explain(?)", [statement(price)]).fetchall()
     assert [row[0] for row in explained] == ["aim", "mwem"] and 0.1 < explained[0][2] < 10
@@ -73,7 +73,7 @@ def test_no_column_stays_uniform(wide: Clinic) -> None:
 
 
 def test_what_annealed_rounds_do_not_take(wide: Clinic) -> None:
-    """An option of MWEM's keeps MWEM; other workloads than marginals are refused; options say nothing here."""
+    """An option of MWEM's keeps MWEM. Other workloads than marginals are refused, and options without effect."""
     price = "epsilon = 1, delta = 1e-6"
     kept = wide.con.execute("SELECT strategy FROM dp_explain(?)", [statement(f"{price}, rounds = 3")]).fetchall()
     assert kept == [("mwem",)]
@@ -88,8 +88,8 @@ def test_what_annealed_rounds_do_not_take(wide: Clinic) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows", "epsilon"), [(12, 8_000, "1"), (8, 20_000, "5")])
 def test_better_than_independent_margins(columns: int, rows: int, epsilon: str) -> None:
-    """Where pairs can be measured the fitted distribution has less than 0.8 of the error of 1-way margins measured at
-    the whole price: it has about a third. Where they cannot, no price goes to them."""
+    """Where pairs can be measured the fitted distribution has less than 0.8 of the error of 1-way margins at the whole
+    price. It has about a third. Where they cannot, no price goes to pairs."""
     table = made("made18", rows, columns)
     sets = picked(table)[:80]
     assert ours(table, sets, epsilon)[0] < 0.8 * independent(table, sets, price_of(epsilon))
@@ -107,9 +107,9 @@ def test_better_than_independent_margins(columns: int, rows: int, epsilon: str) 
     [(500, "0.05", 20), (500, "0.2", 60), (500, "1", 40), (500, "5", 3), (20_000, "0.05", 5), (20_000, "5", 2)],
 )
 def test_never_above_independent_margins(rows: int, epsilon: str, draws: int) -> None:
-    """At any price the mean error is at most that of 1-way margins at the whole price, with 2 % and 0.002 for chance:
-    settings of the design of 40 (benchmarks/peers/synthetic_wide.py), from where noise drowns all to where there is
-    next to none. Over so many draws the bar is 8 deviations or more away, an alarm below 1e-14."""
+    """At any price the mean error is at most that of 1-way margins at the whole price, with 2 % and 0.002 for chance.
+    The settings are from the design of 40 (benchmarks/peers/synthetic_wide.py), from nothing but noise to next to none.
+    Over so many draws the bar is 8 deviations or more away, an alarm below 1e-14."""
     number = DESIGN.index((6, rows, epsilon))
     table = made(("made14", "made18", "made24")[number % 3], rows, 6, SEED)
     sets = picked(table)
@@ -122,7 +122,7 @@ def test_a_wrong_guess_of_the_rows_does_no_harm(open_clinic: Callable[..., Clini
     """With EXPECT ROWS ten times too small or too large, rows are as many as the data's and as near as without it.
 
     Means of many runs are within 1.1 of each other. One run deviates by 6 % with a delta and by 11 % without, a
-    quotient of two by 8 and 16 %: the bars are 7 such away, a false alarm below 1e-9. Of 1,500 rows, rounds would
+    quotient of two by 8 and 16 %: the bars are 7 deviations away, a false alarm below 1e-9. Of 1,500 rows, rounds would
     be planned for 1-way marginals alone, which have 2.5 times the error.
     """
     clinic, table = open_clinic(), made("made18", 15_000, 6)
@@ -153,7 +153,7 @@ def test_a_wrong_guess_of_the_rows_does_no_harm(open_clinic: Callable[..., Clini
 
 
 def test_candidates_are_public_and_bounded() -> None:
-    """All subsets of the workload, but what is too large or too noisy; weights are never above 1; 1-way ones stay."""
+    """All subsets of the workload but too large or too noisy ones. Weights are never above 1. 1-way ones stay."""
     sizes, workload = (4, 5, 6, 100), [(0, 1, 2), (1, 3)]
     every = candidates(sizes, workload, 10**6, 10**6)
     assert every == [(0,), (0, 1), (0, 1, 2), (0, 2), (1,), (1, 2), (1, 3), (2,), (3,)]
@@ -167,7 +167,7 @@ def test_candidates_are_public_and_bounded() -> None:
 
 
 def test_tables_stay_within_their_bound() -> None:
-    """A question that would make the tables too large is no candidate, one that makes them no larger always is."""
+    """A question that would make the tables too large is no candidate. One that makes them no larger always is."""
     sizes = (10,) * 6
     families = tuple(Family(pair, (10, 10)) for pair in combinations(range(6), 2))
     pool, asked = Pool(sizes, families, (), True), [(0, 1), (1, 2), (2, 3)]
@@ -179,8 +179,8 @@ def test_tables_stay_within_their_bound() -> None:
 
 
 def test_triples_follow_pairs_where_these_are_candidates() -> None:
-    """Annealed rounds ask for three columns once answers connect them; MWEM, which has no pairs, for any at any time,
-    however many there are: with 31 columns none would be left for its first round."""
+    """Annealed rounds ask for three columns once answers connect them. MWEM has no pairs, and may ask any three at any
+    time. Otherwise 31 columns would leave no candidate for its first round."""
     sizes, order = (10,) * 31, 3
     families = tuple(Family(one, (10,) * order) for one in combinations(range(31), order))
     pool, ones = Pool(sizes, families, (), True), [(place,) for place in range(31)]
@@ -198,8 +198,8 @@ def test_pairs_have_more_rounds() -> None:
 
 
 def test_small_columns_are_measured_in_pairs_among_large_ones() -> None:
-    """Where an average pair would drown, pairs of small columns are candidates if they and 1-way marginals are clear;
-    with all columns large, or at a hundredth of the rho, 1-way marginals have all of the price."""
+    """Where an average pair would drown, pairs of small columns are candidates if they and 1-way marginals are clear.
+    With all columns large, or at a hundredth of the rho, 1-way marginals have all of the price."""
     mixed, large = (2, 3, 5, 5, 100, 100, 50, 2), (60,) * 8
     for sizes, price, measured in ((mixed, "1", True), (large, "1", False), (mixed, "0.05", False)):
         plan = plan_aim(sizes, list(combinations(range(8), 3)), False, price_of(price), 1, 5_000)
@@ -209,7 +209,7 @@ def test_small_columns_are_measured_in_pairs_among_large_ones() -> None:
 
 
 def test_options_have_the_names_they_had() -> None:
-    """What MWEM asks first by its rule is another statement than what is told to be asked."""
+    """MWEM's first questions by its own rule and by an option are different statements."""
     usual = SyntheticOptions()
     assert usual.first == "" and replace(usual, first="nothing") != usual
 
@@ -229,8 +229,8 @@ class Spending(SeededOracle):
 
 
 def test_rounds_spend_all_of_their_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prices double, none falls, and the last round takes what is left, which is no more than two would have had.
-    Between the first choice and the eighth answer, not everything that may be asked is estimated."""
+    """Prices double, none falls, and the last round takes the rest, which is at most the price of two rounds.
+    Between the first choice and the eighth answer, not every candidate is estimated."""
     table = made("made18", 4_000, 6)
     exact = np.zeros(table.sizes, np.int64)
     np.add.at(exact, tuple(table.codes), 1)
@@ -257,8 +257,8 @@ def test_kept_estimates_cost_no_accuracy_on_real_trips(
     """At epsilon 5 the error is that of rounds that estimate all candidates anew, at most 1.25 times.
 
     Ten runs of each deviated by 4 and 8 %, so that the ratio of means of five does by 4 %: a false alarm below 1e-8.
-    Estimates anew only of what shares two columns with the last question have 1.45 to 2.6 times the error there, and
-    look alike on made tables: here times, fares, fees and totals hang together in chains.
+    Estimating only candidates that share two columns with the last question gives 1.45 to 2.6 times the error there.
+    Made tables do not show it: here times, fares, fees and totals depend on each other in chains.
     """
     table = trips(data_file("nyc_green_taxi_2025_11.parquet"))
     sets = picked(table)[::2]

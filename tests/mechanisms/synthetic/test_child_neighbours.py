@@ -61,7 +61,7 @@ def table(shop: Clinic, planned: SyntheticProposal) -> NDArray[np.int64]:
 def test_a_unit_moves_no_table_by_more_than_is_paid_for(shop: Clinic) -> None:
     """With a unit removed from both tables, the parents' table loses one row at most, the children's four at most, and
     nothing is added: whatever the unit has, none, a few or nine orders, no age, or is a customer of nobody's. Plans and
-    prices are the same, since no row has a say in them, and asks read these tables alone. A unit's orders may lie in
+    prices are the same, since they do not depend on rows, and asks read these tables alone. A unit's orders may lie in
     one cell or in several."""
     plans = [proposal(shop, one.replace("1e-6", "1e-6, mechanism = 'aim'")) for one in (PARENTS, CHILDREN)]
     bounds = [one.request.rows.unit_bound for one in plans]

@@ -32,7 +32,7 @@ CHILDREN = f"""CREATE PRIVATE TABLE made_orders OPTIONS (epsilon = 2, delta = 1e
 
 
 def fill(clinic: Clinic) -> None:
-    """4,000 customers, some of them without an age; none to four orders, more and dearer ones in the north; orders of
+    """4,000 customers, some without an age, with none to four orders, more and dearer ones in the north. Also orders of
     nobody, and customers with more orders than MAX ROWS."""
     clinic.con.execute(
         """CREATE TABLE customers AS SELECT i AS id, ['north', 'south', 'west'][1 + i % 3] AS region,
@@ -75,9 +75,9 @@ def distance(one: dict[tuple[object, ...], float], other: dict[tuple[object, ...
 
 
 def test_children_name_parents_and_are_as_many(shop: Clinic) -> None:
-    """Every child has the key of a made-up parent, every parent as many as its number says, at most MAX ROWS; the
-    parents' columns stay theirs. Two entries in the ledger, of the shared unit, and the children's is that of the same
-    statement about one table, which is free then."""
+    """Every child has the key of a made-up parent, every parent as many as its number says, at most MAX ROWS. The
+    parents' columns stay theirs. The ledger has two entries, of the shared unit. The children's entry is that of the
+    same statement about one table, which is then free."""
     assert [row[0] for row in shop.rows("DESCRIBE private.made_customers")] == ["id", "region", "age", "n"]
     assert [row[:2] for row in shop.rows("DESCRIBE private.made_orders")] == [
         ("customer", "BIGINT"), ("item", "VARCHAR"), ("paid", "DECIMAL(6,2)")
@@ -105,8 +105,8 @@ def test_children_name_parents_and_are_as_many(shop: Clinic) -> None:
 
 def test_margins_that_noise_drowns_are_said_before_the_charge(shop: Clinic) -> None:
     """At a small price dp_explain and a step before the charge say that margins across the reference may be no nearer
-    than tables that are drawn apart, and what helps; at a larger price they do not. The words are the same whatever the
-    rows: sizes, MAX ROWS, EXPECT ROWS and the price have a say in them."""
+    than separately drawn tables, and what helps. At a larger price they do not. The words depend on sizes, MAX ROWS,
+    EXPECT ROWS and the price, never on rows."""
     said: list[str] = []
     engine = engine_of(shop.con)
     assert engine is not None
@@ -124,9 +124,9 @@ def test_margins_that_noise_drowns_are_said_before_the_charge(shop: Clinic) -> N
 
 def test_margins_across_the_reference_are_near(shop: Clinic) -> None:
     """Number of children by region, and items and prices by columns of the parent, are several times nearer to the data
-    than independent draws would be. What WHERE rules out of a parent and its child together is in no pair of them.
-    The noise of a share has a deviation of 0.0035, a half of the sum over 15 cells is 0.02 in the mean and deviates by
-    0.004: the bar of 0.08 is 15 of these, an alarm below 1e-40."""
+    than independent draws would be. No pair of a parent and its child violates WHERE. The noise of a share has a
+    deviation of 0.0035, a half of the sum over 15 cells is 0.02 in the mean and deviates by 0.004: the bar of 0.08 is
+    15 of these, an alarm below 1e-40."""
     region = "SELECT region, {}, count(*) FROM {} GROUP BY ALL"
     numbers = "(SELECT region, count(number) AS n FROM customers LEFT JOIN orders ON id = customer GROUP BY id, region)"
     exact = shares(shop, region.format("least(n, 4)", numbers))
@@ -147,7 +147,7 @@ def test_margins_across_the_reference_are_near(shop: Clinic) -> None:
 
 
 def test_refusals_are_of_released_rows_and_cost_nothing(shop: Clinic) -> None:
-    """What a statement says wrongly of its parents is refused before a charge, one line each."""
+    """A wrong reference to the parents is refused before a charge, one line each."""
     shop.dp(PARENTS.replace("made_customers", "many").replace("key = id", "key = id, rows = 9000"))
     dear = CHILDREN.replace("epsilon = 2", "epsilon = 3").replace("made_orders", "more")
     part = EACH
@@ -195,8 +195,8 @@ def test_other_parents_are_another_table(shop: Clinic) -> None:
 
 
 def test_children_stand_when_their_parents_are_dropped(shop: Clinic) -> None:
-    """The statement that made children says that they are there, whatever became of their parents; another one, and
-    one of another epoch, need them."""
+    """The statement that made children finds them there, even without their parents. Another statement, and one of
+    another epoch, needs the parents."""
     shop.dp(PARENTS.replace("made_customers", "leaving"))
     text = CHILDREN.replace("made_orders", "left_behind").replace("made_customers", "leaving")
     shop.dp(text)
@@ -211,8 +211,8 @@ def test_children_stand_when_their_parents_are_dropped(shop: Clinic) -> None:
 
 
 def test_more_children_than_have_room_are_refused_before_the_charge(shop: Clinic) -> None:
-    """How many children there are is known from their parents: no room for them costs nothing; the same goes for the
-    option rows."""
+    """How many children there are is known from their parents: no room for them costs nothing. The option rows is
+    refused as early."""
     engine, charged = engine_of(shop.con), shop.charges()
     assert engine is not None
     small, new = replace(OWNER, room=lambda rows: 3), CHILDREN.replace("made_orders", "no_room")
@@ -225,7 +225,7 @@ def test_more_children_than_have_room_are_refused_before_the_charge(shop: Clinic
 
 def test_parents_whom_where_rules_out_have_no_children(shop: Clinic) -> None:
     """WHERE of a parent's column leaves parents without children, and so do conditions that leave a child no value of
-    its own; all others have as many as they should."""
+    its own. All others have as many as they should."""
     rule = "region <> 'west' AND NOT (age < 30 AND item = 'pen') AND NOT (age < 30 AND item <> 'pen')"
     shop.dp(CHILDREN.replace("made_orders", "ruled").replace("NOT (age < 30 AND paid >= 30)", rule))
     out = "region = 'west' OR (age < 30) IS NOT FALSE"  # of an unknown age WHERE keeps none either
@@ -237,7 +237,7 @@ def test_parents_whom_where_rules_out_have_no_children(shop: Clinic) -> None:
 
 def test_parents_beyond_the_domain_are_refused() -> None:
     """Parents that were made before a DOMAIN was narrowed have values below or above all its bins: refused before the
-    charge; WITH EDGES they are those of the first and the last bin."""
+    charge. WITH EDGES they are those of the first and the last bin."""
     with dpduck.connect() as connection:
         clinic = Clinic(connection)
         connection.execute(
@@ -283,7 +283,7 @@ def test_values_inside_bins_find_their_bin(shop: Clinic) -> None:
 
 
 def tree_distribution(random: np.random.Generator) -> Distribution:
-    """Five attributes over three cliques, and one that hangs on nothing."""
+    """Five attributes over three cliques, and one that depends on nothing."""
     sizes, sets = (3, 2, 4, 3, 2, 2), [(0, 1, 2), (2, 3), (3, 4)]
     zeros = {one: np.log(random.gamma(0.7, size=[sizes[place] for place in one])) for one in sets}
     return uniform(sizes, dense=False, zeros=zeros)
@@ -291,9 +291,9 @@ def tree_distribution(random: np.random.Generator) -> Distribution:
 
 @pytest.mark.parametrize("given", [(0, 4), (1, 3), (2,), (5,), (0, 1, 2, 3, 4), ()])
 def test_children_are_drawn_given_their_parents(given: tuple[int, ...]) -> None:
-    """Whatever is known, in one clique or across cliques, shares of the rest follow the distribution given that, as
-    worked out on one dense table. 200,000 rows: a share has a deviation of 0.0011 at most, the bar is 8 of them for
-    each of at most 576 cells, an alarm below 1e-12."""
+    """Given any known values, in one clique or across cliques, shares of the rest follow the conditional distribution
+    of one dense table. 200,000 rows: a share has a deviation of 0.0011 at most, the bar is 8 of them for each of at
+    most 576 cells, an alarm below 1e-12."""
     random = np.random.default_rng(8)
     distribution = tree_distribution(random)
     joined, place = distribution.join(range(6))
@@ -332,8 +332,8 @@ def test_children_of_one_parent_are_independent() -> None:
 
 
 def test_parents_that_cannot_be_have_children_all_the_same() -> None:
-    """A parent's combination of values without any probability has children drawn as if nothing were known of it; but
-    none that WHERE rules out of this parent."""
+    """A parent with an impossible combination of values has children drawn as if nothing were known, but none that
+    WHERE excludes for this parent."""
     table = np.array([[0.5, 0.0], [0.25, 0.25]])
     distribution = uniform((2, 2, 3), dense=True)
     full = (table[:, :, None] * np.array([0.2, 0.3, 0.5])).astype(np.float64)

@@ -40,7 +40,7 @@ def fitted_along(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> float:
 
 
 def test_steps_that_rise_end_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three steps in a row that gain nothing are not the end; the lowest point is the answer, not the last one."""
+    """Three steps in a row that gain nothing are not the end. The lowest point is the answer, not the last one."""
     assert fitted_along(monkeypatch, [9.0, 5.0, 5.5, 6.0, 5.4, 1.0, 1.5]) == 1.0
 
 
@@ -65,7 +65,7 @@ def test_a_fit_ends_where_steps_together_gain_little(monkeypatch: pytest.MonkeyP
 def test_the_total_of_a_prior_is_that_of_its_tables(
     prior: dict[tuple[int, ...], np.ndarray], zeros: dict[tuple[int, ...], np.ndarray]
 ) -> None:
-    """Where attributes are independent it is a product of sums; messages along the tree find the same."""
+    """Where attributes are independent it is a product of sums. Messages along the tree find the same."""
     tree = junction_tree(((0, 1), (1, 2)))
     seen = (Observation((0, 1), np.ones((2, 4)), 1.0), Observation((1, 2), np.ones((4, 3)), 1.0))
     problem = fits.FitProblem(tree, (2, 4, 3), ((0, 1), (1, 2)), seen, 9.0, prior, 1.0, zeros)
@@ -73,7 +73,7 @@ def test_the_total_of_a_prior_is_that_of_its_tables(
 
 
 def test_a_fit_of_what_cannot_move_ends_at_once() -> None:
-    """One cell is all there is, whatever two answers say of it: no step, and nothing overflows."""
+    """One cell is all there is, whatever two answers say: no step, and nothing overflows."""
     seen = (Observation((0,), np.array([90.0]), 1.0), Observation((0, 1), np.array([[80.0]]), 1.0))
     found = fits.fit(junction_tree(((0, 1),)), (1, 1), seen, 1e9, steps=30, start={}, prior={}, strength=1.0)
     assert [table.tolist() for table in found.tables] == [[[1.0]]]
@@ -104,7 +104,7 @@ def test_a_precise_margin_does_not_end_the_fit_of_its_table(seed: int) -> None:
 
 
 def test_an_estimate_is_brought_near_a_guess_within_its_error_alone() -> None:
-    """Answers that are off by one standard error at most are brought within a factor of 2 of the guess, no farther; the
+    """Answers that are off by one standard error at most are brought within a factor of 2 of the guess, no farther. The
     plan takes the guess where it is right within 2, else the noisy number."""
     assert [total_of([], first, 100.0, 1_000) for first in (-5.0, 4.0, 495.0, 700.0, 2_005.0, 9_000.0)] == [
         5.0, 14.0, 500.0, 700.0, 2_000.0, 8_990.0,

@@ -1,4 +1,4 @@
-"""Junction trees are what they stand for: margins, sizes, rows and fits equal those of one dense table."""
+"""Junction trees are exact: margins, sizes, rows and fits equal those of one dense table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def words(count: int) -> np.ndarray:
 
 
 def chained(seed: int, scale: float = 1.0) -> tuple[Distribution, np.ndarray, float]:
-    """A distribution with random potentials on the cliques of the chain; the dense table of it, and its total."""
+    """A distribution with random potentials on the cliques of the chain, with its dense table and its total."""
     cliques = cliques_of(SIZES, CHAIN)
     tree, draws = junction_tree(cliques), np.random.default_rng(seed)
     logarithms = [scale * draws.normal(size=[SIZES[one] for one in clique]) for clique in cliques]
@@ -39,7 +39,7 @@ def chained(seed: int, scale: float = 1.0) -> tuple[Distribution, np.ndarray, fl
 @pytest.mark.parametrize("scale", [1.0, 300.0])
 def test_messages_are_exact(scale: float) -> None:
     """Every margin of one to four attributes, within cliques, across them and across parts, equals the dense table's,
-    however far apart probabilities are; so do the total and the joined table."""
+    however far apart probabilities are. So do the total and the joined table."""
     distribution, dense, difference = chained(1, scale)
     assert abs(difference) < 1e-9 * scale
     assert len(distribution.components) == 3, distribution.tree
@@ -53,8 +53,8 @@ def test_messages_are_exact(scale: float) -> None:
 
 
 def test_no_value_of_a_separator_is_lost() -> None:
-    """What one clique takes from a separator's value another gives back, although exp(-2000) is 0 in floating point;
-    what is -1e9 in all is 0 exactly."""
+    """One clique gives back the weight that another takes from a separator's value, although exp(-2000) is 0 in
+    floating point. A weight of -1e9 in all is 0 exactly."""
     tree, far = junction_tree(((0, 1), (1, 2))), np.array([0.0, -2000.0, -1e9])
     tables, _ = calibrate(tree, [np.zeros((2, 3)) + far, np.zeros((3, 2)) - np.array([[0.0], [-2000.0], [0.0]])])
     assert np.abs(tables[0] - np.array([0.25, 0.25, 0.0])).max() < 1e-12
@@ -70,8 +70,8 @@ def path(tree: JunctionTree, number: int) -> list[int]:
 
 
 def test_cliques_hold_what_was_asked() -> None:
-    """Cliques hold every set; what two of them share is in all between; what a further set needs is never told to be
-    less than the cliques that are made for it have, and nothing where it needs nothing."""
+    """Cliques hold every set. Attributes that two cliques share are in all cliques between. The predicted cells grow
+    with a further set exactly if no clique holds the set, and are never fewer than the cliques have."""
     draws = np.random.default_rng(2)
     for _ in range(40):
         sizes = tuple(draws.integers(2, 9, 9).tolist())
@@ -118,7 +118,7 @@ def test_rows_follow_the_tree() -> None:
 
 
 def test_a_fit_on_cliques_is_the_dense_fit() -> None:
-    """The fitted distribution is the same on the cliques of what was measured and on one dense table, with a prior."""
+    """The fitted distribution is the same on the cliques of the measured sets and on one dense table, with a prior."""
     draws = np.random.default_rng(4)
     seen = [Observation(one, draws.normal(9, 6, [SIZES[a] for a in one]), 4.0) for one in CHAIN]
     prior: Parameters = {(0,): np.log(np.array([0.2, 0.3, 0.5]))}

@@ -1,4 +1,4 @@
-"""Incremental, cached and factored MWEM is the naive algorithm; fits converge; marginals are what they claim."""
+"""Incremental, cached and factored MWEM equals the naive algorithm. Fits converge. Marginals are exact."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_cached_and_incremental_is_naive(
     kind: str, dense: bool, rearranged: int, bits: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same draws give the same choices and the same distribution to 1e-9: on one table or on factors, in one block
-    or in several, with axes that are moved or, as in a large table, not."""
+    or in several, with axes moved or not (as in a large table)."""
     monkeypatch.setattr(multiplicative, "REARRANGED", rearranged)
     monkeypatch.setattr(multiplicative, "LARGEST_BITS", bits)
     monkeypatch.setattr(multiplicative, "FARTHEST", 1.2)
@@ -155,7 +155,7 @@ def test_a_fit_converges_to_the_optimum() -> None:
 
 
 def test_whole_marginals_beat_chance() -> None:
-    """Fitting chosen marginals approaches the table: the better, the less noise; and the average is a distribution."""
+    """Fitting chosen marginals approaches the table: the better, the less noise. The average is a distribution."""
     pool = Pool(SIZES, workloads()["marginals"], (Family((0,), (3,)),), whole=True)
     errors = []
     for amount, noise in ((Fraction(100), 0.1), (Fraction(1), 40.0)):
@@ -191,7 +191,7 @@ def test_many_attributes_are_factored() -> None:
 
 @pytest.mark.parametrize(("noise", "least", "most"), [(1.0, 0.0, 0.35), (1e4, 0.99, 1.01)])
 def test_an_annealed_fit_begins_near_its_answer(noise: float, least: float, most: float) -> None:
-    """Before a step of the fit, a clear answer is closer than a third of where it was; a drowned one moves nothing."""
+    """Before a step of the fit, a clear answer lies within a third of its distance. A drowned one moves nothing."""
     counts = np.array([[90.0, 60.0, 30.0, 20.0], [40.0, 50.0, 60.0, 50.0], [20.0, 30.0, 60.0, 90.0]])
     newest = Observation((0, 2), counts, noise**2)
     start = _step_towards(newest, State(uniform(SIZES, dense=False), {}, {}, 600.0))[0, 2].reshape(3, 4)
@@ -213,8 +213,8 @@ def test_a_cell_far_below_its_answer_is_not_raised_beyond_it() -> None:
 
 @pytest.mark.parametrize(("rounds", "anneals"), [(12, True), (8, True), (12, False)])
 def test_which_candidates_are_estimated_anew(rounds: int, anneals: bool) -> None:
-    """Between the eighth answers those that have a column of the last question, and those not allowed before; all of
-    them after an eighth answer, and where rounds do not anneal. The rest have the values of the choice before."""
+    """Between every eighth answer: candidates with a column of the last question, and newly allowed ones. After an
+    eighth answer, and where rounds do not anneal: all. The rest keep the values of the choice before."""
     sets = [one for order in (1, 2, 3) for one in combinations(range(6), order)]
     families = tuple(Family(one, (2,) * len(one)) for one in sets)
     pool = Pool((2,) * 6, families, (), True)

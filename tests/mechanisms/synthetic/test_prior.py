@@ -112,8 +112,8 @@ def test_neighbours_are_tried_as_long_as_they_miss_less() -> None:
 def test_fresh_noise_has_the_variance_of_the_answers(noise: NoiseKind) -> None:
     """The mean square of 100 draws of all cells is within 0.3 of what the plan says.
 
-    Its relative standard error is 0.015 for independent cells: the root of 5 over 230 cells times 100. It is 0.05 if
-    answers were sums of twenty measured ones, and 0.3 is six times that. Half the noise has a fourth of the square.
+    Its relative standard error is 0.015 for independent cells: the root of 5 over 230 cells times 100. If answers were
+    sums of twenty measured ones it would be 0.05. The bar of 0.3 is six times that. Half the noise has a fourth.
     """
     plan, entropy = planned(noise, Fraction(1, 10)), operating_system_entropy()
     draws = [fresh_noise(plan, entropy) for _ in range(100)]

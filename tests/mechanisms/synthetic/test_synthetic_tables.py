@@ -1,4 +1,4 @@
-"""CREATE PRIVATE TABLE through SQL: every mechanism and workload, what is free, what is charged, what is refused."""
+"""CREATE PRIVATE TABLE through SQL: every mechanism and workload, free, charged and refused statements."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_rows_are_like_the_data(open_clinic, price: str, options: str, workload:
 
 
 def test_rows_are_free_once_the_distribution_is_released(made: Clinic) -> None:
-    """The price is charged once; another number of rows, the same statement again, and dropping cost nothing."""
+    """The price is charged once. Another number of rows, the same statement again, and dropping cost nothing."""
     made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', rows = 100"))
     charged = made.rows("SELECT epsilon, mechanism FROM dp_ledger() ORDER BY id DESC LIMIT 1")
     assert charged == [(1.0, "exact exponential mechanism and discrete Laplace, mwem")]
@@ -114,8 +114,8 @@ def test_rows_are_free_once_the_distribution_is_released(made: Clinic) -> None:
 
 
 def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the last look whether a name is free until its table stands, nobody else can give or take a name: neither a
-    view nor a table replaces what another made meanwhile."""
+    """From the last check of a free name until its table stands, nobody else can give or take a name. So no view and no
+    table replaces another that was made meanwhile."""
     views, busy = engine_of(made)._views, []
 
     def watched(method: str) -> None:
@@ -212,7 +212,7 @@ REFUSED = [
 
 
 def test_refusals_are_one_line_and_cost_nothing(made: Clinic) -> None:
-    """What cannot be served is refused before the charge, by a line that says what."""
+    """A statement that cannot be served is refused before the charge, by a line that says why."""
     messages = made.all_refused([statement for statement, _ in REFUSED])
     for (statement, wanted), message in zip(REFUSED, messages, strict=True):
         assert wanted in message, (statement, message)
@@ -237,7 +237,7 @@ def test_too_large_a_table_is_refused_with_its_size(open_clinic: Callable[..., C
 
 
 def test_forty_columns_are_synthesised(open_clinic: Callable[..., Clinic]) -> None:
-    """40 columns of 6 values, all pairs: a factored distribution; two columns that are equal stay nearly equal."""
+    """40 columns of 6 values, all pairs: a factored distribution. Two columns that are equal stay nearly equal."""
     clinic = open_clinic()
     columns = ", ".join(f"(hash(range, {number}) % 6)::INTEGER AS c{number}" for number in range(39))
     clinic.con.execute(f"CREATE TABLE wide AS SELECT {columns}, (hash(range, 0) % 6)::INTEGER AS c39 FROM range(20000)")
@@ -346,7 +346,8 @@ def test_the_predicted_error_of_a_cube_knows_that_cells_are_uneven(epsilon: str)
 
 def test_the_predicted_error_of_rounds_knows_that_cells_are_uneven(data_file: Callable[[str], Path]) -> None:
     """Adult's fourteen columns, six of them of 85 to 100 values: within a factor of two, at epsilon 1. The error was
-    0.37 of the prediction while cells were taken to be even; runs deviate by 3 %, and the error is 0.95 of it now.
+    0.37 of the prediction while cells were taken to be even. Runs deviate by 3 %, and the error is now 0.95 of the
+    prediction.
     """
     codes = np.array([*duckdb.sql(f"FROM '{data_file('adult_encoded_48842.parquet')}'").fetchnumpy().values()], int)
     table = Wide("adult", codes, (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2))

@@ -25,7 +25,7 @@ DOMAINS = """DOMAIN age RANGE 0 TO 120 STEP 1 WITH NULL, DOMAIN married BOOLEAN 
 
 @pytest.fixture
 def people(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """3,000 rows of 1,500 people; under 15 one row in a hundred is of somebody married; NULLs, values outside."""
+    """3,000 rows of 1,500 people. Under 15 one row in a hundred is of somebody married. NULLs and values outside."""
     clinic = open_clinic()
     clinic.con.execute(
         """CREATE TABLE people AS SELECT range // 2 AS person,
@@ -44,8 +44,8 @@ def people(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 def test_a_star_is_every_column_with_a_domain(people: Clinic) -> None:
-    """SELECT * has the columns with a DOMAIN in the table's order, EXCLUDE leaves some out, and both are the statement
-    that lists them: the second is free. Other stars are refused by name."""
+    """SELECT * has the columns with a DOMAIN in the table's order, EXCLUDE leaves some out. Both equal the statement
+    that lists the columns: the second is free. Other stars are refused by name."""
     head = f"CREATE PRIVATE TABLE {{}} OPTIONS ({PRICE}, bins = 4, rows = 50) AS SELECT {{}} FROM people "
     head += "WORKLOAD MARGINALS (2)"
     people.dp(head.format("starred", "*"))
@@ -67,8 +67,8 @@ def test_a_star_is_every_column_with_a_domain(people: Clinic) -> None:
 
 @pytest.mark.parametrize("mechanism", ["aim", "mwem", "cube", "mwem', update = 'paper"])
 def test_what_where_rules_out_is_in_no_row(people: Clinic, mechanism: str) -> None:
-    """WHERE keeps children from being married, and ward c from being seen in spring: rows of every mechanism have no
-    such combination, whatever noise says; the other columns keep theirs."""
+    """WHERE excludes married children, and ward c in spring. Rows of every mechanism have no such combination, whatever
+    the noise. The other columns keep theirs."""
     people.dp(
         f"CREATE PRIVATE TABLE made OPTIONS (epsilon = 0.5, delta = 1e-6, mechanism = '{mechanism}', bins = 8, "
         "rows = 20000) AS SELECT age, married, ward, seen FROM people WHERE NOT (age < 15 AND married) "
@@ -81,9 +81,9 @@ def test_what_where_rules_out_is_in_no_row(people: Clinic, mechanism: str) -> No
 
 
 def test_what_is_impossible_follows_bins(people: Clinic) -> None:
-    """Ages as they are: no married child, no age from 75 on and no NULL, which WHERE drops; a NULL in married stays
-    possible for adults. A merged bin is what one of its bins may be. At epsilon 2 noise leaves no NULL in one run of a
-    hundred; at 20 those 55 of 5,000 rows are seven standard deviations above none."""
+    """Ages as they are: no married child, no age from 75 on and no NULL, which WHERE drops. A NULL in married stays
+    possible for adults. A merged bin is possible if one of its bins is. At epsilon 2 noise leaves no NULL in one run of
+    a hundred. At 20 those 55 of 5,000 rows are seven standard deviations above none."""
     statement = (
         "CREATE PRIVATE TABLE made OPTIONS (epsilon = 20, delta = 1e-6{}, rows = 5000) AS SELECT age, married "
         "FROM people WHERE NOT (age < 15 AND married) AND age < 75 WORKLOAD MARGINALS (2)"
@@ -123,8 +123,8 @@ def test_values_are_drawn_inside_bins(people: Clinic) -> None:
 
 
 def test_a_fit_with_zeros_is_the_fit_to_the_rest() -> None:
-    """Impossible cells have probability 0 exactly and their noise moves nothing; the others are fitted as if they were
-    all there is. What contradicts itself is no failure."""
+    """Impossible cells have probability 0 exactly and their noise moves nothing. The others are fitted as if they were
+    all there is. Contradictions are no failure."""
     sizes, draws = (3, 2, 4), np.random.default_rng(5)
     zeros = zero_tables(sizes, [ImpossibleCells((0, 1), (1, 5)), ImpossibleCells((2,), (3,))])
     value = draws.normal(50, 20, (3, 2))

@@ -1,4 +1,4 @@
-"""A browser's part of HTTP, in a few words, and what is sent by hand where a browser would not."""
+"""A small HTTP browser, and raw requests that no browser would send."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.ports import free_port
 
 @dataclass
 class Answer:
-    """What came back. body: as text."""
+    """An answer of the server. body: as text."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,7 +34,7 @@ class Answer:
 
 @dataclass
 class Browser:
-    """Keeps one cookie, sends forms with the origin of their page, and finds what a form has to bring."""
+    """Keeps one cookie, sends forms with the origin of their page, and finds the fields of a form."""
 
     port: int
     cookie: str = ""
@@ -50,7 +50,7 @@ class Browser:
         return self.post("/login", {"token": token})
 
     def form(self, page: Answer, **more: str) -> dict[str, str]:
-        """The hidden fields of the form that pays, or else of the one that asks, and what is typed."""
+        """Returns the hidden fields of the paying form, or else of the asking one, and the typed text."""
         forms = re.findall(r'<form method="post" action="(/run|/ask)#result">(.*?)</form>', page.body, re.DOTALL)
         named = dict(reversed(forms))
         form = str(named.get("/run") or named.get("/ask") or page.body)
@@ -87,7 +87,7 @@ class Browser:
 
 
 def sent(port: int, data: bytes, seconds: float = 30.0) -> bytes:
-    """What comes back for these bytes, until the other end hangs up."""
+    """Sends these bytes. Returns the answer until the other end hangs up."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as client:
         client.sendall(data)
         return received(client)

@@ -1,4 +1,4 @@
-"""The page in a real browser: three sizes, light and dark, by keyboard alone; no request leaves it."""
+"""The page in a real browser: three sizes, light and dark, by keyboard alone. No request leaves it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def opened(browser: Browser, port: int, token: str, size: str = "desktop", schem
 def test_every_state_keeps_the_rules_of_accessibility(
     browser: Browser, served: Served, port: int, size: str, scheme: str
 ) -> None:
-    """axe-core finds nothing in any state: logging in, views, typing, price, answer, refusal; nothing is cut off."""
+    """axe-core finds nothing in any state: logging in, views, typing, price, answer, refusal. Nothing is cut off."""
     page = opened(browser, port, served.tokens["alice"], size, scheme)
 
     def looks_well() -> None:
@@ -77,7 +77,7 @@ def test_every_state_keeps_the_rules_of_accessibility(
 
 
 def test_no_request_leaves_the_page(browser: Browser, served: Served, port: int) -> None:
-    """Everything comes from its own origin, and its policy stops what a hostile page would try; its own never trips."""
+    """Everything comes from its own origin. Its policy stops a hostile page's attempts and never its own work."""
     page = opened(browser, port, served.tokens["alice"])
     said: list[str] = []
     asked: list[str] = []
@@ -127,7 +127,7 @@ def test_nobody_can_frame_it(browser: Browser, served: Served, port: int) -> Non
 
 
 def test_names_are_completed_by_the_keyboard(browser: Browser, served: Served, port: int) -> None:
-    """Typing suggests, arrows choose, Enter takes, Escape closes; without that Enter is a new line as ever."""
+    """Typing suggests, arrows choose, Enter takes, Escape closes. Without that Enter is a new line as ever."""
     page = opened(browser, port, served.tokens["alice"])
     page.goto(f"http://127.0.0.1:{port}/ask")
     page.focus("#statement")
@@ -189,7 +189,7 @@ def test_an_example_shows_its_price_at_a_click(browser: Browser, served: Served,
 
 
 def test_the_price_is_shown_before_the_button_that_pays(browser: Browser, served: Served, port: int) -> None:
-    """Price, errors and what is left are above the button; pressing it twice pays once; the share is watched."""
+    """Price, errors and the rest are above the button. Pressing it twice pays once. The share is watched."""
     page = opened(browser, port, served.tokens["alice"], "phone")
     page.goto(f"http://127.0.0.1:{port}/ask")
     before = len(served.spent())
@@ -216,7 +216,7 @@ def test_the_price_is_shown_before_the_button_that_pays(browser: Browser, served
 
 @pytest.mark.slow
 def test_it_works_without_its_script(browser: Browser, served: Served, port: int) -> None:
-    """Whoever runs no scripts logs in, is shown the price, and pays."""
+    """Without scripts a user logs in, sees the price, and pays."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{port}/")

@@ -33,7 +33,7 @@ NOTHING = REFUSED.body.decode()
 
 @pytest.mark.slow
 def test_the_token_is_in_no_page_no_address_and_no_log(served: Served, stranger: Browser) -> None:
-    """It goes in by a form's body once; what comes back, and what is written down, has it nowhere."""
+    """It goes in by a form's body once. No answer and no log contains it."""
     token = served.tokens["alice"]
     entered = stranger.login(token)
     seen = [entered, *(stranger.get(path) for path in ("/", "/ask", "/view/ages")), stranger.ask("FROM dp_budget()")]
@@ -46,7 +46,7 @@ def test_the_token_is_in_no_page_no_address_and_no_log(served: Served, stranger:
 
 
 def test_the_cookie_is_kept_from_scripts_and_other_sites(stranger: Browser, served: Served) -> None:
-    """HttpOnly, SameSite=Strict, no end beyond the browser's; over TLS Secure, under a name that only TLS may set."""
+    """HttpOnly, SameSite=Strict, no end beyond the browser's. Over TLS Secure, under a name that only TLS may set."""
     kept = stranger.login(served.tokens["alice"]).headers["Set-Cookie"]
     assert re.fullmatch(rf"dpduck_{stranger.port}=[\w-]{{43}}; Path=/; HttpOnly; SameSite=Strict", kept)
     secure = place_of("clinic.example.org", 443, True, None)
@@ -86,7 +86,7 @@ def test_a_session_ends(tmp_path: Path, served: Served) -> None:
 
 
 def test_logging_out_ends_the_session_itself(served: Served, alice: Browser) -> None:
-    """Whoever copied the cookie is out, too; a form from elsewhere cannot log anybody out. It is noted."""
+    """Whoever copied the cookie is out, too. A form from elsewhere cannot log anybody out. It is noted."""
     copied = Browser(alice.port, alice.cookie)
     assert "Private views" in copied.get("/").words
     assert alice.post("/logout", {}).status == 400 and "Private views" in copied.get("/").words
@@ -107,7 +107,7 @@ def test_logging_out_ends_the_session_itself(served: Served, alice: Browser) -> 
     ],
 )  # fmt: skip
 def test_forms_from_elsewhere_do_nothing(served: Served, alice: Browser, headers: dict[str, str]) -> None:
-    """Neither another origin nor none; not even with the token of the form, and nothing is charged."""
+    """Neither another origin nor none, not even with the token of the form. Nothing is charged."""
     before = served.spent()
     form = alice.form(alice.get("/ask"), statement="FROM dp_budget()")
     assert alice.post("/ask", form, **headers).body == NOTHING
@@ -176,7 +176,7 @@ def test_other_names_of_this_host_are_refused(alice: Browser, host: str) -> None
 
 
 def test_what_is_not_known_has_one_answer(alice: Browser, stranger: Browser) -> None:
-    """Paths, methods, malformed requests, two lengths, a body in chunks: the same bytes; nobody's request is quoted."""
+    """Paths, methods, malformed requests, two lengths, a body in chunks: the same bytes. Nobody's request is quoted."""
     port = alice.port
     head = f"Host: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:{port}\r\nCookie: {alice.cookie}\r\n"
     form = "Content-Type: application/x-www-form-urlencoded\r\n"
@@ -207,7 +207,7 @@ def test_what_is_not_known_has_one_answer(alice: Browser, stranger: Browser) -> 
 
 @pytest.mark.slow
 def test_wrong_tokens_wait_and_are_told_nothing(served: Served, stranger: Browser) -> None:
-    """One second each, in one text, none of it theirs; noted as turned away; who has a token gets in."""
+    """One second each, in one fixed text. Noted as turned away. A right token gets in."""
     start = time.monotonic()
     answers = [stranger.login(token) for token in ("", "dpduck_<script>", served.tokens["alice"][:-1])]
     assert time.monotonic() - start >= 3 * pages.WRONG_TOKEN_SECONDS
@@ -220,7 +220,7 @@ def test_wrong_tokens_wait_and_are_told_nothing(served: Served, stranger: Browse
 
 @pytest.mark.slow
 def test_names_are_text_wherever_they_come_from(tmp_path: Path, own_state: Path) -> None:
-    """Tables, columns, labels, statements and refusals with HTML in them: shown, and never read as HTML."""
+    """Tables, columns, labels, statements and refusals with HTML are shown, and never read as HTML."""
     evil, worse = "<script>alert(1)</script>", "'><img src=x onerror=alert(1)>"
     database = make_clinic(tmp_path)
     with dpduck.connect(database) as owner:
@@ -261,7 +261,7 @@ def test_names_are_text_wherever_they_come_from(tmp_path: Path, own_state: Path)
     ],
 )
 def test_beyond_this_machine_needs_tls_or_a_proxy(served: Served, address: str, options: dict[str, str]) -> None:
-    """As for the other protocols: tokens never travel in the clear unless somebody says what is before them."""
+    """As for the other protocols, tokens never travel in the clear unless the owner names what is in front."""
     with pytest.raises(Refusal, match=r"in the clear; accepted: 127.0.0.1, --tls-certificate"):
         WebListener(address, served.service, Limits(), **options)  # type: ignore[arg-type]
     for wrong in ("clinic.example.org", "ftp://x", "https://x/y", "http://clinic.example.org"):
@@ -287,7 +287,7 @@ def test_slow_strangers_make_room(served: Served, monkeypatch: pytest.MonkeyPatc
 
 
 def test_drop_by_drop_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A whole request has so many seconds, however it is cut; and so many bytes, before anybody is known."""
+    """A whole request has so many seconds, however it is cut, and so many bytes, before its sender is known."""
     monkeypatch.setattr(listener, "READ_SECONDS", 0.6)
     with listening(served.service) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as client:
         start = time.monotonic()
@@ -303,7 +303,7 @@ def test_drop_by_drop_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_at_work_keeps_its_place() -> None:
-    """Only those whose turn it is are sent away; where everybody is at work, who comes is."""
+    """A new connection replaces one that waits. If all are at work, the new one is sent away."""
     pairs = [socket.socketpair() for _ in range(5)]
     ends = [one for one, _ in pairs]
     held = PageConnections(2)
@@ -324,7 +324,7 @@ def test_what_is_at_work_keeps_its_place() -> None:
 def test_one_principal_has_so_many_pages_at_work(
     served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks for more at once is refused; everybody else is answered."""
+    """Whoever asks for more at once is refused. Everybody else is answered."""
     monkeypatch.setattr(pages, "AT_WORK_EACH", 0)
     refused = alice.get("/")
     assert refused.status == 429 and "too many pages at once" in refused.words.lower()
@@ -342,7 +342,7 @@ def test_statements_are_held_to_the_limits_of_the_gate(served: Served, alice: Br
 
 
 def test_refusals_of_the_page_are_in_the_audit_log(served: Served, alice: Browser) -> None:
-    """What the lists refuse is noted with its text, takes a place like any statement, and is refused where there is
+    """A refused page request is noted with its text and takes a place like any statement. It is refused where there is
     none.
     """
     for text in ("INSTALL httpfs", "SELECT 1; SELECT 2", "COPY visits TO 'x'", f"SELECT {'+'.join(['1'] * 9000)}"):

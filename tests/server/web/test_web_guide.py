@@ -47,7 +47,7 @@ def test_the_guide_goes_as_it_says(tmp_path: Path, own_state: Path, monkeypatch:
 
 
 def test_the_guide_names_what_is_there() -> None:
-    """Every file and picture that it names; every option is one of the command."""
+    """Every file and picture that it names exists. Every option is one of the command."""
     root = Path(__file__).resolve().parents[3]
     for name in re.findall(r"`(tests/[\w/]+\.py)`", GUIDE):
         assert (root / name).is_file(), name

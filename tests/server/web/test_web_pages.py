@@ -1,4 +1,4 @@
-"""What the page shows: views with pictures, prices before they are paid, shares; and the command that serves it."""
+"""The page's content: views with pictures, prices before they are paid, shares. The command that serves it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.ports import free_port
 
 @pytest.mark.slow
 def test_private_views_are_browsed(alice: Browser) -> None:
-    """The list says what each is; a view has its price, its rows, its columns, its promise, and its picture."""
+    """The list describes each view. A view has its price, its rows, its columns, its promise, and its picture."""
     home = alice.get("/")
     assert 'href="/view/ages"' in home.body and "n by age." in home.words
     assert "all rows of one patient: epsilon = 10" in home.words and "your share of 50%" in home.words
@@ -48,7 +48,7 @@ def test_private_views_are_browsed(alice: Browser) -> None:
 
 
 def test_every_statement_passes_the_gate_and_is_noted(served: Served, alice: Browser) -> None:
-    """What a page reads is asked as its principal, by the gate, as any client's statement: the audit log has it all."""
+    """A page's reads are asked as its principal, by the gate, as any client's statement: the audit log has them all."""
     before = len(served.audited())
     alice.get("/view/ages")
     noted = [line for line in served.audited()[before:] if line["event"] == "answered"]
@@ -60,7 +60,7 @@ def test_every_statement_passes_the_gate_and_is_noted(served: Served, alice: Bro
 
 
 def test_the_price_names_errors_and_what_is_left(served: Served, alice: Browser) -> None:
-    """Of a SELECT, a view, a statement that was paid before, one without room, and one that drops a view."""
+    """For a SELECT, a view, a statement paid before, one without room, and one that drops a view."""
     spent = served.spent()
     first = alice.ask(f"{by('ward', '0.25')};")
     assert "epsilon = 0.25 , and " in first.words and " % of your budget will remain" in first.words
@@ -84,7 +84,7 @@ def test_the_price_names_errors_and_what_is_left(served: Served, alice: Browser)
 
 
 def test_what_is_free_is_answered_at_once(served: Served, alice: Browser) -> None:
-    """Views, budgets, what is known, DESCRIBE: no button; a dp() inside a SELECT is priced as it is by itself."""
+    """Views, budgets, known answers, DESCRIBE: no button. A dp() inside a SELECT is priced as it is by itself."""
     spent = served.spent()
     for text, words in (
         ("SELECT ward, n FROM ward_cube WHERE sex = 0", "w0"), ("FROM dp_budget()", "visits"),
@@ -122,7 +122,7 @@ def test_large_answers_are_cut(alice: Browser) -> None:
 
 
 def test_no_value_is_large_before_it_is_pythons(alice: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists, structs, maps, bytes and texts come as a thousand letters of text; rows stop at so many bytes."""
+    """Lists, structs, maps, bytes and texts come as a thousand letters of text. Rows stop at so many bytes."""
     taken: list[int] = []
     values = asking._values
 
@@ -144,7 +144,7 @@ def test_no_value_is_large_before_it_is_pythons(alice: Browser, monkeypatch: pyt
 
 
 def test_odd_values_are_shown_as_text(alice: Browser) -> None:
-    """Days beyond Python's, infinity, 39 digits, moments of every kind: what DuckDB writes."""
+    """Days beyond Python's, infinity, 39 digits, moments of every kind: as DuckDB writes them."""
     odd = (
         "SELECT DATE '290000-01-01' AS a, TIMESTAMP 'infinity' AS b, DATE '2026-01-02' AS c, 1e308 AS i, NULL AS j, "
         "170141183460469231731687303715884105727::HUGEINT AS d, TIMESTAMP_NS '2026-01-02 03:04:05.123456789' AS e, "
@@ -157,7 +157,7 @@ def test_odd_values_are_shown_as_text(alice: Browser) -> None:
 
 
 def test_names_are_written_as_a_statement_has_them(served: Served, port: int, alice: Browser) -> None:
-    """Plain names as they are; others in quotes."""
+    """Plain names as they are, others in quotes."""
     assert '<option value="patient">BIGINT of visits</option>' in alice.get("/ask").body
     listener = WebListener(f"127.0.0.1:{free_port()}", served.service, Limits())
     written = [listener._pages._quote_name(name) for name in ("n", "select", "two words", 'a"b')]
@@ -186,7 +186,7 @@ def test_answers_are_told_from_keys(columns: tuple[str, ...], types: tuple[str, 
 
 
 def test_pictures_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A picture that takes too long is none, its process ends, and the next one is drawn."""
+    """A picture that takes too long is dropped, its process ends, and the next one is drawn."""
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
     artist = Artist()
     point: Mapping[str, Any] = {"mark": "point", "data": {"values": [{"a": 1}]}, "encoding": {"x": {"field": "a"}}}
@@ -205,7 +205,7 @@ def test_pictures_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_process_that_draws_may_do_little(tmp_path: Path) -> None:
-    """No file is written, few are open, no core is left; and what a picture names elsewhere is not fetched."""
+    """No file is written, few are open, no core is left. References of a picture to other places are not fetched."""
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
     artist, port = Artist(), free_port()
     point: dict[str, Any] = {"mark": "point", "data": {"values": [{"a": 1}]}, "encoding": {"x": {"field": "a"}}}
@@ -226,7 +226,7 @@ def test_the_process_that_draws_may_do_little(tmp_path: Path) -> None:
 
 
 class Watched(Artist):
-    """Draws nothing, and knows what it was asked for."""
+    """Draws nothing, and records the requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -239,7 +239,7 @@ class Watched(Artist):
 
 
 def test_pictures_are_few_and_short_and_failures_are_remembered() -> None:
-    """Six a page, labels cut but not mixed up, none after the page's time, and no second try of one that failed."""
+    """Six a page, labels cut but not mixed up, none after the page's time, and no second try of a failed one."""
     columns = ("key", *(f"{'n' * 1_000}{one}" for one in range(20)))
     rows = tuple((f"{'x' * 1_000}{row}", *range(20)) for row in range(5))
     answer = PageAnswer(columns, ("VARCHAR", *["BIGINT"] * 20), rows)
@@ -283,7 +283,7 @@ def _abandoned(browser: Browser, form: Mapping[str, str]) -> None:
 
 @pytest.mark.slow
 def test_the_command_serves_the_page_over_tls(tmp_path: Path, own_state: Path) -> None:
-    """dpduck serve --web says where; over TLS the cookie is Secure; it ends when it is told to, page and all."""
+    """dpduck serve --web prints the address. Over TLS the cookie is Secure. A stop ends all, page included."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
     database, port = make_clinic(tmp_path), free_port()

@@ -21,13 +21,13 @@ CHANGED = "not what you were shown. Nothing was charged"
 
 
 def paid(served: Served) -> list[int]:
-    """Numbers of the charges; changes of policies are in the ledger, too, and cost nothing."""
+    """Numbers of the charges. Changes of policies are in the ledger, too, and cost nothing."""
     return [entry for entry, _, epsilon in served.spent() if epsilon]
 
 
 @pytest.fixture
 def owner(served: Served) -> Iterator[LocalVault]:
-    """The owner's way into the vault; the policy is as it was afterwards."""
+    """The owner's way into the vault. The policy is as it was afterwards."""
     vault = served.service.vault
     assert isinstance(vault, LocalVault)
     yield vault
@@ -36,7 +36,7 @@ def owner(served: Served) -> Iterator[LocalVault]:
 
 @pytest.mark.slow
 def test_a_price_that_rose_is_shown_before_it_is_paid(served: Served, alice: Browser, owner: LocalVault) -> None:
-    """A new policy makes a target dearer, and what was free costs again: the old buttons name the new price."""
+    """A new policy makes a target dearer, and a free statement costs again: the old buttons name the new price."""
     target = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 40) sex, count(*) AS n FROM visits GROUP BY sex"
     free = by("ward", "0.021")
     assert "The answer" in alice.pay(alice.ask(free)).words
@@ -74,7 +74,7 @@ def test_the_vault_itself_keeps_to_the_price(
 
 
 def test_a_ceiling_is_compared_as_it_was_shown() -> None:
-    """The very price fits, whatever digits it has; anything above, and the other kind of price, does not."""
+    """The very price fits, whatever digits it has. Anything above, and the other kind of price, does not."""
     third, small = Fraction(1, 3), Fraction(1, 10**6)
     shown = (float(third), float(third * third / 2), 0.0)
     alice = Caller("alice", owner=False, ceiling=shown)
@@ -92,7 +92,7 @@ def test_a_ceiling_is_compared_as_it_was_shown() -> None:
 
 
 def test_offers_are_for_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one principal, session, text and price; the oldest of a principal's own make room, and no other's."""
+    """Of one principal, session, text and price. The oldest of a principal's own make room, and no other's."""
     monkeypatch.setattr(asking, "MOST_OFFERS", 3)
     offers, prices = Offers(), Prices()
     bobs = offers.made("bob", "session", "text", prices)
@@ -108,7 +108,7 @@ def test_offers_are_for_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_several_prices_are_added_up(served: Served, alice: Browser) -> None:
-    """Two that fit alone and not together have no button; the same twice costs once; dp_ask beside it hides nothing."""
+    """Two that fit alone and not together have no button. The same twice costs once. dp_ask beside it hides nothing."""
     before = paid(served)
     both = "SELECT count(*) FROM dp($a$ {} $a$) AS a, dp($b$ {} $b$) AS b"
     dear = alice.ask(both.format(by("sex", "2.4"), by("ward", "2.7")))
@@ -124,7 +124,7 @@ def test_several_prices_are_added_up(served: Served, alice: Browser) -> None:
 
 
 def test_prices_are_never_shown_lower_than_they_are(alice: Browser) -> None:
-    """A price is rounded up, what is left is rounded down."""
+    """A price is rounded up, the rest of a budget is rounded down."""
     shown = alice.ask(by("ward", "0.0123449991")).words
     assert "Pay epsilon = 0.012345, and run" in shown
 

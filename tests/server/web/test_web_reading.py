@@ -100,7 +100,7 @@ def test_words_of_others_are_marked_as_theirs(served: Served, alice: Browser, po
     "columns", [f'2 * count(*) AS "{"n" * 1_200}"', ", ".join(f"count(*) AS n{one}" for one in range(61))]
 )
 def test_a_view_of_somebody_spoils_no_page_of_others(served: Served, alice: Browser, port: int, columns: str) -> None:
-    """A name is longer than what is shown of it, or there are more columns than are shown."""
+    """A name is longer than the shown part, or there are more columns than are shown."""
     bob = Browser(port)
     bob.login(served.tokens["bob"])
     bob.pay(bob.ask(f"CREATE PRIVATE VIEW a_odd OPTIONS (epsilon = 0.01) AS SELECT {columns} FROM visits"))
@@ -161,7 +161,7 @@ def test_budgets_of_tables_of_others_are_not_shown(served: Served, alice: Browse
 
 
 def test_the_promise_is_in_words_before_fractions(alice: Browser) -> None:
-    """What anybody can guess about one patient with everything that the whole budget buys. Then comes the guarantee."""
+    """The page says how well anybody can guess about a patient after the whole budget. Then comes the guarantee."""
     words = alice.get("/").words
     places = [words.index(one) for one in (
         "of your share is spent", "epsilon: 0", "whether one patient is in visits", "right 50 of 100 times",
@@ -171,7 +171,7 @@ def test_the_promise_is_in_words_before_fractions(alice: Browser) -> None:
 
 
 def test_rows_are_sorted_filtered_and_linked(alice: Browser) -> None:
-    """By addresses that can be kept: the order of a column, both ways, rows that contain a text, and one row."""
+    """By addresses that can be stored: the order of a column, both ways, rows that contain a text, and one row."""
 
     def cells(page: str) -> list[tuple[str, ...]]:
         found = re.findall(r'<tr id="row-\d+">(.*?)</tr>', page, re.DOTALL)
@@ -193,7 +193,7 @@ def test_rows_are_sorted_filtered_and_linked(alice: Browser) -> None:
 
 
 def test_addresses_of_rows_are_read_strictly(served: Served, alice: Browser) -> None:
-    """What the page does not write has the one answer, before any statement. No other path takes a question mark."""
+    """An address that the page does not write has one fixed answer, before any statement."""
     before = len(served.audited())
     for path in (
         "/?sort=n", "/ask?statement=x", f"/view/ages?token={served.tokens['alice']}", "/view/ages?sort=n&sort=n",
@@ -238,7 +238,7 @@ def test_a_view_is_a_file(served: Served, alice: Browser) -> None:
 def test_a_file_that_waits_for_its_statement_holds_up_no_other(
     served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bob's statement waits, as for a place among the runners; alice has her file meanwhile."""
+    """Bob's statement waits, as for a place among the runners. Alice has her file meanwhile."""
     bob, at_work, done = Browser(alice.port), threading.Event(), threading.Event()
     bob.login(served.tokens["bob"])
     admit = served.service.gate.admit

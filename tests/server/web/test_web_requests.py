@@ -1,4 +1,4 @@
-"""What the page reads of a request, tells browsers, and notes in the audit log."""
+"""The page's reading of requests, its headers for browsers, and its notes in the audit log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.ports import free_port
 
 
 def test_no_address_has_control_characters(served: Served, alice: Browser) -> None:
-    """%00, line ends, escapes: the one answer, and no statement is made of them."""
+    """%00, line ends, escapes: the same answer for all, and no statement is made."""
     before = served.audited()
     for code in ("%00", "%0A", "%0d%0a", "%1b[2J", "%7F", "%C2%85"):
         assert alice.get(f"/view/ages{code}").body == REFUSED.body.decode(), code
@@ -32,7 +32,7 @@ def test_no_address_has_control_characters(served: Served, alice: Browser) -> No
 
 
 def test_a_browser_that_says_goodbye_over_tls_is_gone(tmp_path: Path) -> None:
-    """close_notify comes as bytes, which are no sign of life; a browser that waits is there."""
+    """close_notify comes as bytes, which are no sign of life. A browser that waits is there."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
     public, private = certificate(tmp_path)
@@ -77,7 +77,7 @@ def test_pages_leave_the_room_of_statements_in_the_log(tmp_path: Path) -> None:
 
 
 def test_the_log_tells_what_was_typed_from_what_a_page_asks(served: Served, alice: Browser) -> None:
-    """A page's own statements are marked; a typed one, its price, and a refusal are not."""
+    """A page's own statements are marked. A typed one, its price, and a refusal are not."""
     before = len(served.audited())
     alice.get("/")
     alice.get("/view/ages")
@@ -90,7 +90,7 @@ def test_the_log_tells_what_was_typed_from_what_a_page_asks(served: Served, alic
 
 
 def test_browsers_are_told_to_come_over_tls(served: Served) -> None:
-    """Strict-Transport-Security under every answer of a page with a name; of this machine's no port is taken away."""
+    """Strict-Transport-Security is in every answer of a page with a name. This machine's other ports stay usable."""
     for place, strict in (
         (place_of("127.0.0.1", 1, False, "https://clinic.example.org"), True),
         (place_of("clinic.example.org", 8443, True, None), True),
@@ -110,7 +110,7 @@ def test_a_page_without_tls_beyond_this_machine_says_so(served: Served) -> None:
 
 
 def test_a_request_is_read_within_its_bytes() -> None:
-    """Headers without end stop at the limit; a form that is none is none."""
+    """Headers without end stop at the limit. A form that is none is none."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b"x" * 100)
