@@ -5,7 +5,7 @@ cell by cell. Rows of a unit that count are chosen by that unit's rows alone (MA
 of these add up. What is computed of counts does not, and is not compared: how many values are present, which bucket
 holds the median, which groups are above a threshold.
 
-Tables are laid out (dpduck.auditor.additivity) with a few units: one with NULL in every column, one with the same row
+Tables are laid out (dpduck.auditor.few_units) with a few units: one with NULL in every column, one with the same row
 again and again, one with values or NULL. Each alone is a row group of its own. A scan that leaves out rows by the
 least and largest values, the NULLs or the Bloom filters of a part of a table leaves out others of all units together
 than of each alone.
@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pytest
 
-from dpduck.auditor.additivity import Policies, lay_out, policies_of, units_sql
+from dpduck.auditor.few_units import Policies, lay_out, policies_of, units_sql
 from dpduck.auditor.neighbours import require_engine
 from dpduck.kernel import door
 from dpduck.kernel.counting.hidden import ExactCounts
