@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from dpduck.auditor.audit_plan import AuditPlan, plan_statement
 from dpduck.auditor.neighbours import require_engine
-from dpduck.auditor.runs import AuditPlan, plan_statement
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
