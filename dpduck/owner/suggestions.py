@@ -12,7 +12,8 @@ from math import ceil
 from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.owner.column_values import ColumnShares, clamp_of, codes_of, no_answer, range_of, seen
 from dpduck.owner.domains import decimal_text
-from dpduck.owner.draft import TODO, Suggested
+from dpduck.owner.draft_open_items import Suggested
+from dpduck.owner.draft_remarks import TODO
 from dpduck.owner.noisy_shares import STANDS_OUT, Beyond
 from dpduck.owner.policy_text import Home, budget_text, domain_text, name_text, unit_text
 from dpduck.owner.private_draft import (
