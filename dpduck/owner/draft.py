@@ -12,7 +12,7 @@ import duckdb
 
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
-from dpduck.owner.draft_declared_items import declared_items, typed_items
+from dpduck.owner.draft_declaration_items import declaration_items, type_items
 from dpduck.owner.draft_open_items import Suggested, items_for_owner, open_items
 from dpduck.owner.draft_remarks import TODO, remark_lines
 from dpduck.owner.draft_schema import read_schema
@@ -31,7 +31,7 @@ def open_columns(
 ) -> list[tuple[CatalogColumn, str]]:
     """Returns the columns that the schema declares nothing about, each with the result of Schema.null."""
     schema = read_schema(cursor, table, catalog, home)
-    declared = dict(declared_items(schema, catalog, public))
+    declared = dict(declaration_items(schema, catalog, public))
     return [
         (column, schema.null(column.name))
         for column in schema.columns
@@ -50,7 +50,7 @@ def draft_lines(
     """Returns the lines of CREATE PRIVACY POLICY. public: tables that are declared public. given: suggestions."""
     schema = read_schema(cursor, table, catalog, home)
     unit, column = unit_lines(schema, catalog) if given is None else _unit_given(given)
-    declared = dict(declared_items(schema, catalog, public))
+    declared = dict(declaration_items(schema, catalog, public))
     declared.pop(column, None)
     replacing = "OR REPLACE " if catalog.policy(table) is not None else ""
     alone = f"A draft from the schema of {table.table} alone: no row was read. Fill in what is marked {TODO}."
@@ -59,7 +59,7 @@ def draft_lines(
         *remark_lines(alone if given is None else given.said, ""),
         f"CREATE {replacing}PRIVACY POLICY ON {table_text(table, home)} (",
         *unit,
-        *typed_items(schema, {column, *declared}),
+        *type_items(schema, {column, *declared}),
         *(line for items in declared.values() for line in items),
         *items_for_owner(schema, {column, *declared}, given),
         *(budget if given is None else [f"    {given.budget}"]),

@@ -17,7 +17,7 @@ from dpduck.values.quoting import fold, quote_text
 from dpduck.values.sqltypes import sql_type
 
 
-def typed_items(schema: Schema, done: set[str]) -> Iterator[str]:
+def type_items(schema: Schema, done: set[str]) -> Iterator[str]:
     """Yields DOMAIN items of BOOLEAN and ENUM columns: one item for all columns of a kind with, or without, NULL."""
     for kind in ("BOOLEAN", "ENUM"):
         typed = [column.name for column in schema.columns if sql_type(column.type_name).kind == kind]
@@ -29,7 +29,7 @@ def typed_items(schema: Schema, done: set[str]) -> Iterator[str]:
             yield f"    DOMAIN {target} {kind}{null},"
 
 
-def declared_items(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
+def declaration_items(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
     """Yields columns with their items, if a CHECK lists or bounds the values, or a public table has them."""
     checked = {fold(check.columns[0]): check for check in schema.checks}
     links = {fold(column): (other, key) for column, other, key in schema.links if catalog.is_public(other)}
