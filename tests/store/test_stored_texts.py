@@ -25,7 +25,8 @@ from dpduck.kernel.queries.operators import IdentityFactor, MatrixFactor
 from dpduck.kernel.queries.sessions import GateLaw
 from dpduck.language.rows.facts import Clamp, Policy
 from dpduck.language.text.names import TableName
-from dpduck.mechanisms.sparse.session import SessionPlan, histogram_from_facts, plan_from_facts, plan_to_facts
+from dpduck.mechanisms.sparse.plan import SessionPlan, plan_from_facts, plan_to_facts
+from dpduck.mechanisms.sparse.session import histogram_from_facts
 from dpduck.mechanisms.sparse.store import SparseStore
 from dpduck.mechanisms.streams.store import StreamRecord, StreamStore
 from dpduck.mechanisms.streams.strategies import AnswerNoise, Part, StreamPlan

@@ -12,10 +12,12 @@ from dpduck.kernel.door import open_gate
 from dpduck.kernel.queries.key_counts import KeyDigests
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.sparse.hypothesis import Hypothesis
+from dpduck.mechanisms.sparse.plan import SessionPlan, plan_from_facts
 from dpduck.mechanisms.sparse.projection import key_scan
 from dpduck.mechanisms.sparse.questions import KeyQuestions
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, plan_from_facts, secret_name
+from dpduck.mechanisms.sparse.session import secret_name
 from dpduck.mechanisms.sparse.store import SessionAnswer, SparseRecord, SparseStore
 from dpduck.store.cursors import NamedLocks
 from dpduck.values.errors import Refusal, StoreError
