@@ -21,8 +21,8 @@ from dpduck.kernel.queries.sketches import Sketch, SketchHashes, hash_cells
 from dpduck.kernel.queries.summaries import NoisySummary
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.sparse.questions import read_key_list
-from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session import HistogramProposal, secret_name
+from dpduck.mechanisms.sparse.request import SparseRequest, secret_name
+from dpduck.mechanisms.sparse.session import HistogramProposal
 from dpduck.mechanisms.summaries.measure import SketchProposal
 from dpduck.mechanisms.synthetic.measure import Model
 from dpduck.owner.policy_text import key_sql

@@ -20,17 +20,12 @@ from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.plan import SessionPlan, plan_to_facts, session_plan, total_margin
 from dpduck.mechanisms.sparse.projection import key_scan
-from dpduck.mechanisms.sparse.request import SparseRequest
+from dpduck.mechanisms.sparse.request import SparseRequest, secret_name
 from dpduck.strategies.budgets import kind_and_amount, noise_for
 
 Opened = tuple[SessionPlan, int]
 FACTS = (("facts", "VARCHAR"),)
 COMPUTATIONAL = "computational: as strong as HMAC-SHA256 for keys without rows"
-
-
-def secret_name(digest: str) -> str:
-    """Names the secret of a histogram or session in the secrets file."""
-    return f"sparse {digest}"
 
 
 def _facts(values: dict[str, object]) -> ReleasedTable:
