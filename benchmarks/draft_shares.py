@@ -26,8 +26,9 @@ import numpy as np
 
 import dpduck
 from benchmarks.papers._synthetic_data import data_folder
+from dpduck.auditor.audit_plan import plan_statement
 from dpduck.auditor.neighbours import require_engine
-from dpduck.auditor.runs import plan_statement, repeat_asks
+from dpduck.auditor.runs import repeat_asks
 from dpduck.engine.functions import OWNER
 from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step

@@ -24,7 +24,7 @@ import dpduck
 from benchmarks.papers._synthetic_data import data_folder
 from dpduck.language.statements.kinds import ClampClause, CreatePolicy, DomainClause
 from dpduck.language.statements.parse import parse_statement
-from dpduck.owner.draft import TODO
+from dpduck.owner.draft_remarks import TODO
 from dpduck.owner.private_draft import DROPPED, NICE, grid_of
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type

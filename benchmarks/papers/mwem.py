@@ -41,7 +41,7 @@ from benchmarks.papers._synthetic_data import (
 from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.operators import Family
-from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
+from dpduck.mechanisms.synthetic.distribution import Distribution, uniform
 from dpduck.mechanisms.synthetic.multiplicative import replay
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.observations import Observation
@@ -54,6 +54,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     rounds_of,
     surviving,
 )
+from dpduck.mechanisms.synthetic.table_fit import fit_tables
 from dpduck.strategies.choose import plan_workload
 
 TABLES = ("mildew", "rochdale", "czech")

@@ -9,7 +9,7 @@ MWEM: small tables under pure epsilon, rounds by the product's rule; error: the 
 relative entropy, which sees a cell that is there and was fitted away. Weights are per measured value.
 The figure of a weight is its error over that of the best weight for the table, as the geometric mean over tables. Taken
 is the lowest point of the parabola through the logarithms of the best figure and its neighbours'.
-stop: the same for tables.TOLERANCE, with the tables of the cube and the weight that they gave; taken is the best.
+stop: the same for table_fit.TOLERANCE, with the tables of the cube and the weight that they gave; taken is the best.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import numpy as np
 
 from benchmarks.papers._synthetic_data import measured_tables, mixture, relative_entropy, run_mwem, sets_of, variation
 from dpduck.kernel.queries.operators import Family
-from dpduck.mechanisms.synthetic import distribution as tables
-from dpduck.mechanisms.synthetic import mwem
+from dpduck.mechanisms.synthetic import mwem, table_fit
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
@@ -63,8 +62,8 @@ def cube_errors(table: np.ndarray, epsilon: Fraction, label: str) -> list[float]
     sets, errors = sets_of(table, 3), []
     observations = measured_tables(table, sets, False, rho_of(epsilon, Fraction(1, 10**6)))
     for weight in WEIGHTS[label]:
-        setattr(tables, {"cube": "PRIOR", "stop": "TOLERANCE"}[label], weight)
-        errors.append(variation(table, tables.fit_tables(table.shape, observations)[0], sets))
+        setattr(table_fit, {"cube": "PRIOR", "stop": "TOLERANCE"}[label], weight)
+        errors.append(variation(table, table_fit.fit_tables(table.shape, observations)[0], sets))
     return errors
 
 

@@ -38,8 +38,9 @@ from dpduck.kernel.queries.histograms import EveryKey, LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.kernel.queries.projections import Projection
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
+from dpduck.mechanisms.sparse.hypothesis import Hypothesis
+from dpduck.mechanisms.sparse.plan import SparseWorkload, plan_session
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, plan_projection
-from dpduck.mechanisms.sparse.session import Hypothesis, SparseWorkload, plan_session
 from dpduck.values.accounting import rho_of
 from dpduck.values.privacy import Charge
 from tests.algebra.sign_oracle import elements_of, signs

@@ -25,7 +25,7 @@ from benchmarks.peers._wide_tables import Wide, followed
 from benchmarks.peers.synthetic_wide import counts_of, distance, gate, independent, price_of
 from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit
+from dpduck.mechanisms.synthetic.cliques import LARGEST_TABLE, cells_for_fit
 from dpduck.mechanisms.synthetic.plan import is_quiet
 from dpduck.strategies.choose import plan_workload
 

@@ -15,10 +15,12 @@ from itertools import islice
 import duckdb
 
 from dpduck.auditor.additivity import sums
+from dpduck.auditor.answer_numbers import Seen
+from dpduck.auditor.audit_plan import AuditPlan, plan_statement
 from dpduck.auditor.bounds import Bound, Claim, bounds
 from dpduck.auditor.conditions import condition_statements
 from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, ODD, SPREAD, Neighbours, neighbours
-from dpduck.auditor.runs import AuditPlan, Seen, measure_runs, plan_statement, query_releases, table_of
+from dpduck.auditor.runs import measure_runs, query_releases, table_of
 from dpduck.auditor.search import StatementSearch
 from dpduck.auditor.statements import Case, own_statements
 from dpduck.auditor.statements import list_parts as what_can_be_asked

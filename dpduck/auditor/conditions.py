@@ -6,7 +6,7 @@ import re
 
 import duckdb
 
-from dpduck.auditor.additivity import BRANCHES, MOST_COLUMNS, columns_of, policies_of
+from dpduck.auditor.few_units import columns_of, policies_of
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
 from dpduck.values.quoting import fold, quote_identifier, quote_text
@@ -23,6 +23,9 @@ _TOLD = (
     "{c} IS NOT TRUE OR {c} IS FALSE", "{c} IS NOT FALSE OR {c}", "NOT {c} OR {c} IS NULL", "{c}", "NOT {c}",
     "{c} IS TRUE OR {c} IS DISTINCT FROM FALSE",
 )  # fmt: skip
+
+BRANCHES, MOST_COLUMNS = 6, 40
+"""The most conditions of one statement, and the most columns of a table that get conditions."""
 
 
 def condition_statements(twin: duckdb.DuckDBPyConnection, price_text: str) -> list[str]:

@@ -15,8 +15,10 @@ import click
 
 from dpduck.commands.errors import one_line_errors
 from dpduck.engine.connection import connect
+from dpduck.publish.page_file import frame_page, replace_page, require_place
 from dpduck.publish.pictures import spec_of, svg
-from dpduck.publish.report import frame_page, replace_page, require_pictures, require_place, table_html
+from dpduck.publish.report import require_pictures
+from dpduck.publish.table_html import table_html
 from dpduck.server.owner import require_not_served
 from dpduck.store.check import Distance
 from dpduck.store.store_files import store_files

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpduck.language.select.analyse import Analysis
-from dpduck.language.select.outer import PlainViewColumn
 from dpduck.language.select.private_keys import FURTHER, groups_text
 from dpduck.language.select.request import Key, Question, SelectRequest
+from dpduck.language.select.view_columns import PlainViewColumn
 from dpduck.language.text.names import GROUPING_ID, GROUPING_LEVEL, stderr_column
 from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 from dpduck.store.releases import StoredRelease

@@ -12,16 +12,11 @@ from math import ceil
 from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.owner.column_values import ColumnShares, clamp_of, codes_of, no_answer, range_of, seen
 from dpduck.owner.domains import decimal_text
-from dpduck.owner.draft import TODO, Suggested
+from dpduck.owner.draft_open_items import Suggested
+from dpduck.owner.draft_remarks import TODO
 from dpduck.owner.noisy_shares import STANDS_OUT, Beyond
 from dpduck.owner.policy_text import Home, budget_text, domain_text, name_text, unit_text
-from dpduck.owner.private_draft import (
-    CALENDAR,
-    MOST_KEYS,
-    MOST_YEARS,
-    PrivateQuestion,
-    Rows,
-)
+from dpduck.owner.private_draft import CALENDAR, MOST_KEYS, MOST_YEARS, PrivateQuestion, Rows
 from dpduck.owner.unit_rows import UnitEstimates, number_of, unit_facts
 from dpduck.values.quoting import quote_text
 from dpduck.values.sqltypes import sql_type

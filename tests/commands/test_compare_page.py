@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import dpduck
 from dpduck.commands.command_line import main
 from dpduck.commands.compare import LISTED, WARNING, heat_map, page_of
-from dpduck.publish.report import generator
+from dpduck.publish.page_file import generator
 from dpduck.store.check import Distance
 
 DOMAINS = "DOMAIN sex IN ('F', 'M') WITH NULL, DOMAIN ward IN ('north', '<b>south</b>'), DOMAIN age RANGE 0 TO 9 STEP 3"

@@ -14,7 +14,7 @@ from dpduck.engine import about
 from dpduck.kernel.rows import reader
 from dpduck.language.statements.kinds import CreatePolicy
 from dpduck.language.statements.parse import parse_statement
-from dpduck.owner.draft import COMPARED, OTHERS
+from dpduck.owner.draft_open_items import COMPARED, OTHERS
 from dpduck.values.quoting import quote_identifier
 from tests.support.clinics import Clinic, one_line
 

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.publish.report import caption_of
+from dpduck.publish.view_section import caption_of
 from dpduck.values.column_notes import ERROR_OF, IS_ANSWER, unit_in
 from tests.support.clinics import Clinic, one_line
 

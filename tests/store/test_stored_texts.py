@@ -25,11 +25,12 @@ from dpduck.kernel.queries.operators import IdentityFactor, MatrixFactor
 from dpduck.kernel.queries.sessions import GateLaw
 from dpduck.language.rows.facts import Clamp, Policy
 from dpduck.language.text.names import TableName
-from dpduck.mechanisms.sparse.session import SessionPlan, histogram_from_facts, plan_from_facts, plan_to_facts
+from dpduck.mechanisms.sparse.plan import SessionPlan, plan_from_facts, plan_to_facts
+from dpduck.mechanisms.sparse.session import histogram_from_facts
 from dpduck.mechanisms.sparse.store import SparseStore
 from dpduck.mechanisms.streams.store import StreamRecord, StreamStore
-from dpduck.mechanisms.streams.strategies import AnswerNoise, Part, StreamPlan
-from dpduck.mechanisms.streams.strategies import plan_from_facts as stream_plan_from_facts
+from dpduck.mechanisms.streams.stream_plan import AnswerNoise, Part, StreamPlan
+from dpduck.mechanisms.streams.stream_plan import plan_from_facts as stream_plan_from_facts
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution
 from dpduck.mechanisms.synthetic.measure import Model, model_of, model_rows, model_text
 from dpduck.server.principals import RECORD, Principal, PrincipalBook

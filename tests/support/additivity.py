@@ -5,7 +5,7 @@ A unit's own rows decide which of its rows count (MAX ROWS, max_groups_contribut
 that are computed from counts do not add up, and are not compared: how many values are present, which bucket holds the
 median, which groups are above a threshold.
 
-Tables are laid out (dpduck.auditor.additivity) with a few units: one with NULL in every column, one with the same row
+Tables are laid out (dpduck.auditor.few_units) with a few units: one with NULL in every column, one with the same row
 again and again, one with values or NULL. Each alone is a row group. A scan may leave out rows by the least and largest
 values, the NULLs or the Bloom filters of a part of a table. It leaves out others of all units together than of each
 alone.
@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pytest
 
-from dpduck.auditor.additivity import Policies, lay_out, policies_of, units_sql
+from dpduck.auditor.few_units import Policies, lay_out, policies_of, units_sql
 from dpduck.auditor.neighbours import require_engine
 from dpduck.kernel import door
 from dpduck.kernel.counting.hidden import ExactCounts

@@ -35,21 +35,22 @@ from dpduck.language.select.options import (
 )
 from dpduck.language.select.outer import (
     OuterQuery,
-    PlainViewColumn,
     SelectItem,
     find_annotated,
-    items_without_answers,
     select_items,
     select_over_release,
     surround,
-    with_errors,
-    with_intervals_of,
-    with_level,
-)  # fmt: skip
+)
 from dpduck.language.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.language.select.request import Aggregate, Key, Question, SelectRequest, Treatment
 from dpduck.language.select.together import with_counts_together
 from dpduck.language.select.usual_norms import MANY_ROWS, may_find_norms, with_norms
+from dpduck.language.select.view_columns import (
+    PlainViewColumn,
+    items_without_answers,
+    with_intervals_of,
+    with_view_columns,
+)
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.text.dialect import DifferentialPrivacy
 from dpduck.language.text.options import Option
@@ -229,8 +230,7 @@ def _with_columns(
     if known and ask.view is None:
         return with_intervals_of(select, items, answers)
     if options.summary is None and ask.view is not None:
-        shown = with_errors(select, items, answers)
-        return with_level(shown, items, answers) if several and options.form == "sets" else shown
+        return with_view_columns(select, items, answers, levels=several and options.form == "sets")
     return select if options.summary is None else with_summary_columns(select, items, keys, options.summary)
 
 

@@ -1,44 +1,35 @@
-"""SQL around a release: a statement with a hole for the released table."""
+"""SQL around a release: a statement with a hole for the released table.
+
+The statement reads nothing private. But it runs in the process with private rows, beside others, so it has limits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from dpduck.language.rows.common_tables import CommonTables, tables_around
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import PublicFacts
-from dpduck.language.rows.functions import (
-    FUNCTIONS,
-    MAX_BUILT,
-    MAX_GROWTH,
-    NAMED_FUNCTIONS,
-    OPERATORS,
-    STRUCTURE,
-    check_arguments,
-    check_row_local,
-    length_of,
-)
+from dpduck.language.rows.functions import MAX_BUILT, MAX_GROWTH, length_of
 from dpduck.language.rows.scope import Scope
 from dpduck.language.select.answers import ERROR_BARS, AnswerReader, alias_item, column_of_release
+from dpduck.language.select.around import check_around, drop_private_ctes
 from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
-from dpduck.language.text.names import (
-    GROUPING_ID,
-    GROUPING_LEVEL,
-    GROUPING_SET,
-    HOLE,
-    KNOWN_FROM,
-    RELEASED,
-    TOTAL,
-    TableName,
-    high_column,
-    low_column,
-    stderr_column,
-)
+from dpduck.language.text.names import GROUPING_SET, HOLE, RELEASED, TableName
 from dpduck.language.text.positions import refusal
-from dpduck.values.quoting import fold, plain_name, quote_identifier, quote_text
+from dpduck.values.quoting import fold, quote_identifier
+
+MOST_QUERIES = 200
+"""The most SELECTs, VALUES, set operations and joins of one statement."""
+
+MOST_ROWS_AWAY = 1_000_000
+_OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
+    (exp.Lag, "offset"), (exp.Lead, "offset"), (exp.NthValue, "offset"), (exp.Ntile, "this"),
+)  # fmt: skip
+"""Window functions with an offset. For one at the end of a BIGINT, DuckDB 1.5 terminates, or writes out of bounds."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +43,6 @@ class OuterQuery:
     def over(self, table_sql: str) -> str:
         """Returns the statement with SQL of a table or a subquery in the hole."""
         return self.sql.replace(quote_identifier(HOLE), table_sql)
-
-
-@dataclass(frozen=True)
-class PlainViewColumn:
-    """Column of a view that contains no aggregate.
-
-    reads: the columns of the released table that it reads. A constant reads none.
-    plain: whether it is one such column unchanged.
-    every: whether it is a GROUPING of all keys.
-    """
-
-    name: str
-    reads: frozenset[str]
-    plain: bool
-    every: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,87 +133,6 @@ def select_over_release(
     return outer
 
 
-def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """Adds to the SELECT of a view the standard error of each answer, unless a column shows it already.
-
-    A later reader of the view, or of its published copy, cannot ask for a standard error.
-    """
-    taken = {fold(item.name) for item in items}
-    shown = {item.this.name for item in select.expressions if isinstance(item.this, exp.Column)}
-    for item in items:
-        number, name = answers.number_of(item.expression), f"{item.name}_stderr"
-        if number is not None and fold(name) not in taken and stderr_column(number) not in shown:
-            taken.add(fold(name))
-            select.append("expressions", alias_item(column_of_release(stderr_column(number)), name))
-    return select
-
-
-def items_without_answers(
-    select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader
-) -> tuple[PlainViewColumn, ...]:
-    """Describes the items of a view that are no answers. select: the result of select_over_release."""
-    descriptions = []
-    for item, shown in zip(items, select.expressions, strict=False):
-        expression, written = shown.unalias(), item.expression.unnest()
-        if expression.find(exp.Window) is not None or answers.number_of(item.expression) is not None:
-            continue
-        looked_at = written.expressions if isinstance(written, (exp.Grouping, exp.GroupingId)) else ()
-        every = {answers.key_of(argument) for argument in looked_at} == set(answers.key_order)
-        reads = frozenset(column.name for column in expression.find_all(exp.Column))
-        descriptions.append(PlainViewColumn(item.name, reads, isinstance(expression, exp.Column), every))
-    return tuple(descriptions)
-
-
-def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """Adds to the SELECT of a view a last column, which names the grouping columns of each row.
-
-    It uses the names that the view gives to keys. Without this last column a total looks like the group of NULL.
-    """
-    if any(fold(item.name) == GROUPING_LEVEL for item in items):
-        return select
-    shown = dict[str, str]()
-    computed = zip(items, select.expressions, strict=False)
-    for item, key in [(item, answers.key_of(item.expression)) for item in items] + [
-        (item, _only_column(written)) for item, written in computed
-    ]:
-        if key in answers.key_order:
-            shown.setdefault(key or "", item.name)
-    places = {fold(item.name): place for place, item in enumerate(items)}
-    keys = [(name, shown.get(name, name), bit) for bit, name in enumerate(answers.key_order)]
-    grouping = column_of_release(GROUPING_ID).sql("duckdb")
-    listed = ", ".join(
-        f"CASE WHEN ({grouping} >> {bit}) & 1 = 0 THEN {quote_text(plain_name(name))} END"
-        for _, name, bit in sorted(keys, key=lambda column: places.get(fold(column[1]), len(places)))
-    )
-    level = parse_one(f"coalesce(nullif(concat_ws(', ', {listed}), ''), '{TOTAL}')", dialect="duckdb")
-    return select.select(alias_item(level, GROUPING_LEVEL), copy=False)
-
-
-def _only_column(written: exp.Expr) -> str | None:
-    """Returns the only released column that an expression reads. None if it reads several or none."""
-    names = {column.name for column in written.find_all(exp.Column)}
-    return names.pop() if len(names) == 1 else None
-
-
-def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """Adds columns to the SELECT of known answers: the errors of each answer, and the names of the releases behind it.
-
-    The errors are stderr, interval_low and interval_high. With several answers, each begins with its answer's name.
-    """
-    numbers = [(item.name, answers.number_of(item.expression)) for item in items]
-    shown = [(name, number) for name, number in numbers if number is not None]
-    columns = []
-    for name, number in shown:
-        before = f"{name}_" if len(shown) > 1 else ""
-        columns += [(f"{before}stderr", stderr_column(number)), (f"{before}interval_low", low_column(number))]
-        columns += [(f"{before}interval_high", high_column(number))]
-    taken = {fold(item.name) for item in items}
-    for name, column in (*columns, (KNOWN_FROM, KNOWN_FROM)):
-        if fold(name) not in taken:
-            select.append("expressions", alias_item(column_of_release(column), name))
-    return select
-
-
 def _repeat(outer: exp.Select, repeated_sets: Sequence[int]) -> None:
     rows = ", ".join(f"({number})" for number in repeated_sets)
     condition = exp.EQ(this=column_of_release(GROUPING_SET), expression=exp.column("number", table="repeated"))
@@ -282,24 +177,6 @@ def _add_bound(outer: exp.Select, select: exp.Select, part: str) -> None:
     outer.set(part, node.copy())
 
 
-# Plain SQL around an annotated SELECT: an outer query, or CTEs, over noisy answers and public tables only.
-
-_QUERIES = (
-    exp.Select, exp.Union, exp.Except, exp.Intersect, exp.Subquery, exp.With, exp.CTE, exp.From, exp.Join,
-    exp.Where,
-    exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Star,
-    exp.Alias, exp.TableAlias, exp.Table,
-    exp.Window, exp.WindowSpec, exp.Cube, exp.Rollup, exp.GroupingSets, exp.Grouping,
-    exp.Filter, exp.Values, exp.Exists,
-)  # fmt: skip
-_AGGREGATES = (
-    exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Stddev, exp.StddevPop, exp.StddevSamp,
-    exp.Variance, exp.VariancePop, exp.ArgMax, exp.ArgMin, exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank,
-    exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue,
-)  # fmt: skip
-_AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + _AGGREGATES
-
-
 def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
     """Returns the one SELECT WITH DIFFERENTIAL_PRIVACY of a statement, and the CTEs around it that it may read."""
     annotated = [
@@ -322,24 +199,12 @@ def surround(
         return OuterQuery(sql_of(released), columns)
     whole = exp.Subquery(this=query.copy())
     place = next(node for node in whole.find_all(exp.Select) if isinstance(node.args.get("hint"), DifferentialPrivacy))
-    private = _drop_private_ctes(whole, place, facts)
-    tables = _check_around(whole, place, private, facts)
+    private = drop_private_ctes(whole, place, facts)
+    tables = check_around(whole, place, private, facts)
     place.replace(released)
     inner = whole.this
     names = tuple(inner.named_selects) if isinstance(inner, exp.Query) else columns
     return OuterQuery(sql_of(inner), names, tuple(sorted(tables, key=str)))
-
-
-# Limits on queries over answers. They read nothing private, but run in the process with private rows, beside others.
-
-MOST_QUERIES = 200
-"""The most SELECTs, VALUES, set operations and joins of one statement."""
-
-MOST_ROWS_AWAY = 1_000_000
-_OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
-    (exp.Lag, "offset"), (exp.Lead, "offset"), (exp.NthValue, "offset"), (exp.Ntile, "this"),
-)  # fmt: skip
-"""Window functions with an offset. For one at the end of a BIGINT, DuckDB 1.5 terminates, or writes out of bounds."""
 
 
 def _check_cost(query: exp.Query) -> None:
@@ -366,84 +231,3 @@ def _check_cost(query: exp.Query) -> None:
                 raise refusal(
                     node, "a window that may look too far", f"lag(n, 1): a whole number, at most {MOST_ROWS_AWAY}"
                 )
-
-
-def _drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) -> set[str]:
-    """Removes the CTEs that only the annotated SELECT may read. Returns their names."""
-    dropped: set[str] = set()
-    for with_ in list(whole.find_all(exp.With)):
-        remaining = []
-        for cte in with_.expressions:
-            if _reads_private(cte.this, place, dropped, facts):
-                dropped.add(fold(cte.alias))
-            else:
-                remaining.append(cte)
-        if not remaining:
-            with_.pop()
-        else:
-            with_.set("expressions", remaining)
-    return dropped
-
-
-def _reads_private(query: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> bool:
-    if any(node is place for node in query.walk()):
-        return False
-    for table in query.find_all(exp.Table):
-        name = TableName(tuple(part.name for part in table.parts))
-        resolved = facts.resolve(name)
-        if fold(name.table) in dropped or (resolved is not None and not facts.is_public(resolved)):
-            return True
-    return False
-
-
-def _check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> set[TableName]:
-    """Refuses SQL that may not stand around the annotated SELECT. Names public tables in full, and returns them."""
-    inside = {id(node) for node in place.walk()}
-    tables: set[TableName] = set()
-    for node in list(whole.walk()):
-        if id(node) in inside:
-            continue
-        check_arguments(node)
-        if isinstance(node, exp.Table):
-            if not _is_common_table(node):
-                tables.add(_name_public_table(node, dropped, facts))
-        elif type(node) not in _AROUND and not (
-            isinstance(node, exp.Anonymous) and str(node.this).lower() in NAMED_FUNCTIONS
-        ):
-            check_row_local(node)
-    return tables
-
-
-def _is_common_table(node: exp.Table) -> bool:
-    """Tells whether a CTE of this name is visible here: from a query around it, or from earlier in the same WITH."""
-    if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
-        return False
-    child: exp.Expr = node
-    parent = node.parent
-    while parent is not None:
-        if isinstance(parent, exp.With):
-            visible = parent.expressions[: next(at for at, cte in enumerate(parent.expressions) if cte is child)]
-        else:
-            with_ = parent.args.get("with_")
-            visible = [] if with_ is None or with_ is child else with_.expressions
-        if any(fold(cte.alias) == fold(node.name) for cte in visible):
-            return True
-        child, parent = parent, parent.parent
-    return False
-
-
-def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
-    """Gives a public table its full name: DuckDB then reads the checked table, even if its short name is hidden."""
-    if not isinstance(node.this, exp.Identifier):
-        raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
-    name = TableName(tuple(part.name for part in node.parts))
-    resolved = None if len(name.parts) == 1 and fold(name.table) in dropped else facts.resolve(name)
-    if resolved is None or not facts.is_public(resolved):
-        raise refusal(
-            node,
-            f"{str(name)!r} outside the annotated SELECT is a second reference to what is not public",
-            "the annotated SELECT, its CTEs and declared public tables",
-        )
-    for place, part in zip(("catalog", "db", "this"), resolved.parts, strict=True):
-        node.set(place, exp.to_identifier(part, quoted=True))
-    return resolved

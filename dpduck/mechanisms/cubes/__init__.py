@@ -1,7 +1,8 @@
 """Counts, sums and other aggregates by declared keys."""
 
 from dpduck.language.select.request import SelectRequest
-from dpduck.mechanisms.cubes.describe import advice, candidates, foreseen
+from dpduck.mechanisms.cubes.describe import advice, candidates
+from dpduck.mechanisms.cubes.error_forecast import foreseen
 from dpduck.mechanisms.cubes.measure import (
     CubeProposal,
     Noisy,

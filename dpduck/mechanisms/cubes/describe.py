@@ -1,264 +1,39 @@
-"""dp_explain and dp_errors of cubes: every candidate strategy, the SQL over private rows, and the errors of answers.
+"""dp_explain of cubes: every candidate strategy, the SQL over private rows, and advice about errors.
 
-The errors of all aggregates and the most helpful changes follow from public figures alone. Errors of averages,
-variances and quantiles depend on the answer. They are predicted for a table that the policy lets one expect: EXPECT
-ROWS, spread evenly over the cells of a grouping set, with values spread evenly between their bounds.
+All of it follows from public figures alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from math import hypot, inf, isfinite, sqrt
+from math import inf
 
-import numpy as np
-
-from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.exact import job_sql
 from dpduck.kernel.door import compute_charge
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.private_keys import groups_text
-from dpduck.language.select.request import AUTO, TREE, Aggregate, Key, Question, SelectRequest
+from dpduck.language.select.request import AUTO, TREE, SelectRequest
 from dpduck.language.text.names import in_sql
+from dpduck.mechanisms.cubes.error_forecast import foreseen
+from dpduck.mechanisms.cubes.helpful_changes import helps, relative_errors
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
-from dpduck.mechanisms.cubes.measures import Measure, Use
-from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans_at, rule_of, tree_buckets, with_rivals
-from dpduck.mechanisms.cubes.recover import cell_variances, nonlinear_answers, of_centre
+from dpduck.mechanisms.cubes.measures import Measure
+from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans_at, rule_of, with_rivals
 from dpduck.mechanisms.cubes.seconds import estimate_seconds
 from dpduck.mechanisms.cubes.weighed import bounds
-from dpduck.mechanisms.forecast import AggregateError, Forecast, by_rows
+from dpduck.mechanisms.forecast import Forecast, by_rows
 from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 from dpduck.strategies.choose import spell_out
 from dpduck.strategies.plan import Plan
-from dpduck.strategies.recovery.quantiles import bounds_of, rank_deviations
-from dpduck.values.arrays import FloatArray
-from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
 
-MOST_SECONDS = 2.0
-"""Time limit in seconds of the search for helpful changes. The planning time of the statement gives an estimate."""
-
-MANY_ROWS, ONE_FIGURE = 1e7, 0.02
-"""Rows of a cell with hardly any noise, and the relative difference up to which two figures count as one."""
-
-MOST_HELPS = 3
-FEWEST_BINS = 4
 FEWEST_ROWS = 10
 """Fewest rows of a cell that are written without decimals."""
 
 ONE = Fraction(1)
-WORTHWHILE = 1.2
-"""Smallest factor by which a change must reduce errors to be called a help."""
-
-
-def foreseen(cube: CubePlan, expect_rows: int | None) -> list[AggregateError]:
-    """Returns the predicted error of each aggregate, in the order of the statement."""
-    if cube.request.question.intervals:  # one aggregate each, measured together
-        plan = cube.measures[0].plan
-        worst = plan.worst_stderr
-        return [AggregateError(aggregate.text, 1, None, worst, worst) for aggregate in cube.request.question.aggregates]
-    pairs = zip(cube.request.question.aggregates, cube.uses, strict=True)
-    return [_foreseen(cube, aggregate, use, expect_rows) for aggregate, use in pairs]
-
-
-def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int | None) -> AggregateError:
-    measured = cube.measures[use.measure]
-    variances = cell_variances(measured.plan)
-    tree = measured.measure.form == TREE
-    rank = sqrt(max(float(table.max()) for table in variances)) if tree else None
-    queries = 2 * tree_buckets(cube.request.question, measured.measure).count - 1 if tree else 1
-    sizes = [table.size // queries for table in variances]
-    rows = None if expect_rows is None else float(round(expect_rows / max(sizes), 1))
-    if use.weights:
-        parts = [use.size * table for table in variances]
-        if use.also is not None:
-            others = cell_variances(cube.measures[use.also.measure].plan)
-            step = float(use.also.weights[0])
-            parts = [part + step**2 * table for part, table in zip(parts, others, strict=True)]
-    elif expect_rows is None:
-        most = max(_by_rows(cube, aggregate, use, table) or inf for table in variances)
-        return AggregateError(aggregate.text, sum(sizes), None, None, None, rank, most if isfinite(most) else None)
-    else:
-        parts = [
-            np.full(size, _nonlinear_error(cube, aggregate, use, table, expect_rows / size) ** 2)
-            for size, table in zip(sizes, variances, strict=True)
-        ]
-    together = np.concatenate(parts)
-    typical, worst = sqrt(float(together.mean())), sqrt(float(together.max()))
-    if use.weights or sum(sizes) == 1:
-        return AggregateError(aggregate.text, sum(sizes), rows, typical, worst, rank)
-    times = _by_rows(cube, aggregate, use, max(variances, key=len))
-    return AggregateError(aggregate.text, sum(sizes), rows, typical, None, rank, times)
-
-
-def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
-    """Returns the standard error of an average, a variance or a quantile of `rows` rows, at most the answers' range."""
-    measured, operand = cube.measures[use.measure], one.operand
-    if operand is None:
-        return 0.0
-    if one.is_quantile:
-        return _quantile_error(cube, one, measured, table, rows)
-    if use.also is not None:
-        every = (cell_variances(cube.measures[part.measure].plan) for part in use.parts)
-        largest = [np.array([max(float(one.max()) for one in variances)]) for variances in every]
-        tables = [np.array([rows * FULL]), *_spread_evenly(cube, one, use, rows)]
-        answer = of_centre(cube, one, use, tables, [np.array([table.max()]), *largest[1:]])
-    else:
-        added = measured.measure.contribution
-        answers = [np.array([rows * float(added.bound) / (added.degree + 1)])] * (added.degree + 1)
-        answer = nonlinear_answers(cube, one, measured, answers, np.array([table.max()]))
-    possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
-    error = float(answer.stderrs[0])
-    return min(error, possible) if isfinite(error) else possible
-
-
-def _spread_evenly(cube: CubePlan, call: Aggregate, use: Use, rows: float) -> list[FloatArray]:
-    """Returns the sums of `rows` rows about the centre, and of their squares, if values are spread evenly."""
-    sums = [np.zeros(1)]
-    if len(use.parts) > 2 and call.operand is not None:
-        width, squares = call.operand.high - call.operand.low, cube.measures[use.parts[2].measure].measure.contribution
-        sums.append(np.array([rows * FULL * float(width**2 / squares.unit) / 12]))
-    return sums
-
-
-def _quantile_error(
-    cube: CubePlan, aggregate: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float
-) -> float:
-    """Returns the standard error of a quantile, at least the error of an unknown place within its bucket.
-
-    A quantile lies between two rows. The error of a minimum or maximum has two parts. One is the distance of the value
-    that stands for it. The other is the noise of its rank.
-    """
-    buckets = tree_buckets(cube.request.question, measured.measure)
-    width, least = float(buckets.width * buckets.count), float(buckets.width) / sqrt(12)
-    gap = width / max(rows, 1.0) / sqrt(3)
-    if measured.choices:
-        return min(max(hypot(measured.choices[0].deviation(rows) * width, gap), least), width)
-    below = rows * np.arange(1, buckets.count) / buckets.count
-    answers = np.concatenate([below, rows - below, [rows]])[None, :]
-    noise = table.reshape(-1, answers.size).max(axis=0)
-    answer = nonlinear_answers(cube, aggregate, measured, [answers], noise)
-    if not isfinite(float(answer.estimates[0])):
-        return width / sqrt(12)
-    if isfinite(float(answer.stderrs[0])):
-        return min(max(hypot(float(answer.stderrs[0]), gap), least), width)
-    lowest, highest = bounds_of(buckets)
-    inward = abs(float(answer.estimates[0]) - (highest if aggregate.fraction else lowest))
-    ranks = rank_deviations(noise[None, :], float(aggregate.fraction or 0), buckets.count - 1)[0]
-    place = min(int(inward / float(buckets.width)), buckets.count - 2)
-    rank = float(ranks[-1 - place if aggregate.fraction else place])
-    return max(min(hypot(inward, rank / rows * width), width), least)
-
-
-def _by_rows(cube: CubePlan, aggregate: Aggregate, use: Use, table: FloatArray) -> float | None:
-    """Returns the standard error of a cell times its rows, if that is one figure for every cell with enough rows."""
-    some, more = (rows * _nonlinear_error(cube, aggregate, use, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
-    return more if abs(more - some) <= ONE_FIGURE * more else None
-
-
-# The changes that reduce the errors of all aggregates most, relative to the rows of a cell.
-
-
-@dataclass(frozen=True)
-class Help:
-    """Change of the statement or policy, and the least factor by which errors fall, relative to a cell's rows."""
-
-    change: str
-    times: float
-
-
-def helps(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> list[Help]:
-    """Returns the changes that help most, best first: fewer cells, coarser bins, MAX ROWS, the noise of a delta.
-
-    same_cost: the rho that the statement is charged, if the budget adds up rho.
-    """
-    before = _figures(cube, expect_rows)
-    if not any(before):
-        return []
-    offers = []
-    for change, changed in _changes(cube, same_cost):
-        pairs = zip(before, _figures(changed, expect_rows), strict=True)
-        times = [base / error for base, error in pairs if base and error]
-        offers += [Help(change, min(times))] if times else []
-    worth = sorted((offer for offer in offers if offer.times >= WORTHWHILE), key=lambda offer: -offer.times)
-    return worth[:MOST_HELPS]
-
-
-def _figures(cube: CubePlan, expect_rows: int | None) -> list[float | None]:
-    """Returns each aggregate's error in dp_errors, relative to the rows of a cell. None stands for no figure.
-
-    The error of an average or a quantile already depends on the rows of a cell, so it is returned unchanged.
-    """
-    question, figures = cube.request.question, list[float | None]()
-    for line, use in zip(foreseen(cube, expect_rows), cube.uses, strict=True):
-        cells = 1 if question.intervals else max(question.cells)
-        if use.weights and line.typical is not None:
-            figures.append(line.typical * cells)
-        elif line.typical is not None:
-            figures.append(line.typical)
-        else:
-            by_cell = line.by_rows if line.by_rows is not None else line.rank
-            figures.append(None if by_cell is None else by_cell * cells)
-    return figures
-
-
-def _changes(cube: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
-    """Yields changes of the statement, each with the plan that it leads to, if the planning is quick."""
-    took = sum(measure.plan.planning_seconds for measure in cube.measures)
-    if took > MOST_SECONDS / 2:
-        return
-    rows, charge, noise, amount = cube.request.rows, cube.request.price.charge, cube.noise, amount_of(cube.request)
-    offers = [*_offers(cube.request)]
-    if took * (len(offers) + 1) > MOST_SECONDS:
-        offers = []
-    if rows.unit_sql is not None and rows.max_rows > 1:
-        fewer = rows.max_rows // 2
-        bounded = replace(rows, max_rows=fewer, unit_bound=fewer)
-        offers.append((f"MAX ROWS {fewer} in the policy, which leaves rows out,", replace(cube.request, rows=bounded)))
-    for change, request in offers:
-        with suppress(Refusal):
-            yield change, plans_at(request, noise, amount)
-    if charge.epsilon is not None and same_cost is not None:
-        with suppress(Refusal):
-            change = f"OPTIONS (rho = {float(same_cost):.4g}), at the same cost,"
-            yield change, plans_at(cube.request, NoiseKind.GAUSSIAN, same_cost)
-
-
-def _offers(request: SelectRequest) -> Iterator[tuple[str, SelectRequest]]:
-    """Yields the request without one of its keys, and with bins twice as wide."""
-    question = request.question
-    if question.has_ranges:
-        return
-    for place, key in enumerate(question.keys):
-        if len(key.labels) < 2:
-            continue
-        other_keys = tuple(part for number, part in enumerate(question.keys) if number != place)
-        sets = (_without(part, place) for part in question.grouping_sets)
-        treatment = replace(question.treatment, weights=())
-        fewer = replace(_of_keys(question, other_keys), grouping_sets=tuple(dict.fromkeys(sets)), treatment=treatment)
-        yield f"no {key.name} ({len(key.labels)} values)", replace(request, question=fewer)
-        binned = any(isinstance(question.sources[source].domain, RangeDomain) for source in key.sources)
-        if binned and len(key.labels) >= FEWEST_BINS:
-            keys = tuple(_coarser(part) if part is key else part for part in question.keys)
-            yield f"bins of {key.name} twice as wide", replace(request, question=replace(question, keys=keys))
-
-
-def _of_keys(question: Question, subset: tuple[Key, ...]) -> Question:
-    """Returns the question about some of its keys, with the source columns of these keys alone."""
-    used = sorted({source for key in subset for source in key.sources})
-    keys = tuple(replace(key, sources=tuple(used.index(source) for source in key.sources)) for key in subset)
-    return replace(question, keys=keys, sources=tuple(question.sources[source] for source in used))
-
-
-def _without(grouping_set: tuple[int, ...], place: int) -> tuple[int, ...]:
-    return tuple(number - (number > place) for number in grouping_set if number != place)
-
-
-def _coarser(key: Key) -> Key:
-    return replace(key, labels=key.labels[::2])
 
 
 def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | None) -> str:
@@ -328,7 +103,7 @@ def _unknown(cube: CubePlan, expect_rows: int | None) -> str:
 
 
 def _helping(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> str:
-    offers, figures = helps(cube, same_cost, expect_rows), _figures(cube, expect_rows)
+    offers, figures = helps(cube, same_cost, expect_rows), relative_errors(cube, expect_rows)
     if not offers:
         return ""
     question = cube.request.question

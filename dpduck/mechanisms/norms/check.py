@@ -22,7 +22,7 @@ from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.counting.unit_facts import UnitContributions
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.request import Aggregate, SelectRequest, Treatment
-from dpduck.mechanisms.cubes.describe import foreseen
+from dpduck.mechanisms.cubes.error_forecast import foreseen
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use
 from dpduck.mechanisms.cubes.plan import amount_of, noise_of, plan_cube, plans_at
 from dpduck.mechanisms.cubes.weighed import bounds, measures_with_norm

@@ -27,7 +27,8 @@ from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.request import VARIANCES, Operand, Question, SelectRequest, Treatment
-from dpduck.mechanisms.cubes.describe import foreseen, format_figure
+from dpduck.mechanisms.cubes.describe import format_figure
+from dpduck.mechanisms.cubes.error_forecast import foreseen
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at

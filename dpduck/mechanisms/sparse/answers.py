@@ -10,8 +10,8 @@ import numpy as np
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.sessions import UNITS
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED
+from dpduck.mechanisms.sparse.plan import SessionPlan
 from dpduck.mechanisms.sparse.questions import KeyQuestions
-from dpduck.mechanisms.sparse.session import SessionPlan
 from dpduck.mechanisms.sparse.store import SessionAnswer, SparseRecord
 from dpduck.store.tables import Value, rows_sql
 

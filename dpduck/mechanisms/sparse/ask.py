@@ -12,10 +12,11 @@ from dpduck.kernel.door import open_gate
 from dpduck.kernel.queries.key_counts import KeyDigests
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.sparse.hypothesis import Hypothesis
+from dpduck.mechanisms.sparse.plan import SessionPlan, plan_from_facts
 from dpduck.mechanisms.sparse.projection import key_scan
 from dpduck.mechanisms.sparse.questions import KeyQuestions
-from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, plan_from_facts, secret_name
+from dpduck.mechanisms.sparse.request import SparseRequest, fence_name, secret_name
 from dpduck.mechanisms.sparse.store import SessionAnswer, SparseRecord, SparseStore
 from dpduck.store.cursors import NamedLocks
 from dpduck.values.errors import Refusal, StoreError
@@ -82,7 +83,7 @@ class OpenSessions:
         session = self._open.get(named.digest)
         if session is None:
             believed = self._store.read_state(named.digest)
-            if believed.commits < int(self._parts.ledger.secrets.get(_fence(named.digest)) or 0):
+            if believed.commits < int(self._parts.ledger.secrets.get(fence_name(named.digest)) or 0):
                 raise StoreError(
                     "this store is older than a session in it; nothing is answered; accepted: the store as it was last"
                 )
@@ -107,7 +108,7 @@ class OpenSessions:
         self._parts.steps("answers committed")
         session.commits += 1
         # an older copy of the store would repeat a round, with thresholds that already had an outcome
-        self._parts.ledger.secrets.put(_fence(named.digest), str(session.commits).encode())
+        self._parts.ledger.secrets.put(fence_name(named.digest), str(session.commits).encode())
         self._parts.steps("answers fenced")
         session.answers.update(turn.answers)
 
@@ -124,7 +125,7 @@ class OpenSessions:
             self._store.commit(named.digest, session.updates, believed.scale, commits, {}, {})
         finally:
             # if even that fails, the session is closed for good: its store is now older than the fence
-            self._parts.ledger.secrets.put(_fence(named.digest), str(commits).encode())
+            self._parts.ledger.secrets.put(fence_name(named.digest), str(commits).encode())
 
     def _walk(self, session: OpenSession, asked: KeyQuestions, new: dict[str, int], turn: _Turn) -> None:
         starts = np.concatenate([[0], np.cumsum(asked.lengths)])
@@ -163,7 +164,3 @@ class OpenSessions:
             self._parts.ledger, self._parts.open_cursor, recheck, self._parts.entropy, self._parts.workers,
             self._parts.place_of(sparse.request.rows),
         )  # fmt: skip
-
-
-def _fence(digest: str) -> str:
-    return f"sparse commits {digest}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpduck.mechanisms.forecast import Forecast, state_price
+from dpduck.mechanisms.sparse.plan import SessionPlan, SparseWorkload, session_plan
 from dpduck.mechanisms.sparse.projection import guess_second_moment, projection_plan
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session import SessionPlan, SparseWorkload, session_plan
 from dpduck.mechanisms.sparse.ways import ways
 from dpduck.values.errors import Refusal
 

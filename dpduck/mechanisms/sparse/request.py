@@ -130,6 +130,16 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
     return KeyPart(sql_of(column), column.name, type_name)
 
 
+def secret_name(digest: str) -> str:
+    """Names the secret of a histogram or session in the secrets file, by the digest of its request."""
+    return f"sparse {digest}"
+
+
+def fence_name(digest: str) -> str:
+    """Names the number of a session's commits in the secrets file, by the digest of its request."""
+    return f"sparse commits {digest}"
+
+
 def _split(statement: CreatePrivate) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
     """Returns the options of sparse queries, and the unread price options, which all statements share."""
     own = sorted((option for option in OPTIONS if option.name in OWN[statement.kind]), key=_place_in(statement.kind))

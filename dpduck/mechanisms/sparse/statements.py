@@ -10,13 +10,7 @@ import duckdb
 
 from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.queries.histograms import LazyHistogram
-from dpduck.language.statements.kinds import (
-    HISTOGRAM,
-    PROJECTION,
-    SESSION,
-    AskStatement,
-    CreatePrivate,
-)
+from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION, AskStatement, CreatePrivate
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.release import WAITING
@@ -25,8 +19,8 @@ from dpduck.mechanisms.sparse.ask import OpenSessions
 from dpduck.mechanisms.sparse.collations import with_collations
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
 from dpduck.mechanisms.sparse.questions import KeyQuestions, read_argument, read_key_list, read_key_table
-from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
-from dpduck.mechanisms.sparse.session import COMPUTATIONAL, histogram_from_facts, secret_name
+from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse, secret_name
+from dpduck.mechanisms.sparse.session import COMPUTATIONAL, histogram_from_facts
 from dpduck.mechanisms.sparse.store import SparseRecord, SparseStore
 from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog

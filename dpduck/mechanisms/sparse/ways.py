@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log, sqrt
 
+from dpduck.mechanisms.sparse.plan import SessionPlan, SparseWorkload
 from dpduck.mechanisms.sparse.projection import ProjectionPlan
-from dpduck.mechanisms.sparse.session import SessionPlan, SparseWorkload
 from dpduck.values.privacy import Charge
 
 SKETCH_DEPTH, SKETCH_CELLS = 5, 1 << 16

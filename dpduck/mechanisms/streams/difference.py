@@ -22,7 +22,7 @@ from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.streams.store import StreamRecord, StreamStore, closings
-from dpduck.mechanisms.streams.strategies import AnswerNoise, StreamPlan, plan_from_facts
+from dpduck.mechanisms.streams.stream_plan import AnswerNoise, StreamPlan, plan_from_facts
 from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
 from dpduck.strategies.recovery.intervals import JUMPY, sum_margin
 from dpduck.strategies.time_questions import TimeQuestion

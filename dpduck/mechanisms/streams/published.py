@@ -20,8 +20,10 @@ from dpduck.mechanisms.cubes.measures import Use
 from dpduck.mechanisms.cubes.plan import CubePlan
 from dpduck.mechanisms.cubes.recover import nonlinear_answers, sum_with_weights
 from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.streams.measurements import cube_of, others_of, plan_of, workload_of
 from dpduck.mechanisms.streams.plan import StreamRequest, ends_of, hole, totals
-from dpduck.mechanisms.streams.strategies import StreamPlan, cube_of, others_of, plan_of, wholes, workload_of
+from dpduck.mechanisms.streams.strategies import wholes
+from dpduck.mechanisms.streams.stream_plan import StreamPlan
 from dpduck.store.sandbox import Sandbox
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.curved import LEVELS

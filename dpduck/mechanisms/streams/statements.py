@@ -26,6 +26,7 @@ from dpduck.mechanisms.published_facts import notes_of
 from dpduck.mechanisms.rehearsal import rehearse_asks
 from dpduck.mechanisms.release import WAITING
 from dpduck.mechanisms.streams.difference import difference
+from dpduck.mechanisms.streams.measurements import asks_of, cube_of
 from dpduck.mechanisms.streams.plan import StreamRequest, analyse_stream, further_answers, require_day
 from dpduck.mechanisms.streams.published import publication_sql, recover_rows
 from dpduck.mechanisms.streams.store import (
@@ -39,7 +40,8 @@ from dpduck.mechanisms.streams.store import (
     remove_file,
     version_text,
 )
-from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, cube_of, explain_stream, plan_from_facts, plans
+from dpduck.mechanisms.streams.strategies import explain_stream, plans
+from dpduck.mechanisms.streams.stream_plan import StreamPlan, plan_from_facts
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller
 from dpduck.store.named import PrivateNames

@@ -22,7 +22,8 @@ from dpduck.language.select.request import Key, SelectRequest
 from dpduck.language.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.synthetic.distribution import Distribution, conditional, kept_zeros, uniform, zero_tables
+from dpduck.mechanisms.synthetic.cliques import kept_zeros
+from dpduck.mechanisms.synthetic.distribution import Distribution, conditional, uniform, zero_tables
 from dpduck.mechanisms.synthetic.junction import Members, spread
 from dpduck.mechanisms.synthetic.pool import LARGEST_ZEROS
 from dpduck.mechanisms.synthetic.request import SyntheticRequest

@@ -19,13 +19,15 @@ from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Component, Distribution, fit_tables, kept_zeros
+from dpduck.mechanisms.synthetic.cliques import LARGEST_TABLE, kept_zeros
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution
 from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.mwem_asks import MwemAsks
 from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.plan import Fit, fits_of, plan_by_total
 from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.mechanisms.synthetic.table_fit import fit_tables
 from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.plan import noisy_queries
 from dpduck.strategies.recovery.recover import recover

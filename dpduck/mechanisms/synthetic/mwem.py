@@ -12,16 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.mechanisms.synthetic.distribution import (
-    LARGEST_TABLE,
-    Component,
-    Distribution,
-    attribute_groups,
-    cliques_of,
-    singles,
-    uniform,
-    zero_tables,
-)
+from dpduck.mechanisms.synthetic.cliques import LARGEST_TABLE, attribute_groups, cliques_of
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform, zero_tables
 from dpduck.mechanisms.synthetic.estimates import askable_families, estimate_queries
 from dpduck.mechanisms.synthetic.fit import FLAT_PRIOR, Parameters, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
@@ -29,6 +21,7 @@ from dpduck.mechanisms.synthetic.multiplicative import replay
 from dpduck.mechanisms.synthetic.observations import Observation, marginal_observation, query_observation, total_of
 from dpduck.mechanisms.synthetic.pool import Estimates, Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
+from dpduck.mechanisms.synthetic.table_fit import singles
 from dpduck.values.arrays import FloatArray
 
 ROUND_STEPS = 30

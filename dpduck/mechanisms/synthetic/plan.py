@@ -16,7 +16,7 @@ from dpduck.kernel.queries.operators import Family
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.synthetic_options import SyntheticOptions
 from dpduck.mechanisms.forecast import Forecast
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, kept_zeros
+from dpduck.mechanisms.synthetic.cliques import LARGEST_TABLE, cells_for_fit, cliques_of, kept_zeros
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.observations import records_for_plan
 from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, Pool, candidates, pool_of

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpduck.kernel.queries.operators import Family
 from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.language.select.request import Key
-from dpduck.mechanisms.synthetic.distribution import kept_zeros
+from dpduck.mechanisms.synthetic.cliques import kept_zeros
 from dpduck.mechanisms.synthetic.junction import Members
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.values.arrays import FloatArray, IntegerArray

@@ -20,9 +20,10 @@ import scipy
 from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy, words64
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.impossible_cells import ImpossibleCells
-from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
+from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.fit import PRIOR
 from dpduck.mechanisms.synthetic.observations import Observation
+from dpduck.mechanisms.synthetic.table_fit import fit_tables
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.recover import recover
 from dpduck.values.arrays import FloatArray

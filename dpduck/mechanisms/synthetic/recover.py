@@ -25,13 +25,14 @@ from dpduck.mechanisms.parts import EngineParts
 from dpduck.mechanisms.prices import describe_entry
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cells_for_fit, cliques_of, fit_tables
+from dpduck.mechanisms.synthetic.cliques import LARGEST_TABLE, cells_for_fit, cliques_of
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
 from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.mechanisms.synthetic.sample import sample_codes
 from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observation_seconds
+from dpduck.mechanisms.synthetic.table_fit import fit_tables
 from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import sandbox

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.mechanisms.synthetic.distribution import STEPS, cliques_of
+from dpduck.mechanisms.synthetic.cliques import cliques_of
 from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES
 from dpduck.mechanisms.synthetic.junction import Members, eliminate
 from dpduck.mechanisms.synthetic.mwem import LAST_STEPS, ROUND_STEPS, Method
@@ -20,6 +20,7 @@ from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.sample import GOLDEN
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute, pair_noise
+from dpduck.mechanisms.synthetic.table_fit import STEPS
 from dpduck.strategies.plan import Plan
 
 PER_POINT, PER_SET, PER_CELL, PER_AXIS = 8e-5, 1e-5, 4e-9, 0.35e-9

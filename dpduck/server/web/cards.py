@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpduck.publish.pictures import Shape
-from dpduck.publish.report import TableCaption, caption_of, single_numbers
+from dpduck.publish.view_section import TableCaption, caption_of, single_numbers
 from dpduck.server.gate import owner_of
 from dpduck.server.web.asking import Desk, PageAnswer, view_shape
 from dpduck.server.web.drawing import OF_A_PAGE, Artist

@@ -11,7 +11,8 @@ from html import escape
 from typing import Any
 
 from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
-from dpduck.publish.report import MOST_ROWS, NullWord, in_key_order, table_html, with_null_words
+from dpduck.publish.table_html import NullWord, table_html
+from dpduck.publish.view_section import MOST_ROWS, in_key_order, with_null_words
 from dpduck.publish.words import Cost, number_text, percent, promise_sentences
 from dpduck.server.web.asking import MOST_LETTERS, PageAnswer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist

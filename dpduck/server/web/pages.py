@@ -18,7 +18,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.publish.report import caption_of, single_numbers
+from dpduck.publish.view_section import caption_of, single_numbers
 from dpduck.publish.words import ABOUT, BLIND, HOW_TO_READ, at_most, costs, guesses
 from dpduck.server.gate import UNEXPECTED, Service, owner_of
 from dpduck.server.limits import Limits, Places

@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from dpduck.publish.pictures import Shape
-from dpduck.publish.report import cell_html, is_number_value, with_null_words
+from dpduck.publish.table_html import cell_html, is_number_value
+from dpduck.publish.view_section import with_null_words
 from dpduck.server.web.asking import MOST_LETTERS, PageAnswer
 from dpduck.server.web.markup import Html, element, hidden
 

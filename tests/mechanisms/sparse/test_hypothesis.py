@@ -5,7 +5,7 @@ from math import log
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.sparse.session import STEP, Hypothesis, gap_for, slots_for
+from dpduck.mechanisms.sparse.hypothesis import STEP, Hypothesis, gap_for, slots_for
 
 
 def updates_needed(total: float, gap: float, slots: int) -> float:

@@ -9,7 +9,8 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.price import price
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
-from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, SparseWorkload, plan_session, total_margin
+from dpduck.mechanisms.sparse.hypothesis import Hypothesis
+from dpduck.mechanisms.sparse.plan import SessionPlan, SparseWorkload, plan_session, total_margin
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 from tests.kernel.doors import scan_of

@@ -16,10 +16,11 @@ from dpduck.engine.functions import engine_of
 from dpduck.kernel.queries.streams import StreamAsk
 from dpduck.language.statements.kinds import CreatePrivate
 from dpduck.language.statements.parse import parse_statement
+from dpduck.mechanisms.streams.measurements import asks_of
 from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.mechanisms.streams.statements import shape_of
 from dpduck.mechanisms.streams.store import StreamRecord, open_state, read_last_version
-from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, plan_from_facts
+from dpduck.mechanisms.streams.stream_plan import StreamPlan, plan_from_facts
 from tests.support.clinics import one_line
 
 MOST = 3

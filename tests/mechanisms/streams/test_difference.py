@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.streams.strategies import plan_from_facts
+from dpduck.mechanisms.streams.stream_plan import plan_from_facts
 from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import STREAM, Visits, options
 from tests.support.clinics import one_line

@@ -17,7 +17,8 @@ from benchmarks.peers.synthetic_wide import DESIGN, SEED, independent, of_rows, 
 from dpduck.kernel.queries.operators import Family
 from dpduck.language.statements.synthetic_options import SyntheticOptions
 from dpduck.mechanisms.synthetic import mwem
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution
+from dpduck.mechanisms.synthetic.cliques import LARGEST_TABLE
+from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.estimates import askable_families, estimate_queries
 from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.plan import plan_aim

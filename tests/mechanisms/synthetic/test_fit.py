@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpduck.mechanisms.synthetic import fit as fits
-from dpduck.mechanisms.synthetic.distribution import fit_tables
 from dpduck.mechanisms.synthetic.junction import calibrate, junction_tree
 from dpduck.mechanisms.synthetic.observations import Observation, records_for_plan, total_of
+from dpduck.mechanisms.synthetic.table_fit import fit_tables
 
 SHAPE = (2, 3)
 SEEN = (Observation((0,), np.array([30.0, 60.0]), 2.0), Observation((1,), np.array([20.0, 30.0, 40.0]), 2.0))

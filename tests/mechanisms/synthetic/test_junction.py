@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.synthetic.distribution import Component, Distribution, cells_of, cliques_of, uniform
+from dpduck.mechanisms.synthetic.cliques import cells_of, cliques_of
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import Parameters, fit
 from dpduck.mechanisms.synthetic.junction import JunctionTree, calibrate, eliminate, junction_tree, spread
 from dpduck.mechanisms.synthetic.observations import Observation

@@ -13,10 +13,11 @@ import pytest
 from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, singles
+from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.fit import PRIOR
 from dpduck.mechanisms.synthetic.observations import Observation
 from dpduck.mechanisms.synthetic.prior import FACTOR, HIGHEST, LOWEST, chosen_weight, fresh_noise, weight_of
+from dpduck.mechanisms.synthetic.table_fit import fit_tables, singles
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.recover import recover

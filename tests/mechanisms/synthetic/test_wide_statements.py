@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpduck.language.select.impossible_cells import ImpossibleCells
-from dpduck.mechanisms.synthetic.distribution import kept_zeros, uniform, zero_tables
+from dpduck.mechanisms.synthetic.cliques import kept_zeros
+from dpduck.mechanisms.synthetic.distribution import uniform, zero_tables
 from dpduck.mechanisms.synthetic.fit import fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
 from dpduck.mechanisms.synthetic.observations import Observation

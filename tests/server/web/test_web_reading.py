@@ -20,7 +20,8 @@ import pytest
 from pyarrow import parquet
 
 from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, charts
-from dpduck.publish.report import NullWord, caption_of
+from dpduck.publish.table_html import NullWord
+from dpduck.publish.view_section import caption_of
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
 from dpduck.server.web import beside, cards, files, rows

@@ -1,0 +1,114 @@
+"""Plain SQL around an annotated SELECT, an outer query or CTEs: it reads noisy answers and public tables only."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.functions import (
+    FUNCTIONS,
+    NAMED_FUNCTIONS,
+    OPERATORS,
+    STRUCTURE,
+    check_arguments,
+    check_row_local,
+)
+from dpduck.language.text.names import TableName
+from dpduck.language.text.positions import refusal
+from dpduck.values.quoting import fold
+
+_QUERIES = (
+    exp.Select, exp.Union, exp.Except, exp.Intersect, exp.Subquery, exp.With, exp.CTE, exp.From, exp.Join,
+    exp.Where,
+    exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Star,
+    exp.Alias, exp.TableAlias, exp.Table,
+    exp.Window, exp.WindowSpec, exp.Cube, exp.Rollup, exp.GroupingSets, exp.Grouping,
+    exp.Filter, exp.Values, exp.Exists,
+)  # fmt: skip
+_AGGREGATES = (
+    exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Stddev, exp.StddevPop, exp.StddevSamp,
+    exp.Variance, exp.VariancePop, exp.ArgMax, exp.ArgMin, exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank,
+    exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue,
+)  # fmt: skip
+_AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + _AGGREGATES
+
+
+def drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) -> set[str]:
+    """Removes the CTEs that only the annotated SELECT may read. Returns their names."""
+    dropped: set[str] = set()
+    for with_ in list(whole.find_all(exp.With)):
+        remaining = []
+        for cte in with_.expressions:
+            if _reads_private(cte.this, place, dropped, facts):
+                dropped.add(fold(cte.alias))
+            else:
+                remaining.append(cte)
+        if not remaining:
+            with_.pop()
+        else:
+            with_.set("expressions", remaining)
+    return dropped
+
+
+def _reads_private(query: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> bool:
+    if any(node is place for node in query.walk()):
+        return False
+    for table in query.find_all(exp.Table):
+        name = TableName(tuple(part.name for part in table.parts))
+        resolved = facts.resolve(name)
+        if fold(name.table) in dropped or (resolved is not None and not facts.is_public(resolved)):
+            return True
+    return False
+
+
+def check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> set[TableName]:
+    """Refuses SQL that may not stand around the annotated SELECT. Names public tables in full, and returns them."""
+    inside = {id(node) for node in place.walk()}
+    tables: set[TableName] = set()
+    for node in list(whole.walk()):
+        if id(node) in inside:
+            continue
+        check_arguments(node)
+        if isinstance(node, exp.Table):
+            if not _is_common_table(node):
+                tables.add(_name_public_table(node, dropped, facts))
+        elif type(node) not in _AROUND and not (
+            isinstance(node, exp.Anonymous) and str(node.this).lower() in NAMED_FUNCTIONS
+        ):
+            check_row_local(node)
+    return tables
+
+
+def _is_common_table(node: exp.Table) -> bool:
+    """Tells whether a CTE of this name is visible here: from a query around it, or from earlier in the same WITH."""
+    if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
+        return False
+    child: exp.Expr = node
+    parent = node.parent
+    while parent is not None:
+        if isinstance(parent, exp.With):
+            visible = parent.expressions[: next(at for at, cte in enumerate(parent.expressions) if cte is child)]
+        else:
+            with_ = parent.args.get("with_")
+            visible = [] if with_ is None or with_ is child else with_.expressions
+        if any(fold(cte.alias) == fold(node.name) for cte in visible):
+            return True
+        child, parent = parent, parent.parent
+    return False
+
+
+def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
+    """Gives a public table its full name: DuckDB then reads the checked table, even if its short name is hidden."""
+    if not isinstance(node.this, exp.Identifier):
+        raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
+    name = TableName(tuple(part.name for part in node.parts))
+    resolved = None if len(name.parts) == 1 and fold(name.table) in dropped else facts.resolve(name)
+    if resolved is None or not facts.is_public(resolved):
+        raise refusal(
+            node,
+            f"{str(name)!r} outside the annotated SELECT is a second reference to what is not public",
+            "the annotated SELECT, its CTEs and declared public tables",
+        )
+    for place, part in zip(("catalog", "db", "this"), resolved.parts, strict=True):
+        node.set(place, exp.to_identifier(part, quoted=True))
+    return resolved
