@@ -80,7 +80,7 @@ def _best_as_it_is(problem: PlanningProblem) -> bool:
     Take n cells, any integer queries a_ij and noise variances v_i. The total variance of least squares is
     `tr (A' V^-1 A)^-1 >= n^2 / (sum_ij a_ij^2 / v_i)`. Laplace: `1/v = 2 sinh(eta/2)^2` with
     `sum_i |a_ij| eta_i <= epsilon`. Because `a sinh(x) <= sinh(a x)` and `sinh(x)^2 + sinh(y)^2 <= sinh(x + y)^2`, a
-    column adds at most 2 sinh(epsilon/2)^2. So the bound is the variance of the identity. It is so for Gaussian noise
+    column adds at most 2 sinh(epsilon/2)^2. So the bound is the variance of the identity. Gaussian noise has this bound
     by `1/v <= 1/sigma^2` (up to the discrete law's last digits) and `sum_i a_ij^2 / sigma_i^2 <= 2 rho`.
     """
     return len(set(problem.workload.marginals)) == 1 and _few_cells(problem)

@@ -42,11 +42,11 @@ class PlanPart(Protocol):
 class Plan:
     """The measurements for one aggregate, their recovery, and the predicted error of every workload marginal.
 
-    variances: predicted noise variance of a cell after recovery, for each of workload.marginals in order. If the cells
-    of a marginal differ, it is the largest variance. measurements: a tuple, or a sequence that builds its items on
-    access (FamilyMeasurements). consistency: recovery of answers, one of CONSISTENCIES. note: a line for dp_explain.
-    planning_seconds: time of planning. Comparisons of plans ignore it. parts: for ranges, the parts that recover the
-    answers. Their measurements are in turn. Empty for marginals.
+    variances: predicted noise variance of a cell after recovery, the largest of each of workload.marginals in order.
+    measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements).
+    consistency: recovery of answers, one of CONSISTENCIES. note: a line for dp_explain.
+    planning_seconds: time of planning. Comparisons of plans ignore it.
+    parts: for ranges, the parts that recover the answers, with measurements in turn. Empty for marginals.
     """
 
     strategy: str

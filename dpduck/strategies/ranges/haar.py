@@ -22,7 +22,7 @@ NOTHING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Haar:
-    """Haar wavelet. Group 0 is the total. Group l + 1 has a row for each node on level l of a binary tree that splits.
+    """Haar wavelet. Group 0 is the total. Group l + 1 has a row for each node that splits on level l of a binary tree.
 
     A column has at most one entry, +1 or -1, in each group. So each group has column norm 1 under L1 and L2.
     """

@@ -78,7 +78,7 @@ class SubtreeVariances:
 
 
 def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVariances:
-    """Computes variances by subtree. precisions: 1/variance by level, 0 if it is not measured. The last level is."""
+    """Computes variances by subtree. precisions: 1/variance by level, 0 if it is unmeasured, above 0 for the last."""
     best = [np.full(tree.size, 1 / precisions[-1])]
     below = [np.zeros(tree.size)]
     for level in range(tree.levels - 2, -1, -1):

@@ -1,8 +1,8 @@
 """HDMM's p-identity strategies: a scaled identity and p smooth overlapping bumps, from a descent.
 
 McKenna, Miklau, Hay, Machanavajjhala, Optimizing error of high-dimensional statistical queries under differential
-privacy (2018), section 5.2. The strategy A has the rows of the identity and of a p x n matrix Theta >= 0, divided by D
-= diag(1 + 1'Theta), so that columns have L1 norm 1. The descent minimises trace(V (A'A)^-1), with the Gram matrix V.
+privacy (2018), section 5.2. The strategy A has the rows of the identity and of a p x n matrix Theta >= 0, divided by
+D = diag(1 + 1'Theta), so that columns have L1 norm 1. The descent minimises trace(V (A'A)^-1), with the Gram matrix V.
 Optima for ranges are layers of overlapping hat functions. So a short pattern search picks hats to start from.
 """
 

@@ -115,7 +115,7 @@ def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArr
 def ratio_weights(
     numerator: Mapping[Members, FloatArray], denominator: Mapping[Members, FloatArray], ratio: float, divisor: float
 ) -> dict[Members, FloatArray]:
-    """Returns the delta method's weights (w_N - R w_D) / D. The noise summed by them is the error of the ratio R."""
+    """Returns weights (w_N - R w_D) / D. To first order (delta method), noise summed by them is the error of N/D."""
     return {
         marginal: (numerator[marginal] - ratio * denominator[marginal]) / divisor
         for marginal in numerator.keys() | denominator.keys()

@@ -1,7 +1,7 @@
 """Ratios of noisy sums: averages and variances from moments, with their errors and intervals.
 
 Values are t in [0, 1] here. Table i of 0 .. d holds a noisy sum T_i of the i-th Bernstein polynomial of t over a cell's
-rows, with independent noise of variance v. With p_i = i/d, rows number N = sum T_i, and t adds up to sum p_i T_i.
+rows, with independent noise of variance v. With p_i = i/d, the count is N = sum T_i, and the sum of t is sum p_i T_i.
 """
 
 from __future__ import annotations

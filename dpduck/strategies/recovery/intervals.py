@@ -44,8 +44,8 @@ class SumMargin:
     """Margin (half the width of an interval) of a sum of noises with standard error s.
 
     It is the smaller of farthest * s (Chebyshev's inequality, for all sums) and usual * s plus a jump. A sum of Laplace
-    variables is like a law between one Laplace and one normal variable of its variance, but has discrete values. So
-    half a jump is added, or a whole jump if s is hardly larger. This covers, exactly, every sum in the tests.
+    variables has a law between a Laplace and a normal law of its variance, but discrete values. So half a jump is
+    added, or a whole jump if s is hardly larger. This covers, exactly, every sum in the tests.
     """
 
     farthest: float

@@ -1,6 +1,6 @@
 """The options nonnegative and integer, which change answers after the noise.
 
-Both bias sums of many cells. Afterwards, a table's sum is max(sum before, 0), rounded for `integer`.
+Both bias sums of many cells, and are always reported. A table's sum becomes max(sum before, 0), rounded for `integer`.
 
 * nonnegative_table: the nearest non-negative table with that sum, each table alone. Margins of different tables no
   longer agree.

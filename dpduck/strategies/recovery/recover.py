@@ -30,7 +30,7 @@ def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatAr
 
 
 def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns every marginal, summed from the one noisy table with the least variance for it."""
+    """Returns every marginal from one noisy table: its own if it was measured, else sums with the least variance."""
     sources, _ = direct_sources(plan.workload, plan.measurements, plan.noise)
     wanted: dict[int, set[tuple[int, ...]]] = {}
     for source, marginal in zip(sources, plan.workload.marginals, strict=True):
