@@ -1,1 +1,1 @@
-"""Implicit matrices of counting, and hashing. It handles no data and no noise."""
+"""Matrices of counting queries that are never built, and hashing. This package handles no data and no noise."""

@@ -1,4 +1,4 @@
-"""Queries over the cells of several attributes. Each is a product of intervals along its set's attributes."""
+"""Queries over the cells of several attributes. Each query is a product of one interval per attribute of its set."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dpduck.values.arrays import FloatArray
 class CellWorkload:
     """Queries of each grouping set over the cells. In the order of the cells, the first attribute varies slowest.
 
-    attributes: the queries along each attribute. sets: increasing positions of attributes. All other attributes are
-    summed away.
-    weights: weights of the squared errors of each set.
+    attributes: the interval queries along each attribute. sets: for each grouping set, the increasing positions of its
+    attributes. The set's queries sum over all values of the other attributes.
+    weights: for each set, the weight of its squared errors.
 
     >>> from dpduck.algebra.ranges import identity, prefixes
     >>> CellWorkload((identity(2), prefixes(3)), ((0, 1), (1,)), (1.0, 1.0)).shapes
@@ -42,7 +42,7 @@ class CellWorkload:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the shape of each set's answers: one axis per attribute of the set."""
+        """Returns the shape of each set's answers, which have one axis per attribute of the set."""
         return tuple(tuple(self.attributes[place].queries for place in members) for members in self.sets)
 
     @property
@@ -52,7 +52,7 @@ class CellWorkload:
 
     @cached_property
     def gram(self) -> FloatArray:
-        """Computes V, shape (cells, cells): the weighted sum of the sets' W'W."""
+        """Computes the Gram matrix V, shape (cells, cells): the weighted sum of W'W over the sets' query matrices W."""
         total = np.zeros((self.cells, self.cells))
         for members, weight in zip(self.sets, self.weights, strict=True):
             product: FloatArray = np.ones((1, 1))
@@ -63,7 +63,7 @@ class CellWorkload:
         return total
 
     def answers(self, values: FloatArray) -> tuple[FloatArray, ...]:
-        """Computes every answer from one number per cell. The leading axis has the cells. Further axes are kept."""
+        """Computes every answer, an array per set. values: a number per cell, first axis cells. Further axes remain."""
         table = values.reshape(*self.sizes, *values.shape[1:])
         return tuple(self._answers(table, members) for members in self.sets)
 
@@ -79,7 +79,7 @@ class CellWorkload:
         return tuple(self._variances(table, members) for members in self.sets)
 
     def _variances(self, table: FloatArray, members: Sequence[int]) -> FloatArray:
-        """Processes one attribute after the other, both axes at once. Axes of answers gather at the end."""
+        """Replaces the two axes of each attribute in turn by one last axis for its queries, or none outside the set."""
         result = table
         for place, attribute in enumerate(self.attributes):
             left = len(self.attributes) - place

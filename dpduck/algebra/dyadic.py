@@ -1,8 +1,8 @@
-"""Dyadic intervals and Haar coefficients of an ordered attribute, numbered without building either.
+"""Nodes of an ordered attribute: dyadic intervals, or Haar coefficients. They have numbers, and no list holds them.
 
 Level l has intervals of 2^l labels. Interval i begins at label i 2^l. The root level h is the first with one interval.
 Nodes are numbered level by level from the leaves: node i of level l is offsets[l - first_level] + i. A Haar axis has a
-coefficient for each interval of level l >= 1: its left half's sum minus its right half's sum. Number 0 is the total.
+coefficient for each interval of level l >= 1: the left half's sum minus the right half's. Number 0 is the total.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpduck.values.arrays import IntegerArray
 
 @dataclass(frozen=True)
 class DyadicAxis:
-    """Nodes of one ordered attribute. shape: 'dyadic' or 'haar'. size: number of labels.
+    """Nodes of one ordered attribute. shape: 'dyadic' for intervals, or 'haar'. size: the number of labels.
 
     >>> DyadicAxis("dyadic", 5).nodes, DyadicAxis("haar", 5).nodes, DyadicAxis("haar", 5).height
     (11, 7, 3)
@@ -46,7 +46,7 @@ class DyadicAxis:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Returns the number of each level's first node, from first_level to h, and last the number of all nodes."""
+        """Returns the number of each level's first node, from first_level to h, then the count of all nodes."""
         numbers = [0 if self.shape == "dyadic" else 1]
         for level in range(self.first_level, self.height + 1):
             numbers.append(numbers[-1] + -(-self.size >> level))
@@ -54,11 +54,11 @@ class DyadicAxis:
 
     @property
     def nodes(self) -> int:
-        """Returns the number of nodes, less than 2 size + h."""
+        """Returns the count of all nodes, which is less than 2 size + h."""
         return self.offsets[-1]
 
     def of_code(self, codes: NDArray[np.integer], step: int) -> tuple[IntegerArray, IntegerArray | None]:
-        """Returns the number of the step-th node that holds each code, and the signs if they are not all 1."""
+        """Returns, for each code (label), its node at step 0 .. per_row - 1 and its sign there. None: no sign is -1."""
         wide = codes.astype(np.int64)
         if self.shape == "haar" and step == self.height:
             return np.zeros(len(wide), dtype=np.int64), None
@@ -68,5 +68,5 @@ class DyadicAxis:
 
 
 def node_sensitivity(axes: Iterable[DyadicAxis | None]) -> int:
-    """Returns the L1 sensitivity: the number of nodes that one row changes by 1 or -1. None: an axis without nodes."""
+    """Returns the L1 sensitivity: how many nodes one row changes by 1 or -1. None stands for an axis without nodes."""
     return prod(1 if axis is None else axis.per_row for axis in axes)

@@ -6,7 +6,7 @@ Row t of the projection has the sign (-1)^b, where b is bit t mod 60 of the word
 
 and x is the key's element of the field. With uniform coefficients, the words of any r different elements are exactly
 independent and uniform on the field. So 60 of the 61 bits are signs of bias 1/(2^61 - 1), as independent as the words.
-sql/macros/sparse_queries.sql computes the same in SQL.
+sql/macros/sparse_queries.sql computes these signs in SQL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Words = NDArray[np.uint64]
 
 
 def words_for(rows: int) -> int:
-    """Returns the number of words that hold the signs of `rows` rows.
+    """Returns the number of words that hold one sign for each of `rows` rows of the projection.
 
     >>> words_for(4096)
     69
@@ -37,7 +37,8 @@ def words_for(rows: int) -> int:
 def multiply(left: Words, right: Words) -> Words:
     """Multiplies numbers below 2^61 modulo 2^61 - 1, in 64-bit integers.
 
-    With a = 2^31 a1 + a0, m = a1 b0 + a0 b1, 2^61 = 1: 2 a1 b1 + (m >> 30) + ((m mod 2^30) << 31) + a0 b0 < 2^63.
+    Let a = 2^31 a1 + a0, b = 2^31 b1 + b0 and m = a1 b0 + a0 b1. Since 2^61 is 1 modulo 2^61 - 1, the product is
+    2 a1 b1 + (m >> 30) + ((m mod 2^30) << 31) + a0 b0, which is below 2^63.
     """
     half, low = np.uint64(31), np.uint64((1 << 31) - 1)
     left_high, left_low, right_high, right_low = left >> half, left & low, right >> half, right & low
@@ -55,7 +56,7 @@ def reduce_mod(values: Words) -> Words:
 
 
 def powers(elements: Words, count: int) -> Words:
-    """Computes x^0 .. x^(count - 1), shape (count, keys)."""
+    """Computes the powers x^0 .. x^(count - 1) of each key's element x, shape (count, keys)."""
     table = np.ones((count, len(elements)), dtype=np.uint64)
     for degree in range(1, count):
         table[degree] = multiply(table[degree - 1], elements)
@@ -65,8 +66,8 @@ def powers(elements: Words, count: int) -> Words:
 def evaluate(coefficients: Words, elements: Words) -> Words:
     """Computes h_w(x) for all words and keys, shape (words, keys).
 
-    coefficients: shape (words, r), r at most 32. Products of limbs of 21 bits are added as doubles, exactly, to S_k.
-    The word is sum_k S_k 2^(21 k), with S_k below 2^49, 2^63 = 2^2 and 2^84 = 2^23.
+    coefficients: shape (words, r), r at most 32. S_k is the sum of the products of two 21-bit limbs with places i + j =
+    k. It is below 2^49, so doubles are exact. A word is sum_k S_k 2^(21 k), where 2^63 counts as 2^2 and 2^84 as 2^23.
     """
     if coefficients.shape[1] > 32:
         raise ValueError("more than 32 coefficients would not be added exactly")
@@ -83,23 +84,23 @@ def evaluate(coefficients: Words, elements: Words) -> Words:
 
 
 def limbs(values: Words) -> list[NDArray[np.float64]]:
-    """Returns three limbs of 21 bits, the lowest first, as doubles."""
+    """Splits each number into three limbs of 21 bits, the lowest first, as doubles."""
     low = np.uint64((1 << LIMB) - 1)
     return [((values >> np.uint64(LIMB * place)) & low).astype(np.float64) for place in range(3)]
 
 
 def _shift(values: Words, bits: int) -> Words:
-    """Computes values * 2^bits modulo 2^61 - 1, not quite reduced: below 2^61 + 2^49."""
+    """Computes values * 2^bits modulo 2^61 - 1. The result is not quite reduced: it is below 2^61 + 2^49."""
     keep = np.uint64(61 - bits)
     low = (np.uint64(1) << keep) - np.uint64(1)
     return ((values & low) << np.uint64(bits)) + (values >> keep)
 
 
 def project(coefficients: Words, elements: Words, counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    """Computes y_t = sum over keys of count * sign, for t < rows. It is exact if counts add up to less than 2^53.
+    """Computes the projection y_t = sum over keys of count * sign, for rows t < `rows`.
 
-    Each piece of 12 bits sorts the counts into 4096 totals. Its 12 rows are signed sums of these totals. That is one
-    addition per key and piece in place of twelve.
+    It is exact if counts add up to less than 2^53. A word is cut into pieces of 12 bits, one bit per row. Counts of
+    keys with equal pieces are added up first, to 4096 totals. Each of the 12 rows is a signed sum of the totals.
     """
     weights = counts.astype(np.float64)
     projected = np.zeros((len(coefficients), SIGNS), dtype=np.float64)
@@ -116,7 +117,7 @@ def project(coefficients: Words, elements: Words, counts: NDArray[np.int64], row
 
 
 def piece_signs() -> NDArray[np.float64]:
-    """Returns the 12 signs of each of the 4096 patterns, shape (12, 4096)."""
+    """Returns the signs of the 12 bits of each pattern 0 .. 4095, shape (12, 4096). A bit of 1 has the sign -1."""
     patterns = np.arange(1 << PIECE)
     return (1 - 2 * ((patterns >> np.arange(PIECE)[:, None]) & 1)).astype(np.float64)
 

@@ -1,8 +1,8 @@
-"""All subsets of a workload's marginals, integer-coded, and the two transforms over these subsets.
+"""The lattice of all subsets of a workload's marginals, and sums over all subsets or all supersets of each set.
 
-A workload's answers consist of one ANOVA component for each set of its downward closure. Sums over subsets or over
-supersets take one pass per attribute (Yates), and touch each set once per member. Memory and time are proportional to
-the number of sets times their order. They depend neither on 2^d for d attributes, nor on the number of cells.
+A marginal is a set of attributes. A workload's answers consist of one ANOVA component for each subset of its marginals.
+Sums over subsets or supersets take one pass per attribute (Yates), and touch each set once per member. Memory and time
+grow with the number of sets times their members. They depend neither on 2^d for d attributes, nor on the cells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpduck.values.arrays import FloatArray, IndexArray
 
 MOST_STEPS = 5_000_000
-"""Closures with more steps (see closure_steps) are not built. They would take seconds and gigabytes."""
+"""Closures with more steps (see closure_steps) are not built, because they would take seconds and gigabytes."""
 
 WORD = 62
 """Bits of an int64 that a set's code may use."""
@@ -28,11 +28,11 @@ WORD = 62
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Downward closure of a family of attribute sets. Sets are numbered by order, the empty set first.
+    """All subsets of a family of attribute sets. Sets are numbered by their count of members, the empty set first.
 
-    attributes: domain positions of the attributes that occur. sizes: their sizes n_i.
-    members: level k holds the sets of order k, shape (number, k), as increasing indices into `attributes`.
-    drops: same shapes, with the number of the set without that member.
+    attributes: domain positions of the attributes that occur. sizes: the number of values n_i of each.
+    members: entry k holds the sets with k members, shape (sets, k), as increasing indices into `attributes`.
+    drops: in the shapes of `members`, the number of the set that is left if this member is removed.
     family: the number of each set of the original family, in the family's order.
     """
 
@@ -44,7 +44,7 @@ class Lattice:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Returns the number of the first set of each order, and the count of all sets last."""
+        """Returns the number of the first set with k members, for each k, and the count of all sets last."""
         return tuple(np.cumsum([0, *(len(level) for level in self.members)]).tolist())
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Lattice:
 
     @cached_property
     def steps(self) -> tuple[tuple[IndexArray, IndexArray, IndexArray], ...]:
-        """Returns for each attribute the sets that hold it, the same sets without it, and its axis in each set."""
+        """Returns three arrays per attribute: the sets with it, those sets without it, and its place in each set."""
         attribute, whole, less, axis = [], [], [], []
         for order, (level, drop) in enumerate(zip(self.members, self.drops, strict=True)):
             numbers = np.arange(self.offsets[order], self.offsets[order + 1])
@@ -79,32 +79,32 @@ class Lattice:
         return tuple(zip(*columns, strict=True)) if self.attributes else ()
 
     def products(self, values: Sequence[float] | FloatArray) -> FloatArray:
-        """Computes prod over i in A of values[i], for every set A. `values` are in the order of `attributes`."""
+        """Computes the product of values[i] over i in A, for every set A. `values` are in the order of `attributes`."""
         table = np.asarray(values, dtype=np.float64)
         return np.concatenate([table[level].prod(axis=1) for level in self.members])
 
     def integer_products(self, values: Sequence[int]) -> list[int]:
-        """Computes the same in exact integers of any length."""
+        """Computes the product of values[i] over i in A, for every set A, in exact integers of any length."""
         rounded = self.products(np.asarray(values, dtype=np.float64))
         if rounded.max(initial=0.0) < 1 << 53:  # every partial product was exact
             return [int(product) for product in rounded.tolist()]
         return [prod([values[member] for member in row]) for level in self.members for row in level.tolist()]
 
     def family_totals(self, values: Sequence[float] | FloatArray) -> FloatArray:
-        """Adds up values of the family's members by set. Other sets have 0."""
+        """Adds up values by set. values: one for each set of the original family. Sets outside the family have 0."""
         totals = np.zeros(len(self))
         np.add.at(totals, self.family, np.asarray(values, dtype=np.float64))
         return totals
 
     def sum_over_supersets(self, values: FloatArray, ratios: Sequence[float] | FloatArray) -> FloatArray:
-        """Computes g(A) = sum over supersets B of A in the lattice, of values(B) * prod over B minus A of ratios."""
+        """Computes g(A), the sum over supersets B of A of values(B) times the product of the ratios in B minus A."""
         sums = values.copy()
         for (whole, less, _), ratio in zip(self.steps, ratios, strict=True):
             sums[less] += sums[whole] * ratio
         return sums
 
     def sum_over_subsets(self, values: FloatArray, ratios: Sequence[float] | FloatArray) -> FloatArray:
-        """Computes g(B) = sum over subsets A of B, of values(A) * prod over B minus A of ratios."""
+        """Computes g(B), the sum over subsets A of B of values(A) times the product of the ratios in B minus A."""
         sums = values.copy()
         for (whole, less, _), ratio in zip(self.steps, ratios, strict=True):
             sums[whole] += sums[less] * ratio
@@ -125,15 +125,15 @@ class Lattice:
         return marks
 
     def within(self, attributes: Sequence[int]) -> NDArray[np.bool_]:
-        """Marks the sets that are subsets of these attributes (domain positions)."""
+        """Marks the sets with members among `attributes` (domain positions) only."""
         outside = np.isin(np.asarray(self.attributes, dtype=np.intp), np.asarray(attributes), invert=True)
         return np.asarray(~self.membership[:, outside].any(axis=1))
 
 
 def closure_steps(family: Sequence[tuple[int, ...]]) -> int:
-    """Bounds the steps of a transform over the closure, without building it.
+    """Returns an upper bound on the steps of a sum over all subsets of the family's sets, without building the lattice.
 
-    There are at most min(C(d, k), sum of C(|A|, k)) sets of order k, with a step for each member.
+    There are at most min(C(d, k), sum of C(|A|, k)) sets of k of the d attributes, with a step for each member.
 
     >>> closure_steps([(0, 1), (1, 2)])
     7
@@ -147,8 +147,7 @@ def closure_steps(family: Sequence[tuple[int, ...]]) -> int:
 
 
 def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> Lattice:
-    """Builds the lattice of all subsets of the sets in `family`. A set has increasing domain positions. `sizes` are
-    by position.
+    """Builds the lattice of all subsets of sets of increasing domain positions. sizes: of all attributes by position.
 
     >>> close_downward([(0, 2)], (3, 4, 5)).sets
     ((), (0,), (2,), (0, 2))
@@ -189,13 +188,13 @@ def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> L
 
 
 def _without_each(level: IndexArray) -> Iterator[IndexArray]:
-    """Yields the rows of a level without each column in turn."""
+    """Yields the array without its first column, then without its second column, and so on."""
     for column in range(level.shape[1]):
         yield np.delete(level, column, axis=1)
 
 
 def _distinct(rows: IndexArray, attributes: int) -> tuple[IndexArray, IndexArray]:
-    """Returns the first positions of distinct rows, and for every row the rank of its value."""
+    """Returns the first position of each distinct row, and for every row its number among the distinct rows."""
     codes: NDArray[np.generic]
     order = rows.shape[1]
     if attributes <= WORD:  # a bit for each member

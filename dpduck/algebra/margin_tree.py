@@ -1,7 +1,7 @@
-"""Many marginals of one table at once, and the adjoint. Shared partial sums replace a pass for every marginal.
+"""Many marginals of one table at once, and the adjoint map. A sum that several marginals need is computed once.
 
-Attributes are kept or summed away one after the other, the largest first. A sum that several marginals need is computed
-once. Many marginals of binary attributes have their own algorithm, see binary_margins.
+Attributes are kept or summed away one after the other, the one with most values first. Many marginals of binary
+attributes have a separate algorithm, see binary_margins.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 # Many marginals of a table of binary attributes at once, by sums over "these attributes are 0" alone.
 #
-# Let z(T) be the sum over the cells in which all attributes of T are 0. Take the cell of marginal A in which
-# exactly the attributes Z of A are 0. It is the sum over the sets T between Z and A of (-1)^|T - Z| z(T). All z(T) to
-# order k come from one sweep over the attributes that halves the table at each step. So all 3-way marginals of
-# 16 attributes cost about 8 passes.
+# Let z(T) be the sum over the cells in which all attributes of T are 0. Take the cell of marginal A in which the
+# attributes Z are 0 and the rest of A is 1. It is the sum over the sets T with Z in T in A of (-1)^|T - Z| z(T). One
+# sweep over the attributes, which halves the table at each step, gives z(T) for all sets of at most k attributes. So
+# all 3-way marginals of 16 attributes cost about 8 passes.
 
 
 WORTH_IT = 8
-"""Least number of marginals for the sweep. Fewer marginals are summed one by one."""
+"""Least number of marginals for the sweep of a binary table. Fewer marginals are summed one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class BinaryMargins:
-    """Sweep for marginals of a binary table. attributes: their number in it. order: order of the largest marginal.
+    """Sweep for marginals of a table of 2^attributes cells. order: most attributes of a marginal. length: all cells.
 
-    blocks: for each order of marginals, the places of their cells in the result, and the z that each cell needs.
+    blocks: for marginals of each size, the places of their cells in the result, and the numbers of the z they need.
     """
 
     attributes: int
@@ -51,7 +51,7 @@ class BinaryMargins:
         return cells
 
     def _zero_sums(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Computes z of all sets up to the order, numbered as in `_numbers`. Rows of parts[k]: sets of k attributes."""
+        """Computes z(T), the sum of the cells where all of T is 0, for all T up to the order, as `_numbers` says."""
         parts: list[NDArray[Scalar]] = [np.ascontiguousarray(table).reshape(1, -1)]
         for _ in range(self.attributes):
             halves = [part.reshape(len(part), 2, -1) for part in parts]
@@ -70,7 +70,7 @@ class BinaryMargins:
 
 
 def binary_margins(attributes: int, wanted: Sequence[tuple[int, ...]]) -> BinaryMargins | None:
-    """Builds the sweep for marginals on these axes, each increasing. None: the sweep would not be worth it."""
+    """Builds the sweep for marginals, each a tuple of increasing axes. Returns None if single sums are faster."""
     order = max((len(axes) for axes in wanted), default=0)
     cells = [1 << len(axes) for axes in wanted]
     if len(wanted) < WORTH_IT or sum(comb(attributes, size) for size in range(order + 1)) > 2 * sum(cells):
@@ -86,11 +86,11 @@ def binary_margins(attributes: int, wanted: Sequence[tuple[int, ...]]) -> Binary
 
 
 def _numbers(attributes: int, axes: IntegerArray, mask: int) -> IntegerArray:
-    """Returns the sweep's number of each set. A row of axes gives one set: its axes that have bit 0 in `mask`.
+    """Returns the sweep's number for each set. A row of `axes` gives one set: its axes with bit 0 in `mask`.
 
-    The first axis has the highest bit, as in the cells of a marginal. Smaller sets come first. Among sets of one size,
-    sets without an attribute come before sets with it. So a set of t_1 < t_2 < .. has the number
-    comb(t_1, 1) + comb(t_2, 2) + .. among sets of its size.
+    The first axis has the highest bit, as in the cells of a marginal. Smaller sets come first. Sets of equal size are
+    in the order of their largest attribute, then the next. So t_1 < t_2 < .. comes after comb(t_1, 1) + comb(t_2, 2) +
+    .. sets of its size.
     """
     size = axes.shape[1]
     members = [place for place in range(size) if not mask >> (size - 1 - place) & 1]
@@ -102,7 +102,7 @@ def _numbers(attributes: int, axes: IntegerArray, mask: int) -> IntegerArray:
 
 
 def _signs(cells: int) -> IntegerArray:
-    """Fills entries (mask of T, mask of Z) with (-1)^|T - Z| where Z is in T. A set bit is an absent attribute."""
+    """Returns a matrix of (-1)^|T - Z| for sets Z in T, else 0. Bits of a row (T) or column (Z) mark absent members."""
     sets = np.arange(cells)
     inside = (sets[:, None] & ~sets[None, :]) == 0
     return np.where(inside, 1 - 2 * (np.bitwise_count(sets[None, :] ^ sets[:, None]).astype(np.int64) % 2), 0)
@@ -114,7 +114,7 @@ Scalar = TypeVar("Scalar", np.int64, np.float64)
 
 @dataclass(frozen=True)
 class MarginTree:
-    """Tree of sums. members: attributes of the table, one per axis. wanted: marginals, increasing attributes each."""
+    """Plan of shared sums. members: the table's attributes by axis. wanted: marginals, with attributes increasing."""
 
     members: Members
     shape: tuple[int, ...]
@@ -122,12 +122,12 @@ class MarginTree:
 
     @cached_property
     def steps(self) -> tuple[tuple[Members, tuple[int, ...], Members], ...]:
-        """Returns the order of summation: (from, axes that are summed away, to), parents first."""
+        """Returns the sums in order, as (attributes before, summed axes, attributes after). Sources come first."""
         return _steps(self.members, self.shape, self.wanted)
 
     @cached_property
     def _spreads(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        """Returns for each step the shape of its source, and the same with 1 for the axes that are summed away."""
+        """Returns two shapes for each step: its source's, and that shape with 1 for the axes that are summed away."""
         sizes = dict(zip(self.members, self.shape, strict=True))
         spreads = []
         for source, axes, _ in self.steps:
@@ -167,7 +167,7 @@ class MarginTree:
         return np.concatenate([marginal.reshape(-1) for marginal in self.margins(table).values()])
 
     def lift(self, tables: Mapping[Members, FloatArray]) -> FloatArray:
-        """Computes the adjoint: the sum of the wanted marginals' tables, each repeated over its missing attributes."""
+        """Computes the adjoint: repeats each marginal's table over the attributes it lacks, and adds up the results."""
         sums: dict[Members, FloatArray] = {attributes: tables[attributes] for attributes in self.wanted}
         own: set[Members] = set()  # sums that are not the caller's arrays and may be added to in place
         for (source, _, target), (shape, spread) in zip(reversed(self.steps), reversed(self._spreads), strict=True):
@@ -182,7 +182,7 @@ class MarginTree:
 
 
 def sum_away(table: NDArray[Scalar], axes: Sequence[int]) -> NDArray[Scalar]:
-    """Sums over these axes, one after the other from the first. numpy then adds long rows, which is fastest.
+    """Sums a table over some axes, one after the other from the first. numpy then adds long rows, which is fastest.
 
     Axes that follow each other are joined, which makes rows even longer.
     """
@@ -197,7 +197,7 @@ def sum_away(table: NDArray[Scalar], axes: Sequence[int]) -> NDArray[Scalar]:
 
 @lru_cache(maxsize=4096)
 def _runs(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Returns the shape after joining runs of axes, the joined axes to sum away in turn, and the final shape."""
+    """Returns the shape with neighbouring axes joined, the joined axes to sum away in turn, and the final shape."""
     runs = [(gone, list(run)) for gone, run in groupby(range(len(shape)), set(axes).__contains__)]
     places = [place - sum(gone for gone, _ in runs[:place]) for place, (gone, _) in enumerate(runs) if gone]
     rest = tuple(size for axis, size in enumerate(shape) if axis not in axes)
@@ -210,7 +210,7 @@ def _tree(members: Members, shape: tuple[int, ...], wanted: tuple[Members, ...])
 
 
 def margin_tree(members: Members, shape: Sequence[int], wanted: Iterable[Members]) -> MarginTree:
-    """Returns the tree for a table with these attributes and sizes. `wanted` may repeat, and hold the whole table."""
+    """Returns the plan of sums for a table with these attributes and sizes. Marginals in `wanted` may repeat."""
     return _tree(members, tuple(shape), tuple(dict.fromkeys(wanted)))
 
 

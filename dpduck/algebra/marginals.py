@@ -10,7 +10,7 @@ from math import prod
 class MarginalWorkload:
     """Workload of one marginal per grouping set, each with a weight for its squared errors.
 
-    sizes: n_1..n_d. marginals: strictly increasing attribute positions. () is the grand total.
+    sizes: numbers of values n_1..n_d. marginals: strictly increasing attribute positions, () for the grand total.
 
     >>> MarginalWorkload((2, 3), ((0,), (0, 1)), (1.0, 1.0)).cells
     8

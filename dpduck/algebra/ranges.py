@@ -18,7 +18,7 @@ from dpduck.values.arrays import FloatArray, IndexArray
 
 
 class RangeShape(Enum):
-    """Workloads with an implicit Gram matrix. LIST is any other workload."""
+    """Workloads with a Gram matrix in closed form. LIST is any other workload."""
 
     RANGES = "ranges"
     PREFIXES = "prefixes"
@@ -30,7 +30,7 @@ class RangeShape(Enum):
 class RangeWorkload:
     """Interval queries. Query q sums over starts[q] <= value < stops[q]. Its squared error counts weights[q] times.
 
-    size: n, the number of values. attribute: position in the domain. The functions below make workloads.
+    size: n, the number of values. attribute: its position in the domain. The functions below build workloads.
     """
 
     size: int
@@ -59,7 +59,7 @@ class RangeWorkload:
 
     @cached_property
     def gram(self) -> FloatArray:
-        """Computes V, shape (n, n): V_ij = weight of the intervals that hold both i and j."""
+        """Computes the Gram matrix V, shape (n, n): V_ij is the total weight of the intervals that hold i and j."""
         ends = np.zeros((self.size + 1, self.size + 1))
         np.add.at(ends, (self.starts, self.stops), self.weights)
         # the entry for i <= j sums the intervals with start <= i and stop > j
@@ -69,14 +69,14 @@ class RangeWorkload:
 
     @cached_property
     def gram_diagonal(self) -> FloatArray:
-        """Computes the diagonal of V: the weight of the intervals that hold each value."""
+        """Computes the diagonal of the Gram matrix V: the total weight of the intervals that hold each value."""
         steps = np.zeros(self.size + 1)
         np.add.at(steps, self.starts, self.weights)
         np.subtract.at(steps, self.stops, self.weights)
         return steps.cumsum()[: self.size]
 
     def times_gram(self, rows: FloatArray) -> FloatArray:
-        """Computes rows V, for rows of shape (p, n). It takes linear time if V is semiseparable.
+        """Computes `rows` times the Gram matrix V, for rows of shape (p, n). Time is linear unless the shape is LIST.
 
         Prefixes: V_ij = n - max(i, j). All ranges: V_ij = (min(i, j) + 1)(n - max(i, j)), i and j from 0.
         """
@@ -93,13 +93,13 @@ class RangeWorkload:
         return semiseparable
 
     def answers(self, values: FloatArray) -> FloatArray:
-        """Computes every query's answer from one number per value. The leading axis is n. Further axes are kept."""
+        """Computes every query's answer from one number per value, with values on the first axis. Other axes remain."""
         prefix = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
         difference: FloatArray = prefix[self.stops] - prefix[self.starts]
         return difference
 
     def variances(self, covariance: FloatArray) -> FloatArray:
-        """Computes P_jj + P_ii - 2 P_ij for each query [i, j). P: covariance of prefixes. covariance: shape (n, n)."""
+        """Returns each query's variance P_jj + P_ii - 2 P_ij for [i, j), where P is the covariance of prefix sums."""
         prefix = np.zeros((self.size + 1, self.size + 1))
         prefix[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
         diagonal = prefix.diagonal()
@@ -107,13 +107,13 @@ class RangeWorkload:
         return result
 
     def matrix(self) -> NDArray[np.int64]:
-        """Returns the dense workload, shape (queries, n): for tests and oracles."""
+        """Returns the queries as a dense matrix, shape (queries, n). Only tests use it."""
         values = np.arange(self.size)
         inside = (self.starts[:, None] <= values) & (values < self.stops[:, None])
         return inside.astype(np.int64)
 
     def merge_values(self) -> tuple[RangeWorkload, IndexArray]:
-        """Returns the same queries over buckets that no query splits, and the buckets' increasing boundaries.
+        """Returns the same queries over buckets of values that no query splits, and the buckets' increasing boundaries.
 
         Bucket k is [boundaries[k], boundaries[k+1]). No query has values before the first or after the last boundary.
         """
@@ -127,7 +127,7 @@ class RangeWorkload:
 
 
 def all_ranges(size: int) -> RangeWorkload:
-    """Returns the workload with each of the n(n+1)/2 intervals once.
+    """Returns the workload of all n(n+1)/2 intervals over n values.
 
     >>> all_ranges(3).queries
     6
@@ -137,7 +137,7 @@ def all_ranges(size: int) -> RangeWorkload:
 
 
 def prefixes(size: int) -> RangeWorkload:
-    """Returns the workload of the n running totals.
+    """Returns the workload of the n running totals over n values: of the first value, the first two, and so on.
 
     >>> prefixes(2).matrix().tolist()
     [[1, 0], [1, 1]]
@@ -147,7 +147,7 @@ def prefixes(size: int) -> RangeWorkload:
 
 
 def identity(size: int) -> RangeWorkload:
-    """Returns the workload of single values."""
+    """Returns the workload of one query for each single value."""
     starts = np.arange(size)
     return RangeWorkload(size, starts, starts + 1, np.ones(size), RangeShape.IDENTITY)
 

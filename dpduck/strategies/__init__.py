@@ -1,1 +1,1 @@
-"""Budgets, predicted variances, the choice of a strategy, recovery: from public numbers alone."""
+"""Noise for each query, predicted variances, the choice of a strategy, and recovery, from public numbers alone."""

@@ -1,8 +1,8 @@
-"""Optimal noise for the groups of a strategy: closed forms, and exact rationals that never overspend.
+"""Optimal noise for the groups of a strategy: closed forms, and exact rationals that never cost more than the price.
 
-A measurement here is one or more groups of Definition 3.1 (Cormode et al.) that share their noise: `weight` s is the
-summed recovery weight of its rows, `norm` its largest column norm, C under L1 and C^2 under L2. Both norms add up over
-measurements, so a group of the paper and a block of groups with equal weights obey the same formula.
+A measurement here is one or more groups of rows (Cormode et al., Definition 3.1) with the same noise. Its `weight` s is
+the sum of its rows' recovery weights. Its `norm` is the largest column norm: C under L1, C^2 under L2. Both norms add
+up over measurements. So one group and a block of groups with equal weights obey the same formula.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARGIN = 1 + 2.0**-36
 """Factor on parameters before their rounding: far above the closed forms' rounding errors, far below WASTE."""
 
 SIMPLE = 2000
-"""Up to this many different parameters get the smallest fractions. More get 31-bit numbers over powers of two."""
+"""Up to this many different parameters get least denominators. More become 31-bit numbers times powers of two."""
 
 LEAST_WEIGHT = 1e-9
 """A measurement without weight gets this part of the largest weight, so that its noise stays finite."""
@@ -36,10 +36,10 @@ GUARD_BITS = 128
 
 
 def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray, amount: float) -> FloatArray:
-    """Returns parameters that minimise sum of weight times noise variance, for sensitivity to one row.
+    """Returns the noise parameters with the least sum of weight times noise variance, if a unit has one row.
 
-    Laplace: b_r proportional to (C_r / s_r)^(1/3), sum C_r / b_r = epsilon. Gaussian: sigma_r^2 proportional to
-    (C_r^2 / s_r)^(1/2), sum C_r^2 / sigma_r^2 = 2 rho.
+    weights: s_r. norms: C_r (Laplace) or C_r^2 (Gaussian). Laplace: b_r is proportional to (C_r / s_r)^(1/3), and sum
+    C_r / b_r = epsilon. Gaussian: sigma_r^2 is proportional to (C_r^2 / s_r)^(1/2), and sum C_r^2 / sigma_r^2 = 2 rho.
     """
     raised = np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
     if not raised.any():
@@ -56,7 +56,7 @@ def uniform_parameter(
 ) -> Fraction:
     """Returns the exact parameter that measurements share. Their column norms (L1, or squared L2) add up to `norm`.
 
-    squared_bound: a unit's squared L2 sensitivity, if each answer is about one cell.
+    unit_bound: rows of a privacy unit. squared_bound: its squared L2 sensitivity if each answer is about one cell.
 
     >>> uniform_parameter(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
     Fraction(12, 1)
@@ -70,19 +70,19 @@ def uniform_parameter(
 
 
 def noise_for(noise: NoiseKind, amount: Fraction, l1: int, l2_squared: int | None = None) -> Noise:
-    """Returns the noise that a price buys for integers, given the norms of a unit's change (l1 squared if None)."""
+    """Returns the noise that a price buys for integers. l1, l2_squared: norms of a unit's change (None: l1 squared)."""
     return Noise(noise, uniform_parameter(noise, 1, amount, l1, l2_squared))
 
 
 def kind_and_amount(charge: Charge) -> tuple[NoiseKind, Fraction]:
-    """Returns the noise that a price buys, and its amount: Laplace for epsilon, Gaussian for rho."""
+    """Returns Laplace noise and epsilon for a price in epsilon, else Gaussian noise and rho."""
     if charge.epsilon is None:
         return NoiseKind.GAUSSIAN, charge.rho
     return NoiseKind.LAPLACE, charge.epsilon
 
 
 def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Parameters:
-    """Returns equal parameters for all measurements."""
+    """Returns equal exact parameters for all measurements, which together cost `amount`."""
     parameter = uniform_parameter(noise, sum(norms), amount, unit_bound)
     return Parameters((parameter,), np.zeros(len(norms), dtype=np.intp))
 
@@ -90,9 +90,9 @@ def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction,
 def safe_parameters(
     noise: NoiseKind, wanted: FloatArray, norms: Sequence[int], amount: Fraction, unit_bound: int
 ) -> Parameters:
-    """Returns exact parameters just above `wanted` (which is for one row), at an exact cost of at most `amount`.
+    """Returns exact parameters at a cost of at most `amount`. wanted: optimal parameters if a unit has one row.
 
-    Every parameter is rounded up, by less than 1e-9 of its value: errors fall on the side of more noise.
+    Every parameter is scaled to a unit's rows and rounded up, by less than 1e-9 of its value, so to more noise.
     """
     if np.ptp(wanted) <= 1e-12 * wanted.max():  # nothing to gain: keep the simple rational
         return uniform_parameters(noise, norms, amount, unit_bound)
@@ -109,7 +109,7 @@ def safe_parameters(
 
 
 def fits(noise: NoiseKind, parameters: Parameters, norms: Sequence[int], amount: Fraction, unit_bound: int) -> bool:
-    """Tells whether the summed cost is at most `amount`, proven in integers: every term is rounded up at 2^-128."""
+    """Tells whether all noise costs at most `amount`, in integers: every term is rounded up to a multiple of 2^-128."""
     factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
     allowed = amount if noise is NoiseKind.LAPLACE else 2 * amount
     if len(parameters.distinct) == 1:
@@ -123,7 +123,7 @@ def fits(noise: NoiseKind, parameters: Parameters, norms: Sequence[int], amount:
 
 
 def simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """Returns the fraction with the smallest denominator in [low, high], 0 < low <= high (Stern and Brocot).
+    """Returns the fraction of smallest denominator from low to high, for 0 < low <= high (Stern and Brocot).
 
     >>> simplest_between(Fraction(314, 100), Fraction(315, 100))
     Fraction(22, 7)
@@ -136,7 +136,7 @@ def simplest_between(low: Fraction, high: Fraction) -> Fraction:
 
 
 def root_below(value: Fraction) -> Fraction:
-    """Returns a rational at or just below the square root: the square root of a price rounds down.
+    """Returns a rational number at or just below the square root of a value, so that a price rounds down.
 
     >>> root_below(Fraction(1, 4))
     Fraction(1, 2)
@@ -146,7 +146,7 @@ def root_below(value: Fraction) -> Fraction:
 
 
 def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:
-    """Returns each value rounded up to 31 bits and a power of two."""
+    """Rounds each value up to a number of 31 bits times a power of two."""
     mantissas, exponents = np.frexp(values)
     numerators = np.ceil(np.ldexp(mantissas, 31)).astype(np.int64).tolist()
     return tuple(

@@ -1,4 +1,4 @@
-"""Choice of a strategy: every candidate is planned, and the smallest predicted error wins."""
+"""Choice of a strategy for marginals: every candidate is planned, and the smallest predicted error wins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_CELLS = 100_000_000
 """The identity strategy measures at most this many cells."""
 
 LARGEST_RESIDUAL = 1 << 44
-"""Squared column norms of residual queries stay below this, so that exact answers fit 64 bits."""
+"""Squared column norms of queries of strategy R stay below this, so that exact answers fit 64 bits."""
 
 LARGEST_WEIGHTED = 1 << 30
 """Query weights times the contribution of a row stay below this, so that answers about 2^32 rows fit 64 bits."""
@@ -38,8 +38,8 @@ class Strategy:
     """Strategy that may be chosen.
 
     names: values of the option `strategy`, the short name first. says: its measurements in words.
-    plan: the planner, a function of the problem and the kind of budgets.
-    applies: whether the strategy can serve the problem at all, checked before planning.
+    plan: the planner, a function of the problem and 'optimal' or 'uniform' budgets. applies: whether the strategy can
+    serve a problem, checked before planning. uniform: whether 'auto' also tries it with uniform budgets.
     """
 
     names: tuple[str, ...]
@@ -75,13 +75,13 @@ def _gaussian(problem: PlanningProblem) -> bool:
 
 
 def _best_as_it_is(problem: PlanningProblem) -> bool:
-    """Tells whether identity has the least error of all strategies: one marginal is asked, and its table is measured.
+    """Tells whether the identity is sure to have the least error: one marginal is asked, and its table is measured.
 
-    For n cells, any integer queries a_ij and noise variances v_i, the total variance of least squares is
+    Take n cells, any integer queries a_ij and noise variances v_i. The total variance of least squares is
     `tr (A' V^-1 A)^-1 >= n^2 / (sum_ij a_ij^2 / v_i)`. Laplace: `1/v = 2 sinh(eta/2)^2` with
     `sum_i |a_ij| eta_i <= epsilon`. Because `a sinh(x) <= sinh(a x)` and `sinh(x)^2 + sinh(y)^2 <= sinh(x + y)^2`, a
-    column adds at most 2 sinh(epsilon/2)^2. The bound is then identity's own variance. Gaussian: the same with
-    `1/v <= 1/sigma^2` (up to the discrete law's last digits) and `sum_i a_ij^2 / sigma_i^2 <= 2 rho`.
+    column adds at most 2 sinh(epsilon/2)^2. So the bound is the variance of the identity. Gaussian noise has this bound
+    by `1/v <= 1/sigma^2` (up to the discrete law's last digits) and `sum_i a_ij^2 / sigma_i^2 <= 2 rho`.
     """
     return len(set(problem.workload.marginals)) == 1 and _few_cells(problem)
 
@@ -97,7 +97,7 @@ CANDIDATES: tuple[Strategy, ...] = (
 
 
 def spell_out(strategy: str) -> str:
-    """Returns the meaning of a strategy's letters, "" for a strategy named by a word.
+    """Returns the meaning of a strategy's short name in words, or "" for a strategy with a long name.
 
     >>> spell_out("Q+"), spell_out("hierarchy")
     ('marginals: each table that is asked, with the price shared out as each needs', '')
@@ -128,9 +128,9 @@ def plan_workload(
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: time limit of strategies that search. row_bound: the most that one row adds to a cell.
-    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal', 'uniform', or 'shares'
-    for the strategy 'marginals' only.
-    rivals: whether other candidates are planned as well if one marginal is asked and identity is known to win.
+    strategy: 'auto', or the name of the only candidate to plan. budgets: 'optimal' or 'uniform' noise, or 'shares'
+    for the strategy 'marginals' only: each marginal's weight is its share of the price.
+    rivals: whether other candidates are planned too where the identity is sure to win.
     squared_bound: a unit's squared L2 sensitivity over the cells, unit_bound^2 by default.
     """
     _require_known(workload, strategy, budgets, consistency)
@@ -171,7 +171,7 @@ def _require_known(workload: MarginalWorkload, strategy: str, budgets: str, cons
 
 
 def _time_plan(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:
-    """Returns the candidate's plan with its planning time. Work that candidates share counts for the first one."""
+    """Returns the candidate's plan with its planning time. Shared work counts for the candidate that needs it first."""
     begin = perf_counter()
     plan = candidate.plan(problem, budgets)
     return replace(plan, planning_seconds=perf_counter() - begin)

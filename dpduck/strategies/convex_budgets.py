@@ -1,9 +1,9 @@
-"""Budgets of a strategy without groups: the convex program (1)-(3) of Cormode et al., solved through its dual.
+"""Budgets eta_i of a strategy's rows, without groups: the convex program (1)-(3) of Cormode et al., by its dual.
 
-Minimise sum_i s_i eta_i^-q subject to, for every column j, sum_i A_ij eta_i <= E, where
+Minimise sum_i s_i eta_i^-q so that sum_i A_ij eta_i <= E for every column j. s_i is the recovery weight of row i, and
 Laplace:  eta = 1/b,       q = 2, A = |S|,       E = epsilon (the objective is half the variance), and
 Gaussian: eta = 1/sigma^2, q = 1, A = S squared, E = 2 rho.
-For multipliers mu >= 0 of the columns and c = A mu, weak duality (Hoelder) gives for every feasible eta
+Take multipliers mu >= 0 of the columns, and c = A mu. By weak duality (Hoelder), every feasible eta has
 
     objective >= ( sum_i s_i^(1/(q+1)) c_i^(q/(q+1)) )^(q+1) / (E sum mu)^q,
 
@@ -31,10 +31,10 @@ POLISHES = 20_000
 def convex_budgets(
     costs: FloatArray, weights: FloatArray, power: int, gap: float = GAP, polishes: int = POLISHES
 ) -> FloatArray:
-    """Returns eta that minimises sum of weights eta^-power with every column of costs' eta at most 1.
+    """Returns the eta >= 0 of least sum of weights * eta^-power, so that every entry of costs.T @ eta is at most 1.
 
-    costs: shape (rows, columns). The objective is within `gap` of the dual bound, or as near as `polishes`
-    multiplicative steps get. In any case every column costs at most 1.
+    costs: shape (rows, columns). The sum is within `gap` (relative) of a lower bound, or as near as `polishes` steps
+    get. In any case every column costs at most 1.
 
     >>> convex_budgets(np.array([[1.0], [1.0]]), np.array([1.0, 8.0]), 2).round(6).tolist()
     [0.333333, 0.666667]
@@ -59,7 +59,7 @@ def convex_budgets(
 
 
 def _scale(columns: FloatArray, weighted: FloatArray, exponent: float) -> float:
-    """Returns the best multiplier if all columns share it: phi grows with the power `exponent`."""
+    """Returns the best multiplier mu if all columns share it. phi (see above) grows like mu^exponent."""
     total = float((weighted * columns.sum(axis=1) ** exponent).sum())
     return float((exponent * total / columns.shape[1]) ** (1 / (1 - exponent)))
 
@@ -67,7 +67,7 @@ def _scale(columns: FloatArray, weighted: FloatArray, exponent: float) -> float:
 def _polish(
     columns: FloatArray, weights: FloatArray, multipliers: FloatArray, power: int, gap: float, polishes: int
 ) -> FloatArray:
-    """Takes multiplicative steps until the certificate is below `gap`, and returns the best feasible eta."""
+    """Multiplies mu in steps until the relative distance from the dual bound is below `gap`. Returns the best eta."""
     best: FloatArray = np.full(len(weights), 1 / columns.sum(axis=0).max())
     least = np.inf
     for _ in range(polishes):

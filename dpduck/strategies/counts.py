@@ -1,10 +1,10 @@
-"""Several counts as one workload: each is the number of rows of some kinds, and a row is of one kind.
+"""Several counts as one workload: each counts the rows of some kinds, and a row is of one kind.
 
-The measurement is an integer matrix B over the kinds, the same for every group of a statement: the counts themselves,
-each kind, or a strategy that was searched for. With independent noise of one size on every row of B, least squares
-answers the counts W by W B^+. A row of a table moves the measurements by a column of B. At a price for columns of norm
-1, the variance of a count is a product: the squared norm of its row of W B^+, times the squared norm of the largest
-column (L1 for Laplace noise, L2 for Gaussian noise).
+Two rows of data are of one kind if the same counts include them. Every group of a statement is measured by one integer
+matrix B over the kinds: the counts, each kind, or a matrix from a search. With equal independent noise on every row of
+B, least squares answers the counts W by W B^+. A row of data moves the measurements by a column of B. At a price for
+columns of norm 1, the variance of a count is a product: the squared norm of its row of W B^+, times the squared norm of
+the largest column (L1 for Laplace noise, L2 for Gaussian noise).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dpduck.strategies.threads import one_thread
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 NEARLY = 1.02
-"""A simpler way is taken if its error is at most this multiple of the least."""
+"""A simpler matrix is taken if its error is at most this multiple of the least error."""
 
 BITS = 10
-"""Entries of a strategy that was searched for are rounded at 2^-10 of the columns' norm."""
+"""Entries of a matrix from a search are rounded to multiples of 2^-10 of the columns' norm."""
 
 MOST_SEARCHED = 128
 """Largest number of kinds of rows for which a strategy is searched."""
@@ -41,10 +41,10 @@ SECONDS = 1.0
 
 STEPS = 2_000
 HEIGHTS = (1.0, 0.3)
-"""Heights of the counts themselves, above the single kinds, from which the search starts."""
+"""Entries of the rows of counts, relative to those of single kinds, from which the search starts."""
 
 LEAST = 0.01
-"""Entries from which the search starts where a count has none."""
+"""Entry from which the search starts for a kind that a count does not include."""
 
 ZERO = 1e-9
 """Weights this small are rounding."""
@@ -54,10 +54,10 @@ Rows = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class CountStrategy:
-    """The measurement of counts that are planned together.
+    """The measurement of counts that are planned together. A kind has the data rows that the same counts include.
 
-    name: in words. rows: the matrix over the kinds of rows. weights: of the matrix rows, for each count. norm: of the
-    largest column, L1 for Laplace and squared L2 for Gaussian noise. most: the largest number of counts of one row.
+    name: in words. rows: a matrix with a column per kind. weights: of the matrix rows, for each count. norm: largest
+    column norm, L1 for Laplace and squared L2 for Gaussian noise. most: the most counts that include one data row.
     """
 
     name: str
@@ -73,32 +73,32 @@ class CountStrategy:
 
     @property
     def row_bound(self) -> int:
-        """Returns the bound of one row's contribution to an answer, as planners of groups expect it.
+        """Returns a bound on what one data row adds to an answer, for planners: 1, or the column norm << SPARE_BITS.
 
-        Planners allow SPARE_BITS of a row's bound for free. Entries of a strategy may not use them, so they are added.
+        Planners do not count the first SPARE_BITS bits of this bound. Entries of this matrix have to count in full.
         """
         root = isqrt(self.factor.norms[1] - 1) + 1
         return root << SPARE_BITS if root > 1 else 1
 
     def times(self, noise: NoiseKind) -> float:
-        """Returns the noise variance of each matrix row, relative to a single count's variance at the same price."""
+        """Returns the noise variance of each matrix row, as a multiple of a lone count's variance at this price."""
         return float(self.norm) ** (2 if noise is NoiseKind.LAPLACE else 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Predicates:
-    """The counts as a workload, over kinds of rows. gram: their Gram matrix, in which some counts weigh more."""
+    """The counts as a workload over kinds of data rows. gram: W' diag(weights) W, with W the 0/1 rows of the counts."""
 
     gram: FloatArray
 
     @property
     def gram_diagonal(self) -> FloatArray:
-        """Returns the weight of the counts that include each kind of rows."""
+        """Returns the total weight of the counts that include each kind of data rows."""
         diagonal: FloatArray = self.gram.diagonal()
         return diagonal
 
     def times_gram(self, rows: FloatArray) -> FloatArray:
-        """Returns rows times the Gram matrix."""
+        """Returns `rows` times the Gram matrix."""
         product: FloatArray = rows @ self.gram
         return product
 
@@ -107,11 +107,11 @@ class Predicates:
 def plan_counts(
     met: Rows, weights: tuple[float, ...], noise: NoiseKind, evenly: bool, plain: bool, searched: bool
 ) -> CountStrategy:
-    """Returns the joint measurement of counts with the least error, or a simpler one with hardly more.
+    """Returns the joint measurement of counts with the least error, or a simpler one with hardly more error.
 
-    met: for each count the kinds of rows that it counts. weights: of the counts.
-    evenly: whether the worst count decides, not the sum. plain: whether only the counts themselves may be measured.
-    searched: whether a strategy may be searched for.
+    met: for each count, 1 for each kind of data rows that it includes, else 0. weights: of the counts' variances.
+    evenly: whether the largest variance is the error, not the sum. plain: whether to measure the counts and nothing
+    else. searched: whether a search for a better matrix is allowed.
     """
     counts = np.array(met, np.int64)
     lines = list(dict.fromkeys(met))
@@ -140,20 +140,20 @@ def _norm(rows: IntegerArray, noise: NoiseKind) -> int:
 
 
 def _least_squares_weights(counts: IntegerArray, rows: IntegerArray) -> FloatArray:
-    """Returns W B^+, the weights of least squares."""
+    """Returns W B^+: the weights by which least squares answers the counts W from the measured rows B."""
     inverse: FloatArray = scipy.linalg.pinv(rows.astype(np.float64))
     return np.asarray(counts @ inverse)
 
 
 def _error(rows: IntegerArray, answers: FloatArray, weights: FloatArray, noise: NoiseKind, evenly: bool) -> float:
-    """Returns the sum of the counts' variances, or the largest, relative to the variance of a single count."""
+    """Returns the weighted sum of the counts' variances, or the largest, in multiples of a lone count's variance."""
     norm = _norm(rows, noise)
     variances = np.square(answers).sum(axis=1) * (norm * norm if noise is NoiseKind.LAPLACE else norm)
     return float(variances.max() if evenly else weights @ variances)
 
 
 def _search(counts: FloatArray, weights: FloatArray, noise: NoiseKind) -> IntegerArray:
-    """Returns a strategy over the asked kinds: the optimum for Gaussian noise, else HDMM's p-identity."""
+    """Returns a matrix over the kinds that some count includes: the optimum (Gaussian), else HDMM's p-identity."""
     gram = counts.T @ (weights[:, None] * counts)
     if noise is NoiseKind.GAUSSIAN:
         return quantise_l2(optimise_gaussian(gram, SECONDS).matrix, BITS)

@@ -1,4 +1,4 @@
-"""Measurements: integer queries with their noise, by themselves or many of one family, which are built on access."""
+"""Measurements: integer queries with their noise. A family of many measurements builds each at its access."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpduck.kernel.queries.operators import Factor, KroneckerQuery
 
 @dataclass(frozen=True)
 class Measurement:
-    """One integer query and its noise, independent and alike on every row of the query.
+    """One integer query and its noise. The noise of each row is independent and has the same law.
 
     parameter: exact rational, in the integer units of the query. Laplace: the scale b, P(k) proportional to
     exp(-|k|/b). Gaussian: the parameter sigma^2, P(k) proportional to exp(-k^2 / (2 sigma^2)).
@@ -27,7 +27,7 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class Parameters(Sequence[Fraction]):
-    """Exact parameters, one per measurement. Equal ones are stored once.
+    """Exact noise parameters, one per measurement. Equal parameters are stored once.
 
     distinct: the different values. which: for each measurement, the position of its value in `distinct`.
     """
@@ -50,9 +50,9 @@ class Parameters(Sequence[Fraction]):
 
 @dataclass(frozen=True, eq=False)
 class FamilyMeasurements(Sequence[Measurement]):
-    """Measurements of one kind for many sets: along attribute i every query has the shared factor `factors[i]`.
+    """Measurements of one kind for many sets of attributes: every query has the factor `factors[i]` along attribute i.
 
-    attribute_sets: increasing domain positions. factors: by domain position, of which only used ones have to be right.
+    attribute_sets: increasing domain positions. factors: by domain position. Factors of unused attributes do not count.
     """
 
     attribute_sets: Sequence[tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""Plans: measurements with their noise, their recovery and their errors, frozen and public."""
+"""Plans: measurements with their noise, their recovery and their predicted errors. All of this is public."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from dpduck.strategies.measurements import FamilyMeasurements, Measurement, Para
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 CONSISTENCIES = ("l2", "l1", "linf", "none")
-"""Least squares, the two linear programs of the paper, or each answer from its own measurement alone."""
+"""Least squares, the paper's linear programs for two norms, or each answer from one measurement alone."""
 
 
 class PlanPart(Protocol):
-    """Measurements with a recovery of their own, for one or more grouping sets."""
+    """Measurements that recover their own answers, for one or more grouping sets."""
 
     @property
     def measurements(self) -> Sequence[Measurement]: ...
 
     @property
     def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the predicted variance of every answer, an array per grouping set."""
+        """Returns the predicted variance of every answer, in an array per grouping set."""
         ...
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns the answers of every grouping set, one axis per attribute, from one array per measurement."""
+        """Returns an array of answers per grouping set, one axis per attribute, from one array per measurement."""
         ...
 
 
@@ -42,12 +42,11 @@ class PlanPart(Protocol):
 class Plan:
     """The measurements for one aggregate, their recovery, and the predicted error of every workload marginal.
 
-    variances: predicted noise variance of a cell after recovery, for each of workload.marginals in order. If a
-    marginal's cells differ, it is the largest.
+    variances: predicted noise variance of a cell after recovery, the largest of each of workload.marginals in order.
     measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements).
     consistency: recovery of answers, one of CONSISTENCIES. note: a line for dp_explain.
-    planning_seconds: time of planning, which is not part of the plan's identity.
-    parts: of ranges, which have a recovery of their own. Their measurements follow each other. Empty for marginals.
+    planning_seconds: time of planning. Comparisons of plans ignore it.
+    parts: for ranges, the parts that recover the answers, with measurements in turn. Empty for marginals.
     """
 
     strategy: str
@@ -62,7 +61,7 @@ class Plan:
 
     @property
     def cell_variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every released cell, an array per marginal with an axis per attribute."""
+        """Returns the variance of every released cell, in an array per marginal with an axis per attribute."""
         if self.parts:
             return tuple(variances for part in self.parts for variances in part.variances)
         shapes = ([self.workload.sizes[attribute] for attribute in marginal] for marginal in self.workload.marginals)
@@ -75,7 +74,7 @@ class Plan:
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum of the variances of all released cells, by weight."""
+        """Returns the sum over all released cells of the marginal's weight times the cell's variance."""
         sizes = self.workload.sizes
         if self.parts:
             pairs = zip(self.workload.weights, self.cell_variances, strict=True)
@@ -96,7 +95,7 @@ class Plan:
 def plan_of_parts(
     strategy: str, noise: NoiseKind, workload: MarginalWorkload, parts: Sequence[PlanPart], note: str, seconds: float
 ) -> Plan:
-    """Returns the plan with these parts. seconds: its planning time."""
+    """Returns the plan that has these parts. seconds: the time that planning took."""
     measurements = tuple(measurement for part in parts for measurement in part.measurements)
     largest = tuple(float(variances.max()) for part in parts for variances in part.variances)
     return Plan(
@@ -105,12 +104,12 @@ def plan_of_parts(
 
 
 def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> KroneckerQuery:
-    """Returns the marginal on `attributes` of a domain with these sizes."""
+    """Returns the query for every cell of the marginal on `attributes`. sizes: of all attributes of the domain."""
     return KroneckerQuery(attributes, tuple(IdentityFactor(sizes[attribute]) for attribute in attributes))
 
 
 def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
-    """Lists the measured queries with their noise. Refuses noise that cannot be drawn. Parameters become noise once."""
+    """Lists the measured queries with their noise. Refuses noise that cannot be drawn. Shared noise is built once."""
     noises: dict[int, tuple[Fraction, Noise]] = {}
     queries = []
     for measurement in plan.measurements:
@@ -123,7 +122,7 @@ def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
 
 @dataclass(frozen=True)
 class PlanningProblem:
-    """Problem of planning marginals: all input of a planner, except whether budgets are optimal or uniform.
+    """All input of a planner for marginals, except whether budgets are optimal or uniform.
 
     amount: epsilon for Laplace, rho for Gaussian noise. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: time limit of strategies that search. row_bound: the most that one row adds to a cell.
@@ -141,25 +140,25 @@ class PlanningProblem:
 
     @cached_property
     def lattice(self) -> Lattice:
-        """Returns the workload's downward closure, built once for all candidates."""
+        """Returns all subsets of the workload's marginals, built once for all candidates."""
         return close_downward(self.workload.marginals, self.workload.sizes)
 
     @cached_property
     def few_subsets(self) -> bool:
-        """Tells whether strategies over the workload's closure are candidates. Its sums must take seconds at most."""
+        """Tells whether the marginals have few enough subsets for strategies that sum over all subsets in seconds."""
         return closure_steps(self.workload.marginals) <= MOST_STEPS
 
     def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:
-        """Returns measurements of the marginals on these sets, cell by cell."""
+        """Returns measurements of every cell of the marginals on these sets of attributes."""
         return FamilyMeasurements(sets, [IdentityFactor(size) for size in self.workload.sizes], parameters)
 
     def plan(self, strategy: str, measurements: Sequence[Measurement], variances: tuple[float, ...], note: str) -> Plan:
-        """Returns a plan of this problem."""
+        """Returns a plan for this problem. variances: of a cell of each workload marginal. note: for dp_explain."""
         return Plan(strategy, self.noise, self.workload, measurements, variances, self.consistency, note)
 
 
 def factor_kinds(plan: Plan) -> set[type[Factor]]:
-    """Returns the kinds of factors in a plan's measurements."""
+    """Returns the classes of the Kronecker factors in a plan's queries."""
     if isinstance(plan.measurements, FamilyMeasurements):
         return {type(factor) for factor in plan.measurements.factors}
     return {type(factor) for measurement in plan.measurements for factor in measurement.query.factors}

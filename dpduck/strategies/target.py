@@ -1,4 +1,4 @@
-"""Smallest price at which the error of every answer is at most a target, and weights that make all errors alike."""
+"""Smallest price at which the error of every answer is at most a target, and weights that make all errors equal."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Predicted(Protocol):
 
 
 def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
-    """Returns the price of a target error, epsilon (Laplace) or rho (Gaussian), rounded up to six digits.
+    """Returns a price at which no standard error exceeds `target`: epsilon (Laplace) or rho (Gaussian), to six digits.
 
-    plan_at: returns the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2). Discrete noise has less
-    variance than the continuous law, so that this price always reaches the target. If planning is no search (searched
-    is False), prices below it are tried as well, and the result is within a thousandth of the smallest.
+    plan_at: returns the plan at a price. A first price follows from errors that fall as 1/epsilon or rho^(-1/2).
+    Discrete noise has less variance than that law says, so this price suffices. If plans come from no search (searched
+    is False), lower prices are tried too. The result is then within a thousandth of the least price.
     """
     fine = plan_at(FINE).worst_stderr
     ratio = Fraction(fine / target * (1 + 1e-9))
@@ -57,7 +57,7 @@ def round_up(amount: Fraction) -> Fraction:
 
 
 def raise_price(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
-    """Returns a higher price for a plan with `excess` times the target error, since a search may end elsewhere."""
+    """Returns a higher price for a plan that had `excess` times the target error, as a repeated search may."""
     ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
     return round_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
 
@@ -67,9 +67,9 @@ def even_weights(
 ) -> Iterator[FloatArray]:
     """Yields weights of answers. In each round, answers with larger errors get more weight.
 
-    Planners minimise a weighted sum of variances. The least worst variance is reached at the weights that solve the
-    dual problem, where all answers with a weight have the same error. variances: computes the answers' variances at the
-    last weights. cells: numbers of cells of the answers, if weights are scaled to a mean of 1 for weight times cells.
+    Planners minimise a weighted sum of variances. Certain weights also give the least worst variance: all answers with
+    a weight then have equal errors. variances: returns the answers' variances at the last weights. cells: number of
+    cells of each answer. If it is given, weights are scaled so that weight times cells has a mean of 1.
     """
     for _ in range(WEIGHTINGS):
         if cells is not None:

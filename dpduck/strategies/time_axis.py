@@ -2,20 +2,20 @@
 
 A stream has counts x_1 .. x_T, of which x_k is known once period k has closed. It measures z = S x + noise. The rows of
 the integer matrix S are in the order of the last period that they read. A row is measured when that period closes
-(Denisov et al. 2022: lower triangular). One row of a unit moves S x by one column. Any m of its rows move S x by at
-most m times the largest column norm. The noise is independent from row to row and alike in all rows. Integer weights
-inside S set the precision of each measurement.
+(Denisov et al. 2022: lower triangular). One data row of a privacy unit moves S x by one column. Any m data rows move
+S x by at most m times the largest column norm. All entries of the noise are independent and have one law. Integer
+weights inside S set the precision of each measurement.
 
-* periods: S = I, every period by itself.
+* periods: S = I, each period alone.
 * tree: all complete blocks of b^l periods (Dwork, Naor, Pitassi and Rothblum 2010). Least squares recover answers from
   the measurements so far (Honaker 2015, estimation from below).
 * factorisation: the square root of the matrix of running totals. It is a Toeplitz matrix with the entries
   `c_k = binomial(2k, k) / 4^k` (Fichtenberger, Henzinger and Upadhyay 2023). Each column is brought to norm 1
-  (Henzinger, Kalinin and Upadhyay 2025) and rounded to multiples of 1 / DENOMINATOR. All steps are in integers: the
-  matrix is the same on every machine.
+  (Henzinger, Kalinin and Upadhyay 2025) and rounded to multiples of 1 / DENOMINATOR. All steps are in integers, so
+  every machine has the same matrix.
 
-Least squares for a question f about the first k periods use the rows that were measured by then, with
-`w = S_k (S_k' S_k)^-1 f`. The answer w' z has |w|^2 times the variance of one draw. S_k is square except for trees.
+A question f has a weight for each of the first k counts. Least squares takes the rows S_k that were measured by then,
+with `w = S_k (S_k' S_k)^-1 f`. The answer w' z has |w|^2 times the variance of a draw. S_k is square except for trees.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 PERIODS, TREE, FACTORISATION = "periods", "tree", "factorisation"
 STRATEGIES = (PERIODS, TREE, FACTORISATION)
 BRANCHINGS = (2, 3, 4, 6, 8, 12, 16)
-"""Branching factors of trees. The best one for a question is chosen among these."""
+"""Branching factors of trees. The best factor for a question is chosen."""
 
 DENOMINATOR = 1024
 """Entries of the factorisation are multiples of 1 / DENOMINATOR: up to 1,024 periods that costs 0.1 % of an error."""
@@ -44,7 +44,7 @@ _FIXED = 1 << 80  # the entries c_k before they are rounded, in fixed point
 
 @dataclass(frozen=True, eq=False)
 class TimeAxis:
-    """Strategy over T periods. matrix: S. branching: branching factor of a tree, else 0."""
+    """Strategy over T periods. matrix: S, shape (measurements, T). branching: branching factor of a tree, else 0."""
 
     name: str
     matrix: IntegerArray
@@ -52,12 +52,12 @@ class TimeAxis:
 
     @property
     def periods(self) -> int:
-        """Returns T."""
+        """Returns T, the number of periods."""
         return int(self.matrix.shape[1])
 
     @cached_property
     def factor(self) -> MatrixFactor:
-        """Returns S as trusted code applies it."""
+        """Returns the matrix S in the form that the kernel applies."""
         return MatrixFactor(self.matrix)
 
     @cached_property
@@ -67,13 +67,13 @@ class TimeAxis:
         return positions
 
     def measured(self, closed: int) -> int:
-        """Returns the number of rows that are measured once `closed` periods have closed."""
+        """Returns the number of rows of the matrix that are measured once `closed` periods have closed."""
         return int(np.searchsorted(self.last, closed))
 
     def weights(self, closed: int, questions: FloatArray) -> FloatArray:
-        """Returns the weights of measured rows in the least squares answer of each question, shape (questions, rows).
+        """Returns the weight of each measured row in each question's least squares answer, shape (questions, rows).
 
-        questions: shape (questions, closed), each a sum over the first periods.
+        questions: the weights of the first `closed` periods in each question, shape (questions, closed).
         """
         seen = self.matrix[: self.measured(closed), :closed].astype(np.float64)
         if len(seen) == closed:
@@ -85,7 +85,7 @@ class TimeAxis:
 
 
 def time_axis(name: str, periods: int, branching: int = 2) -> TimeAxis:
-    """Returns a strategy by its name.
+    """Returns the strategy with a name from STRATEGIES.
 
     >>> time_axis("tree", 3).matrix.tolist()
     [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]
@@ -113,7 +113,7 @@ def _factorisation(periods: int) -> IntegerArray:
     for k in range(1, periods):
         entries.append(entries[-1] * (2 * k - 1) // (2 * k))
     matrix, squares = np.zeros((periods, periods), np.int64), 0
-    for below in range(periods):  # the number of entries of a column below its first
+    for below in range(periods):  # number of entries of a column below the diagonal
         squares += entries[below] ** 2
         norm, column = isqrt(squares), periods - 1 - below
         matrix[column:, column] = [

@@ -1,4 +1,4 @@
-"""Questions about a stream, for which its strategy over time is chosen, and the errors of their answers."""
+"""Questions that a stream answers in every period, and the variances of the answers under a strategy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpduck.values.arrays import FloatArray
 
 @dataclass(frozen=True)
 class TimeQuestion:
-    """Question that each period answers. window: number of the last periods that are added up, 0 for all so far.
+    """Question that is answered after each period. window: how many of the last periods are added up, 0 for all.
 
     >>> TimeQuestion(2).about(3).tolist()
     [0.0, 1.0, 1.0]
@@ -22,19 +22,19 @@ class TimeQuestion:
     window: int = 1
 
     def about(self, closed: int) -> FloatArray:
-        """Returns the question after `closed` periods, as the weights of a sum over them."""
+        """Returns the question after `closed` periods, as one weight per period."""
         asked = np.zeros(closed)
         asked[max(0, closed - self.window) if self.window else 0 :] = 1.0
         return asked
 
     @property
     def text(self) -> str:
-        """Returns its name in words."""
+        """Returns a name of the question in words."""
         return {0: "running totals", 1: "single periods"}.get(self.window, f"the last {self.window} periods")
 
 
 def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
-    """Returns the variance of each period's answer when it closes, in units of one draw, shape (periods,)."""
+    """Returns the variance of the answer after each period, as a multiple of one noise draw's, shape (periods,)."""
     if axis.name == TREE:
         return _of_tree(axis, question)
     periods = axis.periods
@@ -49,13 +49,13 @@ def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
 def _of_tree(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
     """Returns the variances for a tree: each block that closes updates the covariance of all periods so far.
 
-    This is the update of Sherman and Morrison. A block's row reads no periods outside the block. Before the update, the
-    periods inside are independent of the periods outside. So only the block's own covariances change.
+    This is the update of Sherman and Morrison. A block's row reads no periods outside the block. Before the update,
+    estimates inside and outside are independent. So only covariances within the block change.
     """
     covariance, result = np.zeros((axis.periods, axis.periods)), np.zeros(axis.periods)
     measured = 0
     for closed in range(1, axis.periods + 1):
-        covariance[closed - 1, closed - 1] = 1.0  # its own row, which comes first
+        covariance[closed - 1, closed - 1] = 1.0  # the row of this period alone, which comes first
         for row in range(measured + 1, axis.measured(closed)):
             start = int(np.argmax(axis.matrix[row] != 0))
             block = covariance[start:closed, start:closed]

@@ -1,22 +1,23 @@
 """Generalised least squares for marginals of any sizes, by ANOVA components: closed-form errors, and recovery.
 
-A measurement of marginal A asks F_i along each of its attributes, with F_i'F_i = alpha_i I + beta_i J. Component U of
-the table (the projector P_U) is then seen with precision, divided by N,
+A measurement of marginal A, with noise variance v_A, has a factor F_i for each attribute i, F_i'F_i = alpha_i I +
+beta_i J. n_i is the size of i, n_A the product of sizes in A, N the number of all cells. Let P_U be the projector on
+component U of the table. All measurements together have this precision about component U, divided by N:
 
     d_U = sum over measured A containing U of
           (1/v_A) prod_{i in U} alpha_i/n_i prod_{i in A minus U} (alpha_i/n_i + beta_i)
 
-which is D_B / N of the design where every F_i is the identity. All answers follow:
+All answers follow:
 
     Cov(cell of A, cell of B) = sum_{U in A and B} 1/(d_U n_A n_B) prod_{i in U} (n_i [cells agree on i] - 1).
 
-Recovery takes one ANOVA component at a time. With S'S/v diagonal on the ranges of the projectors P_U, the estimate of
-the component U of marginal U is
+Recovery takes one ANOVA component at a time, since the normal matrix is diagonal on the ranges of the P_U. From the
+noisy answers z_A, the estimate of component U of marginal U is
 
-    r_U = (1/d_U) centred( sum over measured A containing U of (1/(n_A v_A)) margin_U(F_A' z_A) ),
+    r_U = (1/d_U) centred( sum over measured A containing U of (1/(n_A v_A)) margin_U(F_A' z_A) ).
 
-and marginal B is the sum over U in B of r_U / prod_{i in B minus U} n_i, spread evenly. Both sums run over the
-workload's lattice, with one visit of every array per attribute: the cost is about the released cells times their order.
+Marginal B is the sum over U in B of r_U / prod_{i in B minus U} n_i, spread evenly. Both sums run over the workload's
+lattice and visit every array once per attribute. The cost is about the released cells times their attributes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LEAST_VARIANCE = 1e-200
 
 
 def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
-    """Returns d_U for every set U of the lattice, 0 if nothing was measured about U."""
+    """Returns the precision d_U (see above) about each component U of the lattice, 0 if no measurement contains U."""
     if isinstance(measurements, FamilyMeasurements):
         return _family_precisions(lattice, measurements, noise)
     precisions = np.zeros(len(lattice))
@@ -54,7 +55,7 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
-    """Returns d_U of a family, by one transform for the sets in the lattice and one pass for each other set."""
+    """Returns every precision d_U from a family: one transform for its sets in the lattice, one pass per other set."""
     distinct = [max(noise_variance(noise, parameter), LEAST_VARIANCE) for parameter in family.parameters.distinct]
     variances = np.array(distinct)[family.parameters.which]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
@@ -72,7 +73,7 @@ def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: Nois
 
 
 def _shares(factor: Factor) -> tuple[float, float]:
-    """Returns (alpha/n, alpha/n + beta): the factor's shares of a contrast and of the constant, per value."""
+    """Returns (alpha/n, alpha/n + beta) for F'F = alpha I + beta J: precisions of a contrast and of the total by F."""
     coefficients = gram(factor)
     if coefficients is None:
         raise TypeError(f"{type(factor).__name__} has no closed-form components")
@@ -81,7 +82,7 @@ def _shares(factor: Factor) -> tuple[float, float]:
 
 
 def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[Factor], variance: float) -> FloatArray:
-    """Returns the amount that one measurement adds to every d_U."""
+    """Returns the amount that one measurement adds to the precision d_U of every component U."""
     added = np.where(lattice.within(members), 1 / variance, 0.0)
     for attribute, factor in zip(members, factors, strict=True):
         share, left = _shares(factor)
@@ -94,7 +95,7 @@ def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[F
 
 
 def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
-    """Returns 1/d_U, infinite if nothing was measured, 0 if the component is empty (an attribute of one value)."""
+    """Returns 1/d_U for all components: infinite without a measurement, 0 with an attribute of a single value."""
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     with np.errstate(divide="ignore"):
         variances: FloatArray = np.where(lattice.products(sizes - 1) > 0, 1 / precisions, 0.0)
@@ -102,7 +103,7 @@ def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
 
 
 def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
-    """Returns the variance of a cell of every marginal of the lattice, from the variances 1/d_U of its components."""
+    """Returns the variance of a cell of each marginal in the lattice. variances: 1/d_U of all components."""
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     parameter = variances * lattice.products(sizes - 1)
     cells = lattice.products(sizes)
@@ -111,35 +112,35 @@ def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
 
 
 def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> tuple[float, ...]:
-    """Predicts the variance of a cell of each workload marginal after least squares, from the workload's closure."""
+    """Predicts the variance of a cell of each workload marginal after least squares. lattice: of the workload."""
     precisions = component_precisions(lattice, measurements, noise)
     by_set = marginal_variances(lattice, component_variances(lattice, precisions))
     return tuple(by_set[lattice.family].tolist())
 
 
 def least_squares_variances(plan: Plan) -> tuple[float, ...]:
-    """Predicts the variances of least squares from a plan's measurements, whatever recovery the plan names."""
+    """Predicts a cell's variance in each marginal under least squares, even if the plan names another recovery."""
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     return workload_variances(lattice, plan.measurements, plan.noise)
 
 
 def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:
-    """Sums the weight of the released cells of each set of the workload's closure: w_B n_B, 0 if not asked."""
+    """Returns, for each set B in the lattice, the weight of its marginal times its cells, 0 if it is not asked."""
     weights: FloatArray = lattice.family_totals(workload.weights) * lattice.products(lattice.sizes)
     return weights
 
 
 def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequence[int], variance: float) -> float:
-    """Returns the variance of a cell of `asked` summed from the noisy cells of `measured`."""
+    """Returns the variance of a cell of marginal `asked` that sums noisy cells of the larger marginal `measured`."""
     return variance * prod([sizes[attribute] for attribute in set(measured) - set(asked)])
 
 
 def direct_sources(
     workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Picks each marginal's source, with a cell's variance: its own measurement, else the best table that contains it.
+    """Returns the number of the measured table that answers each marginal, and the variance of an answered cell.
 
-    All measurements have to be of marginals. A marginal inside no measured table is an error of the planner.
+    It is the marginal's table if it was measured, else the best table with all its attributes, which must exist.
     """
     tables = [measurement.query.attributes for measurement in measurements]
     variances = [noise_variance(noise, measurement.parameter) for measurement in measurements]
@@ -163,7 +164,7 @@ def direct_sources(
 
 
 BALANCED: frozenset[type[Factor]] = frozenset({IdentityFactor, CentredFactor, HadamardFactor})
-"""Kinds of factors that `gram` knows."""
+"""Classes of factors F with F'F = alpha I + beta J, which `gram` returns."""
 
 
 def gram(factor: Factor) -> tuple[int, int] | None:
@@ -182,7 +183,7 @@ def gram(factor: Factor) -> tuple[int, int] | None:
 
 
 def adjoint(factor: Factor, tensor: FloatArray, axis: int) -> FloatArray:
-    """Returns F' times `tensor` along `axis`, for a factor that `gram` knows."""
+    """Returns the factor's transpose times `tensor` along `axis`, for a factor in BALANCED."""
     if isinstance(factor, IdentityFactor):
         return tensor
     if isinstance(factor, CentredFactor):
@@ -200,7 +201,7 @@ Scalar = TypeVar("Scalar", np.int64, np.float64)
 def recover_least_squares(
     workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind, noisy: Sequence[IntegerArray]
 ) -> tuple[FloatArray, ...]:
-    """Returns least squares answers of the workload's marginals, of shape (n_i for each i). Weights are 1/variance."""
+    """Returns the workload's marginals by least squares with weights 1/variance. Arrays have an axis per attribute."""
     if len(measurements) == 1:
         query = measurements[0].query
         plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
@@ -224,7 +225,7 @@ def gather(
     noise: NoiseKind,
     noisy: Sequence[IntegerArray],
 ) -> list[FloatArray]:
-    """Sums (1/(n_A v_A)) margin_U(F_A' z_A) for every set U of the lattice, not yet centred."""
+    """Sums (1/(n_A v_A)) margin_U(F_A' z_A) over measurements A, for each set U of the lattice. Nothing is centred."""
     sums: list[FloatArray | None] = [None] * len(lattice)
     later: list[tuple[int, FloatArray]] = []  # additions to one set only, not to its subsets
     for measurement, answers in zip(measurements, noisy, strict=True):
@@ -266,7 +267,7 @@ def _shape(lattice: Lattice, number: int) -> tuple[int, ...]:
 
 
 def _sum_downward(lattice: Lattice, sums: list[FloatArray | None]) -> None:
-    """Adds to every set the margins of all its supersets, in place, one attribute after another."""
+    """Adds to each set's array the margins of all its supersets' arrays, in place, one attribute after the other."""
     for step in lattice.steps:
         for whole, less, axis in zip(*(column.tolist() for column in step), strict=True):
             total = sums[whole]
@@ -276,15 +277,15 @@ def _sum_downward(lattice: Lattice, sums: list[FloatArray | None]) -> None:
 
 
 def centre(component: FloatArray) -> None:
-    """Subtracts the mean along every axis, in place: the projector on the range of P_U."""
+    """Subtracts the mean along every axis, in place. This leaves the ANOVA component of all axes."""
     for axis, size in enumerate(component.shape):
         component -= component.sum(axis=axis, keepdims=True) / size
 
 
 def spread_evenly(lattice: Lattice, components: list[FloatArray], *, averaged: bool = True) -> None:
-    """Turns components into marginals, in place: adds to every set the components of its subsets, over the new cells.
+    """Turns components into marginals, in place: adds to every set the components of its subsets, along its new axes.
 
-    averaged: whether to divide by the size of each added axis (ANOVA components), or to repeat (Fourier sums).
+    averaged: whether to divide by the size of each new axis (ANOVA components), or to repeat (Fourier sums).
     """
     for size, step in zip(lattice.sizes, lattice.steps, strict=True):
         share = 1 / size if averaged else 1.0
@@ -293,7 +294,7 @@ def spread_evenly(lattice: Lattice, components: list[FloatArray], *, averaged: b
 
 
 def in_order(lattice: Lattice, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Returns the tables of the closed family in its order, each in an array of its own."""
+    """Returns a table for each marginal that the lattice was built from, in that order. No two share memory."""
     seen: set[int] = set()
     answers = []
     for number in lattice.family.tolist():
@@ -303,7 +304,7 @@ def in_order(lattice: Lattice, tables: Sequence[FloatArray]) -> tuple[FloatArray
 
 
 def margins(table: NDArray[Scalar], members: Members, wanted: Iterable[Members]) -> dict[Members, NDArray[Scalar]]:
-    """Sums a table onto each wanted subset of its attributes. Larger attributes are summed away first."""
+    """Sums a table onto each wanted subset of its attributes. Attributes with most values are summed away first."""
     sizes = dict(zip(members, table.shape, strict=True))
     decided = sorted(members, key=lambda attribute: -sizes[attribute])
     sums: dict[Members, NDArray[Scalar]] = {}

@@ -1,16 +1,16 @@
 """Strategy C: unions of clusters of marginals, with uniform or optimal noise (C+).
 
 The clustering is greedy (Ding, Winslett, Han, Li 2011), with the error of the datacubes paper as its cost. Each cluster
-measures one marginal, the union of its members, and every member is summed from the union. A cell of B from a union A
-has n_A/n_B times A's noise variance. So the members' weighted errors add up to (sum of w_B) n_A times this variance.
-With g clusters of equal noise it is 2 (g/epsilon)^2, or g/(2 rho) under Gaussian noise. The cost is
+measures one marginal, the union of its members, and sums it for each member. Let A have n_A cells and B the weight w_B.
+A cell of member B has n_A/n_B times the noise variance of the union A. So the weighted errors of members add up to
+(sum of w_B) n_A times that variance. With g clusters of equal noise it is 2 (g/epsilon)^2, or g/(2 rho) under Gaussian
+noise. The cost is
 
     g^p * sum over clusters of (sum of w_B) n_A,    p = 2 (Laplace), p = 1 (Gaussian).
 
 The search starts from one cluster per marginal. It merges the pair that raises the sum least, until one cluster is
-left, and returns the cheapest clustering on the way. (Ding et al. stop at the first merge that does not pay. Going
-on through dearer ones costs nothing and can only find better.) Sizes of all unions come from one matrix product, so
-a merge costs one row of the matrix. The paper's search takes hours, this search takes a second.
+left, and returns the cheapest clustering on the way. (Ding et al. stop at the first merge that raises the cost. Later
+merges may lower it.) A merge updates one row of a matrix of union sizes. The paper's search takes hours, ours 1 second.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dpduck.values.arrays import FloatArray
 
 
 def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Plans C or C+: the same clusters, with budgets that are equal or optimal for their members' recovery weights.
+    """Plans strategy C (budgets 'uniform': equal noise), or C+ with noise by the recovery weights of the clusters.
 
-    The closed form is optimal before least squares. If equal budgets are better after least squares, C+ takes them.
+    Both have the same clusters. C+ takes equal noise if this is better after least squares.
     """
     workload, noise = problem.workload, problem.noise
     marginals, weights = distinct_marginals(workload)
@@ -53,7 +53,7 @@ def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def _plan(problem: PlanningProblem, unions: tuple[tuple[int, ...], ...], parameters: Parameters) -> Plan:
-    """Returns the plan that measures these unions."""
+    """Returns the plan that measures the marginals on these unions of attributes."""
     measurements = problem.tables(unions, parameters)
     if problem.consistency == "l2":
         variances = workload_variances(problem.lattice, measurements, problem.noise)
@@ -65,15 +65,15 @@ def _plan(problem: PlanningProblem, unions: tuple[tuple[int, ...], ...], paramet
 
 
 MOST_MARGINALS = 2000
-"""Largest number of marginals that are clustered, since the search holds a square matrix of all pairs."""
+"""Largest number of marginals that are clustered. The search holds a square matrix of all pairs."""
 
 
 def cluster(
     sizes: Sequence[int], marginals: Sequence[tuple[int, ...]], weights: FloatArray, power: int
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Returns the cheapest clusters found, as (attributes of the union, positions of the members).
+    """Returns clusters of marginals from a greedy search, as (attributes of the union, positions of the members).
 
-    weights: w_B of each distinct marginal. power: the exponent p of the number of clusters.
+    weights: of a cell of each marginal. power: p in the cost, (number of clusters)^p times the summed weighted cells.
 
     >>> cluster((2, 2, 9), [(0,), (1,), (2,)], np.ones(3), 2)
     (((0, 1), (0, 1)), ((2,), (2,)))
@@ -94,8 +94,9 @@ def cluster(
 
 
 def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple[list[tuple[int, int]], FloatArray]:
-    """Returns every greedy merge in order, as (target, gone), and the sum of (sum of w) n_A before each merge and at
-    the end.
+    """Returns all greedy merges in order, as (kept cluster, merged cluster), and the cost before each and at the end.
+
+    logs: of the sizes. held: 1 for each attribute of a marginal. The cost is the sum of (sum of w_B) n_A (see above).
     """
     held, weights = held.copy(), weights.copy()
     log_cells = held @ logs
@@ -130,7 +131,7 @@ def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple
 
 
 def _raise(logs: FloatArray, held: FloatArray, weights: FloatArray, log_cells: FloatArray, row: int) -> FloatArray:
-    """Returns the growth of the sum if cluster `row` merges with each other one. Unions' sizes come from logarithms."""
+    """Returns how much the cost would grow if cluster `row` merged with each cluster. log_cells: of the unions."""
     union = log_cells + log_cells[row] - held @ (logs * held[row])
     grown: FloatArray = (
         (weights + weights[row]) * np.exp(union) - weights * np.exp(log_cells) - weights[row] * np.exp(log_cells[row])

@@ -1,15 +1,15 @@
-"""Choice of marginals to measure, and of their precisions, for the least error together with known precisions.
+"""Choice of further marginals to measure, and of their precisions, if some precisions are known already.
 
 For a set B of axes let D_B be the known precision of its component (as in strategies/recovery/estimator.py). Let n_i be
-the sizes, and c_B the squared length of an asked row's part in the component. A marginal A that is measured with
-precision p_A adds p_A prod_{i not in A} n_i to D_B of every B inside A. The row's variance is then
+the sizes, and c_B the squared length of an asked row's part in the component. A row is a vector of weights over the
+cells. A marginal A that is measured with precision p_A adds p_A prod_{i not in A} n_i to D_B of every B inside A. The
+row's variance is then
 
     sum over B of c_B / (D_B + sum over A containing B of p_A prod_{i not in A} n_i).
 
-It is convex in p. At a fixed sum of p, the cost of Gaussian noise, the multiplicative steps of optimal design find the
-least: p_A grows if its derivative is above the average (Silvey, Titterington and Torsney 1978). Their power 1/2 never
-makes a sum of variances worse. Laplace noise costs the square root of precision: the same steps over these roots end in
-a local optimum.
+It is convex in p. Gaussian noise costs the sum of p. At a fixed sum, the steps of optimal design find the least: p_A
+is multiplied and grows if its derivative is above the average (Silvey, Titterington and Torsney 1978). Their power 1/2
+never makes a sum of variances worse. Laplace noise costs the roots of p. Steps over the roots end in a local optimum.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LEAST_SHARE = 1e-2
 """Least share of the price. A marginal with a smaller share is not measured."""
 
 NEVER = 1e-9
-"""Parts of a row that are this small, relative to the whole, are rounding errors."""
+"""Parts of a row that are this small, relative to the whole row, are rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """Known precisions and asked rows, over all sets of some axes. Bit i of a set's number tells if axis i is in it.
+    """Known precisions and asked rows, over all sets of some axes. Bit i of a set's number tells if it has axis i.
 
-    known: D of each set. asked: c of each asked row, shape (rows, sets). weights: of the rows in the minimised sum.
+    known: D, the precision of each component. asked: c, the squared length of each asked row's part in each component.
     """
 
     sizes: tuple[int, ...]
@@ -52,25 +52,25 @@ class Gap:
     weights: FloatArray | float = 1.0
 
     def members(self, number: int) -> tuple[int, ...]:
-        """Returns the axes of a set."""
+        """Returns the axes of the set with this number."""
         return tuple(i for i in range(len(self.sizes)) if number >> i & 1)
 
     def variances(self, precisions: FloatArray) -> FloatArray:
-        """Returns the variance of each asked row, with these precisions of marginals beside the known ones."""
+        """Returns the variance of each asked row, if all marginals are also measured with these precisions."""
         parts = self._row_parts / self._total(precisions)
         variances: FloatArray = parts.sum(axis=1)
         return variances
 
     @property
     def inside(self) -> BoolArray:
-        """Returns the components of each marginal as booleans, shape (marginals, components)."""
+        """Returns whether each marginal contains each component, shape (marginals, components)."""
         numbers = np.arange(1 << len(self.sizes))
         contains: BoolArray = (numbers[None, :] & ~numbers[:, None]) == 0
         return contains
 
     @property
     def lift(self) -> FloatArray:
-        """Returns the precision that each marginal of precision 1 adds to a component: the product of other sizes."""
+        """Returns, for each marginal A, what its precision of 1 adds to a component: the product of sizes outside A."""
         whole = range(len(self.sizes))
         return np.array(
             [prod(float(self.sizes[i]) for i in whole if not number >> i & 1) for number in range(1 << len(whole))]
@@ -87,9 +87,9 @@ class Gap:
 
 
 def best_precisions(gap: Gap, noise: NoiseKind, amount: float) -> FloatArray:
-    """Returns the precision of each marginal that minimises the sum of the asked rows' variances.
+    """Returns the precision of each marginal for the least weighted sum of the asked rows' variances.
 
-    amount: rho for one row (precisions add up to 2 rho), or epsilon (roots of twice the precisions add up to it).
+    amount: rho (half the sum of precisions) or epsilon (the sum of roots of twice the precisions), for one data row.
     """
     gaussian = noise is NoiseKind.GAUSSIAN
     inside, lifted = gap.inside.astype(np.float64), gap.lift
@@ -114,14 +114,14 @@ def _precisions(shares: FloatArray, gaussian: bool, amount: float) -> FloatArray
 
 
 def shares_of(precisions: FloatArray, noise: NoiseKind) -> FloatArray:
-    """Returns each marginal's share of the price."""
+    """Returns each marginal's share of the price, from the precisions of all marginals."""
     costs = precisions if noise is NoiseKind.GAUSSIAN else np.sqrt(precisions)
     shares: FloatArray = costs / costs.sum()
     return shares
 
 
 def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> float | None:
-    """Returns the least price at which all asked rows reach this standard error. None if it is above `most`."""
+    """Returns the least price at which no asked row exceeds the standard error `target`. None: it is above `most`."""
 
     def reaches_target(amount: float) -> bool:
         return bool(gap.variances(best_precisions(gap, noise, amount)).max() <= target**2)
@@ -136,7 +136,7 @@ def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> floa
 
 
 def even_out(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
-    """Returns the gap with weights of its rows under which they all reach a target for the least price found."""
+    """Returns the gap with the tried row weights at which all rows reach the standard error `target` most cheaply."""
     if len(np.unique(np.round(gap.asked, 9), axis=0)) == 1:
         return gap
     best, tried, least = gap, gap, None

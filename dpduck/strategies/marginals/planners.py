@@ -1,7 +1,7 @@
 """Planners of strategies over marginals: the measured tables, and the exact rationals of their noise.
 
 I is one table, Q each table that is asked, R the residual basis, and F Hadamard coefficients. A trailing + is for
-optimal noise. Numbers of distinct values do not add up over cells, so each grouping set is measured by itself.
+optimal noise. Counts of distinct values do not add up over cells, so each grouping set has a separate measurement.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
 SHARES = "shares"
-"""Budgets by given shares: each table's weight is its share of the price."""
+"""Value of the option `budgets`: the weight of each table is its share of the price."""
 
 
 def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
-    """Plans I: one table over every used attribute. Its sums are consistent, whatever consistency is asked."""
+    """Plans strategy I: one table over every used attribute. Answers are its sums, which are always consistent."""
     workload, base = problem.workload, base_attributes(problem.workload)
-    whole = len(base) == len(workload.sizes)  # a margin moves by more than its cells
+    whole = len(base) == len(workload.sizes)  # the cells of a margin move by more than the cells of the whole table
     squared = problem.squared_bound if whole else None
     parameter = uniform_parameter(problem.noise, 1, problem.amount, problem.unit_bound, squared)
     variance = noise_variance(problem.noise, parameter)
@@ -55,7 +55,7 @@ def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
 
 
 def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Plans Q (uniform), Q+ (optimal budgets) or Q shared (weights as shares), with the problem's consistency."""
+    """Plans Q, which measures each asked marginal: Q with equal noise, Q+ with optimal noise, Q shared by shares."""
     sets, weights = distinct_marginals(problem.workload)
     if budgets == SHARES:
         parameters = parameters_by_share(problem, sets)
@@ -72,7 +72,7 @@ def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: int) -> Parameters:
-    """Returns the noise of `tables` tables: optimal for these recovery weights, or the same for all."""
+    """Returns the noise parameters of `tables` tables: optimal for these recovery weights, equal if they are None."""
     norms = [1] * tables
     if weights is None:
         return uniform_parameters(problem.noise, norms, problem.amount, problem.unit_bound)
@@ -81,7 +81,7 @@ def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: 
 
 
 def parameters_by_share(problem: PlanningProblem, sets: Sequence[tuple[int, ...]]) -> Parameters:
-    """Returns noise at which each table costs its weight's share of the price."""
+    """Returns noise parameters at which each table's part of the price is its weight over the sum of weights."""
     weights = dict(zip(problem.workload.marginals, problem.workload.weights, strict=True))
     given = np.array([weights[marginal] for marginal in sets], np.float64)
     raised = np.maximum(given, LEAST_WEIGHT * given.max())
@@ -92,9 +92,9 @@ def parameters_by_share(problem: PlanningProblem, sets: Sequence[tuple[int, ...]
 
 
 def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Plans R. Its components are measured apart, so its answers are consistent, whatever consistency is asked.
+    """Plans R, which measures each ANOVA component apart. So answers are consistent, whatever consistency is asked.
 
-    budgets = 'uniform': the same sigma_A^2 for every set, as the weights v_A = p_A give.
+    budgets: 'optimal', or 'uniform' for the same sigma_A^2 in every set A, as the weights v_A = p_A give.
     """
     if problem.noise is not NoiseKind.GAUSSIAN:
         raise Refusal("the residual basis needs Gaussian noise", accepted="a budget with delta, or strategy = 'auto'")
@@ -102,7 +102,7 @@ def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
     sizes = np.asarray(closed.sizes, dtype=np.float64)
     if budgets == "optimal":
         weights = residual_weights(closed, cell_weights(closed, problem.workload))
-    else:  # sigma_A^2 = sqrt(p_A / v_A) * const is the same everywhere
+    else:  # sigma_A^2 = sqrt(p_A / v_A) * const is equal for all sets
         weights = closed.products((sizes - 1) / sizes) / closed.products(sizes) ** 2
     measurements = closure_measurements(problem, [CentredFactor(size) for size in problem.workload.sizes], weights)
     variances = workload_variances(closed, measurements, problem.noise)
@@ -113,10 +113,10 @@ def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 def closure_measurements(
     problem: PlanningProblem, factors: Sequence[Factor], weights: FloatArray
 ) -> FamilyMeasurements:
-    """Returns one measurement for every set that has rows, with budgets that are optimal for these weights.
+    """Returns one measurement for each subset of the workload's marginals, with noise that is optimal for the weights.
 
-    factors: by domain position. weights: s of every set's block, summed over its rows. A set with an attribute of one
-    value has no contrasts, so nothing is measured there.
+    factors: by domain position. weights: the recovery weight of each subset, summed over the rows of its query. A
+    subset with an attribute of one value has no rows, so nothing is measured there.
     """
     noise, lattice = problem.noise, problem.lattice
     column = [norm_of(factors[attribute], noise) for attribute in lattice.attributes]
@@ -129,22 +129,22 @@ def closure_measurements(
 
 
 def norm_of(factor: Factor, noise: NoiseKind) -> int:
-    """Returns the column norm that this noise pays for: L1, or squared L2. Norms of Kronecker products multiply."""
+    """Returns a factor's column norm: L1 (Laplace), or squared L2 (Gaussian). Norms of Kronecker products multiply."""
     return factor.norms[0 if noise is NoiseKind.LAPLACE else 1]
 
 
 def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Plans F or F+. 'none' takes the paper's plain inverse transform, others take least squares over the valid cells.
+    """Plans F (equal noise) or F+ (optimal noise), which measure Hadamard coefficients of the codes' bits.
 
-    If a size is no power of two, the padded codes are structural zeros. This knowledge lowers the error of every cell
-    (by 4 % on Adult's eight attributes), and makes the released margins consistent. The plain inverse is not consistent
-    once the padded cells are left out. For powers of two both are the same.
+    Recovery is least squares over the valid cells, or the paper's plain inverse transform at consistency 'none'. They
+    differ if a size is no power of two. Least squares knows that cells of padded codes are 0. This lowers the error of
+    every cell (by 4 % on Adult's eight attributes). The plain inverse gives margins that are not consistent.
     """
     closed = problem.lattice
     codes = np.array([code_count(size) for size in closed.sizes], dtype=np.float64)
     if budgets == "optimal":
         weights = coefficient_weights(closed, cell_weights(closed, problem.workload))
-    else:  # weights equal to the numbers of rows: the same noise on every coefficient
+    else:  # weights equal to the numbers of rows give equal noise on every coefficient
         weights = closed.products(codes - 1)
     measurements = closure_measurements(problem, [HadamardFactor(size) for size in problem.workload.sizes], weights)
     predicted = _plain_variances if problem.consistency == "none" else workload_variances
@@ -154,16 +154,16 @@ def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def _plain_variances(lattice: Lattice, measurements: FamilyMeasurements, noise: NoiseKind) -> tuple[float, ...]:
-    """Returns the variance of a cell of B by the inverse transform: sum_{T in B} v_T prod_{i in T} (m_i - 1) / m_B^2.
+    """Returns the variance of a cell of each marginal B by the plain inverse transform.
 
-    That is the ANOVA formula over the padded sizes m_i, with component variance v_T.
+    It is sum_{T in B} v_T prod_{i in T} (m_i - 1) / m_B^2: the ANOVA formula over padded sizes m_i, with variances v_T.
     """
     by_set = coefficient_variances(lattice, measurements, noise)
     return tuple(marginal_variances(code_lattice(lattice), by_set)[lattice.family].tolist())
 
 
 def coefficient_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
-    """Returns v_T of every set's coefficients, 0 if there are none."""
+    """Returns the noise variance of the coefficients of each set, 0 for a set without coefficients."""
     by_set = np.zeros(len(lattice))
     for measurement in measurements:
         by_set[lattice.numbers[measurement.query.attributes]] = noise_variance(noise, measurement.parameter)
@@ -171,7 +171,7 @@ def coefficient_variances(lattice: Lattice, measurements: Sequence[Measurement],
 
 
 def code_lattice(lattice: Lattice) -> Lattice:
-    """Returns the same sets over the padded sizes m_i."""
+    """Returns the lattice with each size raised to the next power of two."""
     return replace(lattice, sizes=tuple(code_count(size) for size in lattice.sizes))
 
 
@@ -181,7 +181,7 @@ DISTINCT = "distinct"
 def plan_distinct(
     workload: MarginalWorkload, noise: NoiseKind, amount: Fraction, unit_bound: int, squared_bound: int
 ) -> Plan:
-    """Plans grouping sets that are measured one by one. A row adds a value to at most one cell of each set.
+    """Plans counts of distinct values: a measurement for each grouping set. A row adds a value to one cell per set.
 
     squared_bound: a unit's squared L2 sensitivity in one grouping set.
     """

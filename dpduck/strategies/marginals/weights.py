@@ -1,6 +1,6 @@
-"""Weights of the measurements of strategies over marginals, for the identity, marginals, residuals and Fourier.
+"""Recovery weights of the measurements of strategies over marginals. Optimal noise follows from these weights.
 
-* Q: each marginal of the workload is measured itself. Its cells are one group with C = 1 (paper, section 3.2).
+* Q: each marginal of the workload is measured. Its cells are one group with C = 1 (paper, section 3.2).
 * R: the residual basis, optimal for marginals under Gaussian noise (ResidualPlanner, arXiv 2305.08175). For every
   subset A of a workload marginal the integer query kron over i in A of (n_i I - 11') is measured once. With
   p_A = prod (n_i - 1)/n_i, its squared L2 sensitivity is prod n_i (n_i - 1) = p_A n_A^2.
@@ -30,7 +30,7 @@ def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
 
 
 def distinct_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.float64]]:
-    """Returns the distinct marginals and, for each, s_r: the summed weight of its cells."""
+    """Returns the distinct marginals, and for each the sum of weights over its cells and its repetitions."""
     weights: dict[tuple[int, ...], float] = {}
     for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
         cells = prod([workload.sizes[attribute] for attribute in marginal])
@@ -39,11 +39,11 @@ def distinct_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...
 
 
 def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
-    """Returns the summed recovery weight of the rows of each set's residual query, in the query's integer units.
+    """Returns the recovery weight of each set's residual query (strategy R), summed over its rows, for integer rows.
 
-    cell_weights: w_B N_B of each set's marginal, 0 if it is not asked. Per unit of sigma_A^2 they add up to
-    `v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2`. The integer query's variance is
-    sigma_A^2 n_A^2, so its weight is v_A / n_A^2.
+    cell_weights: w_B N_B, the weight times the cells of each marginal B, 0 if it is not asked. A unit of sigma_A^2 adds
+    `v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2` to the weighted variance of all answers.
+    The integer query's variance is sigma_A^2 n_A^2, so its weight is v_A / n_A^2.
     """
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     shares = lattice.products((sizes - 1) / sizes)
@@ -53,7 +53,7 @@ def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
 
 
 def code_count(size: int) -> int:
-    """Returns the number of codes m of an attribute of `size` values: the next power of two.
+    """Returns the number of codes of an attribute with `size` values: the least power of two that is not below it.
 
     >>> code_count(9), code_count(16), code_count(1)
     (16, 16, 1)
@@ -62,7 +62,7 @@ def code_count(size: int) -> int:
 
 
 def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
-    """Returns a HadamardFactor's transpose times `tensor` along `axis`: coefficients back to the valid codes."""
+    """Returns the transpose of a HadamardFactor times `tensor` along `axis`, from coefficients to the valid codes."""
     moved = np.moveaxis(tensor, axis, 0)
     codes = np.zeros((code_count(size), *moved.shape[1:]), dtype=tensor.dtype)
     codes[1:] = moved
@@ -71,12 +71,12 @@ def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
 
 
 def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
-    """Returns the summed recovery weight s_T of all coefficients with support T, for each set T of the lattice.
+    """Returns, for each set T in the lattice, the summed recovery weight of the Hadamard coefficients with support T.
 
-    cell_weights: the summed weight of the valid cells of each set's marginal, 0 if it is not asked.
-    A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the paper, Theorem 4.1 (2)).
-    So each coefficient has a weight: the sum of cell_weights(B) / m_B^2 over the sets B that contain T. The number of
-    coefficients with support T is prod (m_i - 1).
+    cell_weights: the summed weight of the valid cells of each set's marginal, 0 if it is not asked. m_i is the number
+    of codes of attribute i. A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the
+    paper, Theorem 4.1 (2)). So the weight of a coefficient is the sum of cell_weights(B) / m_B^2 over the sets B that
+    contain T. The number of coefficients with support T is prod_{i in T} (m_i - 1).
     """
     codes = np.array([code_count(size) for size in lattice.sizes], dtype=np.float64)
     each = lattice.sum_over_supersets(cell_weights / lattice.products(codes) ** 2, np.ones(len(codes)))

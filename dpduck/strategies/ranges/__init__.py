@@ -1,1 +1,1 @@
-"""Strategies over ranges, and their planners."""
+"""Strategies for interval queries over ordered attributes, and their planners."""

@@ -1,4 +1,4 @@
-"""Buckets between two public bounds. A noisy tree answers every quantile of a column, or one bucket is chosen."""
+"""Buckets between two public bounds, for quantiles: by a noisy tree over the buckets, or by the choice of a bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpduck.values.errors import Refusal
 
 MOST_BUCKETS = 1024
 MOST_CHOICES = 1 << 14
-"""Most buckets of a choice. More buckets cost only a logarithm. A value's place in its bucket is not released."""
+"""Most buckets to choose from. The error grows with the logarithm of their number. Places in a bucket are unknown."""
 FEWEST_BUCKETS = 16
 MOST_TREE_CELLS = 1 << 22
 """Largest product of the buckets and the cells of all grouping sets."""
@@ -22,7 +22,7 @@ MOST_TREE_CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class Buckets:
-    """`count` buckets of equal width from `start`. `whole`: a bucket is the one value in its middle, else a range."""
+    """`count` buckets of equal width from `start`. whole: a bucket has only the value in its middle, else a range."""
 
     start: Fraction
     width: Fraction
@@ -31,12 +31,12 @@ class Buckets:
 
     @property
     def edges(self) -> tuple[Fraction, ...]:
-        """Returns the lower edges and the end of the last bucket."""
+        """Returns the lower edge of each bucket, and the upper edge of the last."""
         return tuple(self.start + self.width * number for number in range(self.count + 1))
 
 
 def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most: int = MOST_BUCKETS) -> Buckets:
-    """Returns a bucket for each step if these are few, else at most `most` ranges, and fewer ranges for many cells.
+    """Returns a bucket for each value low, low + step .. high, or ranges if there are too many values for the cells.
 
     >>> buckets_for(Fraction(0), Fraction(2), Fraction(1), 1)
     Buckets(start=Fraction(-1, 2), width=Fraction(1, 1), count=3, whole=True)
@@ -53,7 +53,7 @@ def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most:
 
 
 def tree_workload(count: int) -> RangeWorkload:
-    """Returns rows below each edge, rows above each edge, and all rows: the inputs of ranks and of their errors.
+    """Returns the workload of the rows below each inner edge, the rows above each inner edge, and all rows.
 
     >>> tree_workload(2).matrix().tolist()
     [[1, 0], [0, 1], [1, 1]]
@@ -64,12 +64,12 @@ def tree_workload(count: int) -> RangeWorkload:
 
 
 RARELY = 20
-"""A cell without rows has an answer once in this many times. A value further off than `far` is as rare."""
+"""One time in this many, a cell without rows has an answer, and a value is further off than BucketChoice.far."""
 
 
 @dataclass(frozen=True)
 class BucketChoice:
-    """Choice of one bucket of each cell near a quantile or an end of its interval, for the kernel's Quantiles.
+    """Choice of one bucket of each cell near a quantile or an end of its interval. Fields are as in kernel Quantiles.
 
     far: in at least 19 of 20 answers, whatever the rows, the value's rank is within `far` rows of the quantile's.
     """
@@ -88,13 +88,13 @@ class BucketChoice:
 
     @property
     def lead(self) -> float:
-        """Returns the number of rows between the quantile and the rank at which an end of its interval is sought."""
+        """Returns the rows between the quantile and the rank that stands for an end of its interval, 0 for a value."""
         return abs(self.shift) / (self.below + self.above)
 
     def deviation(self, rows: float) -> float:
-        """Returns the standard error of the value, in widths of the range, if `rows` rows lie evenly over the range.
+        """Returns the standard error of the value, as a part of the range, if `rows` rows lie evenly over the range.
 
-        Weights fall by a factor e per `scale` on both sides of the quantile: a Laplace law, cut at its ends.
+        Weights fall by a factor e per `scale` on both sides of the quantile: a Laplace law, cut at the bounds.
         """
         scale = min(1 / (float(self.rate) * (self.below + self.above) * max(rows, 1.0)), 1000.0)  # nearly uniform
         squares, weights = 0.0, 0.0
@@ -106,7 +106,7 @@ class BucketChoice:
 
 
 PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
-"""Parts of the price: for the value, and for each end of its interval."""
+"""Parts of the price for the value, the lower end and the upper end of its interval."""
 WITHOUT_ENDS = (Fraction(1),)
 """Parts of the price without an interval."""
 
@@ -120,15 +120,15 @@ def bucket_choices(
     sets: int,
     parts: Sequence[Fraction] = PARTS,
 ) -> tuple[BucketChoice, ...]:
-    """Returns the choices of a value, a lower end and an upper end in `sets` grouping sets, for `amount` in all.
+    """Returns the choices of a value, a lower end and an upper end, for `sets` grouping sets at the price `amount`.
 
-    `amount` is an epsilon or rho. parts: of the price, for the value alone or for all three choices. Each choice costs
+    amount: epsilon or rho. parts: of the price, for the value alone or for all three choices. Each choice costs
     epsilon = 2 rate max(below, above) unit_bound, or rho = epsilon^2 / 8.
     """
     below, above = fraction.denominator - fraction.numerator, fraction.numerator
 
     def choice(part: Fraction, side: int = 0, direction: int = 0) -> BucketChoice:
-        """Plans one end. For any rows, it is on the wrong side of the value at most once in 40 times (privacy.md)."""
+        """Plans a value or an end. An end is on the wrong side of the quantile at most 1 in 40 times (privacy.md)."""
         loss = part * amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * part * amount / sets)
         rate = loss / (2 * max(below, above) * unit_bound)
         if not direction:

@@ -1,4 +1,4 @@
-"""Candidate strategies for one range workload, by name, for the L1 or the L2 norm."""
+"""Candidate strategies for one workload of intervals, by name, for the L1 or the L2 norm."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dpduck.values.errors import Refusal
 # Privacy is accounted for the integers: rounding costs a little accuracy and never any privacy.
 
 BITS = 15
-"""Entries are rounded to multiples of 2^-15 of the columns' norm. This costs < 0.01 % of variance at 1,024 values."""
+"""Entries become multiples of 2^-15 of the columns' norm. This costs less than 0.01 % of variance at 1,024 values."""
 
 
 def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """Rounds 2^bits times `strategy` to integers. A column's L1 norm is at most 2^bits, and exactly 2^bits if it was 1.
+    """Rounds 2^bits * `strategy` to integers. A column's L1 norm becomes at most 2^bits, exactly 2^bits if it was 1.
 
     The largest entry of each column absorbs the rounding of the others.
 
@@ -47,7 +47,8 @@ def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
 
 
 def quantise_l2(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """Rounds likewise under L2. A column's squared norm is at most 4^bits, and above 4^bits - 2^(bits + 1) if it was 1.
+    """Rounds 2^bits * `strategy` to integers. A column's squared L2 norm becomes at most 4^bits, and hardly less if
+    it was 1: above 4^bits - 2^(bits + 1). The largest entry of each column absorbs the rounding of the others.
 
     >>> quantise_l2(np.array([[0.6, 1.0], [0.8, 0.0]]), 4).tolist()
     [[10, 16], [12, 0]]
@@ -64,24 +65,24 @@ def quantise_l2(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
 
 
 BRANCHINGS = (2, 3, 5)
-"""Branchings that 'hierarchy' tries. Their powers arise from levels without a budget."""
+"""Branching factors that 'hierarchy' tries. If levels are left out, the factors become powers, such as 4 or 8."""
 
 SEARCH_PART = 0.55
-"""Part of the remaining time that the search for a strategy may take. The rest is for the prediction of its errors."""
+"""Part of the remaining time that the search for a strategy may take. The rest is for predicting its errors."""
 
 LEAST_BITS = 10
-"""With fewer bits, real strategies are not tried. Rounding could lose much, or make the matrix singular."""
+"""Strategies with real entries need this many bits. With fewer, rounding loses much or makes the matrix singular."""
 
 LEAST_PART = 0.25
-"""Least part of the whole planning time for the search."""
+"""Least part of the whole planning time that the search may take."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangeProblem:
-    """Workload, norm for the privacy accounting (1: Laplace, 2: Gaussian), and `seconds` of planning time from `begin`.
+    """Workload, norm of its privacy cost (1: Laplace, 2: Gaussian), and `seconds` of planning time from `begin`.
 
-    bits: precision of rounded real strategies (quantise_l1, quantise_l2). uniform: equal budgets for all levels of a
-    tree or wavelet. least_bits: fewest bits for a real strategy to be tried.
+    bits: precision of strategies with real entries (quantise_l1, quantise_l2), which need `least_bits` to be tried.
+    uniform: whether all levels of a tree or wavelet get equal budgets.
     """
 
     workload: RangeWorkload
@@ -104,12 +105,12 @@ class RangeProblem:
 
     @property
     def dense(self) -> bool:
-        """Tells whether a matrix over all pairs of buckets is small enough, and real strategies can be rounded well."""
+        """Tells whether strategies with real entries may be tried: few enough buckets, and enough bits for rounding."""
         return self.reduction[0].size <= LARGEST_DENSE and self.bits >= self.least_bits
 
 
 def identity_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Returns the strategy that counts every bucket: a tree that has only its leaves."""
+    """Returns the strategy that counts every bucket. Its structure is a tree that has only leaves."""
     buckets, boundaries = problem.reduction
     factor = identity_over(problem.workload.size, boundaries)
     leaves = Hierarchy(buckets.size, (np.arange(buckets.size + 1),))
@@ -117,7 +118,7 @@ def identity_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def haar_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Returns the wavelet with optimal or uniform budgets per level."""
+    """Returns the Haar wavelet with optimal or uniform budgets per level. Levels without a budget are left out."""
     buckets, boundaries = problem.reduction
     haar = haar_wavelet(buckets.size)
     shares = haar_shares(haar, buckets, problem.norm)
@@ -131,7 +132,7 @@ def haar_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRANCHINGS) -> RangeStrategy:
-    """Returns the best tree of these branchings, with optimal or uniform budgets per level. Levels may be dropped."""
+    """Returns the best tree by branching factor, with optimal or uniform budgets per level. Levels may be left out."""
     buckets, boundaries = problem.reduction
     trees = [build_hierarchy(buckets.size, branching) for branching in branchings]
     shares_of = uniform_shares if problem.uniform else level_shares
@@ -154,7 +155,7 @@ def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRAN
 
 
 def p_identity_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Returns HDMM's p-identity, quantised. All columns have exactly the same L1 norm."""
+    """Returns HDMM's p-identity, rounded to integers. All columns have exactly equal L1 norms."""
     buckets, boundaries = problem.reduction
     theta = optimise_p_identity(buckets, problem.search_seconds)
     factor = factor_over(problem.workload.size, boundaries, quantise_l1(p_identity_matrix(theta), problem.bits))
@@ -163,7 +164,7 @@ def p_identity_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def gaussian_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Returns the convex optimum, quantised."""
+    """Returns the optimal Gaussian strategy, rounded to integers."""
     buckets, boundaries = problem.reduction
     optimum = optimise_gaussian(buckets.gram, problem.search_seconds)
     factor = factor_over(problem.workload.size, boundaries, quantise_l2(optimum.matrix, problem.bits))
@@ -183,7 +184,7 @@ CANDIDATES: dict[str, Callable[[RangeProblem], RangeStrategy]] = {
 
 
 def applies(name: str, problem: RangeProblem) -> bool:
-    """Tells whether a candidate can serve the problem."""
+    """Tells whether the candidate with this name can serve the problem."""
     optimised = {"p_identity": 1, "gaussian_optimum": 2}
     return name not in optimised or (optimised[name] == problem.norm and problem.dense)
 

@@ -1,10 +1,10 @@
-"""The optimal Gaussian strategy of any workload: min trace(V X^-1) over X = A'A with unit diagonal, certified.
+"""The optimal Gaussian strategy A of any workload: the least trace(V X^-1) over X = A'A with unit diagonal.
 
-The problem is convex. For any m > 0 let D = diag(m) and R = (D^1/2 V D^1/2)^1/2. By duality every strategy's total
-is at least (trace R)^2 / sum(m) (Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, 2015). At the optimum both
-are equal, and X = D^-1/2 R D^-1/2 has unit diagonal: m = diag(R). The planner iterates this fixed point (Denisov,
-McMahan, Rush, Smith, Thakurta, Improved differential privacy for SGD via optimal private linear operators, 2022,
-section 4), first on a coarser workload. At every step, X scaled to unit diagonal is a strategy with a known gap.
+V is the workload's Gram matrix. The problem is convex. For any m > 0 let D = diag(m) and R = (D^1/2 V D^1/2)^1/2. By
+duality, the total variance of every strategy is at least (trace R)^2 / sum(m) (Li, Miklau, Hay, McGregor, Rastogi, The
+matrix mechanism, 2015). At the optimum both are equal, and X = D^-1/2 R D^-1/2 has unit diagonal: m = diag(R). The
+planner iterates this, first on a coarser workload (Denisov, McMahan, Rush, Smith, Thakurta, Improved differential
+privacy for SGD via optimal private linear operators, 2022). Each step gives a strategy and a lower bound.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ MEMORY = 5
 """Number of former iterates that Anderson's acceleration combines."""
 
 MIXING, ALONE = 1.5, 1.9
-"""Multiples of a step of the fixed point: with acceleration, and without. Multiples below 2 converge."""
+"""Multiples of a step of the iteration: with acceleration, and without. Multiples below 2 converge."""
 
 LARGEST_MOVE = 4.0
 """Largest change of a logarithm of m in one step."""
 
 RIDGE = 1e-9
-"""Added to V's diagonal, relative to its mean. The strategy then answers every value even if no query needs it."""
+"""Added to the diagonal of V, relative to its mean, so that the strategy answers even values that no query needs."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianOptimum:
-    """Strategy and its total variance at sigma = 1, with columns of L2 norm 1.
+    """Strategy with columns of L2 norm 1, and its total variance at sigma = 1.
 
-    matrix: A, shape (n, n), upper triangular. total: trace(V (A'A)^-1). lower_bound: on every strategy's total.
+    matrix: A, shape (n, n), upper triangular. total: trace(V (A'A)^-1). lower_bound: on the total of any strategy.
     """
 
     matrix: FloatArray
@@ -52,9 +52,9 @@ class GaussianOptimum:
 
 
 def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
-    """Returns the optimum for the Gram matrix V, shape (n, n), within GAP unless the time runs out first.
+    """Returns the optimum for the Gram matrix V, shape (n, n), within GAP unless time or steps run out first.
 
-    Acceleration can lose its way where V has a low rank. A second iteration then goes without.
+    Acceleration can fail to converge where V has a low rank. Then a second iteration runs without acceleration.
     """
     deadline = monotonic() + seconds
     size = len(gram)
@@ -68,7 +68,7 @@ def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
 
 
 def _multipliers(gram: FloatArray, deadline: float) -> FloatArray:
-    """Returns a start for m: ones for small sizes, else the interpolated solution over intervals of values."""
+    """Returns a start for m: ones for small sizes, else an interpolated solution over fewer, wider values."""
     size = len(gram)
     if size <= COARSEST:
         return np.ones(size)
@@ -82,7 +82,7 @@ def _multipliers(gram: FloatArray, deadline: float) -> FloatArray:
 def _iterate(
     gram: FloatArray, multipliers: FloatArray, deadline: float, gap: float, accelerated: bool = True
 ) -> tuple[FloatArray, FloatArray, float, float]:
-    """Returns (m, best X, its total, lower bound) after the gap closes, the deadline passes, or the steps run out."""
+    """Iterates until the gap, the deadline or the steps end it. Returns (m, best X, its total, best lower bound)."""
     best_total, best_bound = np.inf, 0.0
     inner = np.eye(len(gram))
     logs: list[FloatArray] = []
@@ -93,7 +93,7 @@ def _iterate(
         singular = np.sqrt(np.maximum(values, 1e-15 * values[-1]))
         best_bound = max(best_bound, float(singular.sum() ** 2 / multipliers.sum()))
         diagonal = (vectors * vectors) @ singular
-        # X = D^-1/2 R D^-1/2 has diagonal diag(R)/m; scaled to 1 its inverse is B' R^-1 B with B below
+        # X = D^-1/2 R D^-1/2 has the diagonal diag(R)/m. Scaled to 1, its inverse follows from `rows` and `singular`.
         scale = np.sqrt(diagonal / multipliers)
         rows = vectors.T * (root * scale)
         total = float(np.einsum("ij,ij->i", rows @ gram, rows) @ (1 / singular))
@@ -114,7 +114,7 @@ def _iterate(
 
 
 def _mix_iterates(logs: list[FloatArray], steps: list[FloatArray], weights: FloatArray) -> FloatArray:
-    """Returns the next log m, scaled to a mean of 0, by Anderson's mixing for the iteration log m -> log m + step."""
+    """Returns the next log m, with a mean of 0, by Anderson's acceleration of the iteration log m -> log m + step."""
     move = MIXING * steps[-1]
     if len(logs) > 1:
         step_changes = np.stack([steps[-1] - step for step in steps[:-1]], axis=1)

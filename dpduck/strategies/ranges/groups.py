@@ -23,10 +23,10 @@ class Group:
 
 
 def greedy_groups(matrix: IntegerArray) -> tuple[Group, ...]:
-    """Puts each row into the first group with the same largest absolute entry and with disjoint supports.
+    """Puts each row into the first group with equal largest absolute entry and with disjoint supports.
 
-    If all groups are exact, the closed-form budgets are optimal. Otherwise they are safe: the norm of every group is
-    paid in full in every column. The convex program may then do better. Rows of zeros ask nothing and join no group.
+    If all groups are exact, the closed-form budgets are optimal. Otherwise they are safe, since every column pays for
+    the whole norm of each group. The convex program may then do better. Rows of zeros join no group.
 
     >>> [group.rows for group in greedy_groups(np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]))]
     [(0,), (1, 2, 3)]

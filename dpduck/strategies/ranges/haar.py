@@ -1,7 +1,7 @@
 """The unnormalised Haar wavelet as integer rows: the total, then a row (+1 left, -1 right) for every split, by level.
 
-Xiao, Wang, Gehrke, Differential privacy via wavelet transforms (2010), with optimal budgets per level and for any n:
-a split halves the count of its node's values as nearly as possible. The n rows are invertible for all lengths.
+The method is from Xiao, Wang, Gehrke, Differential privacy via wavelet transforms (2010). Here budgets are optimal per
+level, and n is any number: a split halves a node's values as nearly as possible. The n rows are always invertible.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dpduck.strategies.ranges.hierarchy import Hierarchy, build_hierarchy
 from dpduck.values.arrays import FloatArray, IndexArray
 
 NOTHING = 1e-12
-"""Bound on the rounding errors of squares that are 0. All other squares are at least 1/n^2."""
+"""Squares below this are rounding errors. True squares are 0 or at least 1/n^2."""
 
 
 @dataclass(frozen=True, eq=False)
 class Haar:
-    """Haar wavelet. Group 0 is the total. Group l + 1 has a row for each split node of level l of a binary tree.
+    """Haar wavelet. Group 0 is the total. Group l + 1 has a row for each node that splits on level l of a binary tree.
 
     A column has at most one entry, +1 or -1, in each group. So each group has column norm 1 under L1 and L2.
     """
@@ -39,7 +39,7 @@ class Haar:
 
     @cached_property
     def split(self) -> tuple[IndexArray, ...]:
-        """Returns, for each level but the last, the nodes that are split, in the order of the rows."""
+        """Returns, for each level but the last, the nodes with two children, in the order of the rows."""
         return tuple(np.flatnonzero(np.diff(first) == 2) for first in self.tree.first_child)
 
     def group_entries(self, group: int) -> scipy.sparse.csr_array:
@@ -61,7 +61,7 @@ def haar_wavelet(size: int) -> Haar:
 
 
 def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
-    """Returns the summed recovery weight s_r of each group. The total variance is sum_r s_r v_r."""
+    """Returns s_r for each group r, so that the total weighted variance is sum_r s_r v_r at noise variances v_r."""
     weights = [float(workload.weights @ squares) for squares in _squares(haar, workload)]
     return np.array(weights)
 
@@ -69,7 +69,7 @@ def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
 def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
     """Returns the optimal share of epsilon (norm 1) or rho (norm 2) per group, 0 for a group that no query needs.
 
-    With C_r = 1, eta_r is proportional to s_r^(1/3) under norm 1, and eta_r^2 to s_r^(1/2) under norm 2.
+    Let s_r be the recovery weights. The share is proportional to s_r^(1/3) under norm 1, and to s_r^(1/2) under norm 2.
     """
     weights = haar_recovery_weights(haar, workload)
     weights[weights < 1e-12 * weights.max()] = 0.0
@@ -79,7 +79,7 @@ def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
 
 
 def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Returns each query's variance, shape (queries,), from a noise variance per group, in O(n + queries) per group."""
+    """Returns each query's variance, shape (queries,). variances: of the noise, by group. It takes linear time."""
     query_variances = np.zeros(workload.queries)
     for variance, squares in zip(variances, _squares(haar, workload), strict=True):
         query_variances += np.where(squares > NOTHING, variance, 0.0) * squares
@@ -87,13 +87,13 @@ def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -
 
 
 def _squares(haar: Haar, workload: RangeWorkload) -> list[FloatArray]:
-    """Returns, per group and query, the summed squares of the coefficients that turn the group's rows into the answer.
+    """Returns, by group, for each query the sum of squares of the weights of the group's rows in the query's answer.
 
-    At every split (left, right) = ((total + difference)/2, (total - difference)/2). So a difference enters the values
-    below with weights that add up to 0. It counts only if an interval ends within its node, by the weights before.
+    At every split (left, right) = ((total + difference)/2, (total - difference)/2). So the weights of a difference in
+    the values of its node add up to 0. It counts in a query only if an end of the interval lies within the node.
     """
     tree, starts, stops = haar.tree, workload.starts, workload.stops
-    share = np.zeros(tree.size + 1)  # part of its node's total before each position, if differences are 0
+    share = np.zeros(tree.size + 1)  # part of a node's total that lies before each position, if differences are 0
     group_squares: list[FloatArray] = []
     for level in range(tree.levels - 2, -1, -1):
         node, child = tree.node_of[level], tree.node_of[level + 1]

@@ -1,7 +1,7 @@
-"""Trees over an ordered attribute, of any branching: one group of disjoint interval counts per level, with budgets.
+"""Trees over an ordered attribute, with any branching factor. A level is a group of counts of disjoint intervals.
 
 The method is from Hay, Rastogi, Miklau, Suciu, Boosting the accuracy of differentially private histograms through
-consistency (2010). Here levels may have unequal noise or no measurement, and sizes need not be powers of the branching.
+consistency (2010). Here levels may have unequal noise or no measurement, and any number of values is possible.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dpduck.algebra.ranges import RangeWorkload
 from dpduck.values.arrays import FloatArray, IndexArray
 
 LARGEST_DENSE = 2048
-"""Up to this many values an n x n matrix may be built."""
+"""Largest number n of values for which an n x n matrix may be built."""
 
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy:
     """Nested partitions of n values into intervals, from one interval to single values.
 
-    boundaries: per level, increasing, from 0 to n. The first level has [0, n], the last level has 0..n.
+    boundaries: of the intervals, by level, increasing from 0 to n. The first level has [0, n], the last has 0..n.
     """
 
     size: int
@@ -35,13 +35,13 @@ class Hierarchy:
 
     @cached_property
     def first_child(self) -> tuple[IndexArray, ...]:
-        """Returns, for each level but the last, the index of each node's first child, and one index past the end."""
+        """Returns, for each level but the last, the index of each node's first child, then the count of children."""
         pairs = zip(self.boundaries, self.boundaries[1:], strict=False)
         return tuple(np.searchsorted(below, above) for above, below in pairs)
 
     @cached_property
     def node_of(self) -> tuple[IndexArray, ...]:
-        """Returns, for each level, the node that holds each position 0..n. Position n lies past the last node."""
+        """Returns, for each level, the node that holds each position 0..n. Position n has the number after the last."""
         return tuple(np.repeat(np.arange(len(b)), np.diff(b, append=self.size + 1)) for b in self.boundaries)
 
     def level_entries(self, level: int) -> scipy.sparse.csr_array:
@@ -52,7 +52,7 @@ class Hierarchy:
 
 
 def build_hierarchy(size: int, branching: int) -> Hierarchy:
-    """Cuts the n values at level l into branching^l intervals. Their lengths differ by at most 1.
+    """Returns the tree that cuts the values at level l into branching^l intervals of lengths that differ by at most 1.
 
     >>> [b.tolist() for b in build_hierarchy(5, 2).boundaries]
     [[0, 5], [0, 2, 5], [0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 5]]
@@ -67,10 +67,10 @@ def build_hierarchy(size: int, branching: int) -> Hierarchy:
 
 @dataclass(frozen=True, eq=False)
 class SubtreeVariances:
-    """Best variances from measurements inside each subtree (Hay et al., section 4.1).
+    """Variances of the best estimates from measurements inside each subtree (Hay et al., section 4.1), by level.
 
-    from_children: s_v, the sum of the children's best variances, 0 at the last level.
-    best: a_v, the best variance of the node's own count: 1/a_v = w_l + 1/s_v with w_l the precision of its level.
+    best: a_v, the variance for the count of node v: 1/a_v = w_l + 1/s_v, with w_l the precision of its level l.
+    from_children: s_v, the sum of a_c over the children c of node v, 0 at the last level.
     """
 
     from_children: tuple[FloatArray, ...]
@@ -78,7 +78,7 @@ class SubtreeVariances:
 
 
 def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVariances:
-    """Computes best variances from each level's 1/variance, 0 without a measurement. The last level must have one."""
+    """Computes variances by subtree. precisions: 1/variance by level, 0 if it is unmeasured, above 0 for the last."""
     best = [np.full(tree.size, 1 / precisions[-1])]
     below = [np.zeros(tree.size)]
     for level in range(tree.levels - 2, -1, -1):
@@ -91,13 +91,13 @@ def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVarianc
 def hierarchy_variances(tree: Hierarchy, precisions: FloatArray, workload: RangeWorkload) -> FloatArray:
     """Returns the variance of every query after least squares, shape (queries,), in O(n + queries) per level.
 
-    Given the total of node v, its children have covariance diag(a_c) - a a'/s_v. Let g_v spread a unit of node v over
-    its values in proportion to a_c/s_v at every step down. Then Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside
-    the interval have g_v . q = 1. The interval cuts at most two nodes of a level.
+    a_v, s_v: see SubtreeVariances. Given the total of node v, its children have covariance diag(a_c) - a a'/s_v. Let
+    g_v spread a unit of node v over its values, in proportion to a_c/s_v at every step down. Then
+    Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside the interval have g_v . q = 1. It cuts at most two per level.
     """
     subtrees = subtree_variances(tree, precisions)
     variances = np.zeros(workload.queries)
-    before = np.zeros(tree.size + 1)  # g_v mass of the values before each position, in the node that holds it
+    before = np.zeros(tree.size + 1)  # for the node v that holds each position, the sum of g_v before the position
     for level in range(tree.levels - 1, -1, -1):
         node = tree.node_of[level]
         if level < tree.levels - 1:
@@ -113,7 +113,7 @@ def hierarchy_variances(tree: Hierarchy, precisions: FloatArray, workload: Range
 
 
 def _cut_and_inside(node: IndexArray, before: FloatArray, change: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Returns the sum over one level's nodes of change_v (g_v . q)^2."""
+    """Returns, for each query q, the sum over one level's nodes v of change_v (g_v . q)^2 (see hierarchy_variances)."""
     starts, stops = workload.starts, workload.stops
     first, last = node[starts], node[stops]
     earlier = np.concatenate([[0.0], np.cumsum(change)])
@@ -125,9 +125,9 @@ def _cut_and_inside(node: IndexArray, before: FloatArray, change: FloatArray, wo
 
 
 def level_energies(tree: Hierarchy, workload: RangeWorkload) -> FloatArray:
-    """Computes trace(V P_l) per level. P_l is the projector onto the part that level l adds to the levels above it.
+    """Computes trace(V P_l) for each level l. V is the workload's Gram matrix.
 
-    P_l = Q_l - Q_{l-1} with Q_l the means over the nodes of level l.
+    P_l = Q_l - Q_{l-1} projects onto the part that level l adds. Q_l replaces each value by the mean over its node.
     """
     dense = workload.queries > 2 * tree.size and tree.size <= LARGEST_DENSE
     energies = _block_energies(tree, workload) if dense else _query_energies(tree, workload)
@@ -135,7 +135,7 @@ def level_energies(tree: Hierarchy, workload: RangeWorkload) -> FloatArray:
 
 
 def _block_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
-    """Computes trace(V Q_l) = sum over nodes of 1'V1/m, from two-dimensional prefix sums of V."""
+    """Computes trace(V Q_l) for each level: the sum of V over each node's block, divided by the node's length m."""
     sums = np.zeros((tree.size + 1, tree.size + 1))
     sums[1:, 1:] = workload.gram.cumsum(axis=0).cumsum(axis=1)
     energies = []
@@ -147,7 +147,7 @@ def _block_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
 
 
 def _query_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
-    """Computes trace(V Q_l) = sum_q a_q |Q_l q|^2. A node inside query q adds its length m, a cut node overlap^2/m."""
+    """Computes trace(V Q_l) = sum_q a_q |Q_l q|^2. A node of length m adds overlap^2/m, with its overlap with q."""
     energies = []
     for bounds, node in zip(tree.boundaries, tree.node_of, strict=True):
         starts, stops = workload.starts, workload.stops

@@ -1,7 +1,7 @@
-"""Least squares from the noisy rows of a strategy for ranges to values.
+"""Least squares: values from the noisy rows of a strategy for ranges.
 
-Noisy levels of a tree, or noisy Haar rows, take two passes: exact least squares in linear time. Any other strategy
-takes a Cholesky factor of A'WA, or LSMR if it is singular or too large.
+Noisy levels of a tree or noisy Haar rows take two passes, with exact least squares in linear time. Any other strategy
+takes a Cholesky factor of the normal matrix A'WA, or LSMR if that matrix is singular or too large.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Noisy = Mapping[int, NDArray[np.int64] | FloatArray]
 Matrix: TypeAlias = "NDArray[np.int64] | FloatArray | scipy.sparse.csr_array"
 
 TOLERANCE = 1e-12
-"""LSMR stops if its residuals are this small relative to the data. Errors are far below the noise, which is 1 there."""
+"""LSMR stops if its residuals are this small relative to the data. Then errors are far below the noise."""
 
 
 def recover_buckets(
     strategy: RangeStrategy, variances: Sequence[float] | FloatArray, noisy: Sequence[IntegerArray | FloatArray]
 ) -> FloatArray:
-    """Estimates the buckets' counts by least squares. The leading axis of `noisy` has a group's rows. Others remain."""
+    """Estimates buckets by least squares. noisy, variances: by group. First axes of arrays are rows, others remain."""
     if isinstance(strategy.structure, Hierarchy):
         precisions = np.zeros(strategy.structure.levels)
         precisions[list(strategy.groups)] = 1 / np.asarray(variances)
@@ -40,10 +40,10 @@ def recover_buckets(
 
 
 def recover_hierarchy(tree: Hierarchy, precisions: FloatArray, noisy: Noisy) -> FloatArray:
-    """Solves weighted least squares from the measured levels, for n values. Further axes are solved side by side.
+    """Returns the n values by weighted least squares from the measured levels. Further axes are solved side by side.
 
-    precisions: 1/variance per level, 0 for a level that is not measured. noisy: answers by level, nodes first. See Hay
-    et al. (2010), Theorem 3, with a_v and s_v of subtree_variances in place of the uniform weights:
+    precisions: w_l = 1/variance by level, 0 if it is not measured. noisy: answers z by level, nodes on the first axis.
+    See Hay et al. (2010), Theorem 3, with a_v and s_v of subtree_variances in place of uniform weights:
     upwards y_v = a_v (w_l z_v + (sum of y_c)/s_v), downwards x_c = y_c + (a_c/s_v)(x_v - sum of y_c).
     """
     subtrees = subtree_variances(tree, precisions)
@@ -66,9 +66,9 @@ def recover_hierarchy(tree: Hierarchy, precisions: FloatArray, noisy: Noisy) -> 
 
 
 def recover_haar(haar: Haar, noisy: Noisy) -> FloatArray:
-    """Returns the inverse transform: at every split left = (total + difference)/2, right = (total - difference)/2.
+    """Returns the values: at every split left = (total + difference)/2, right = (total - difference)/2.
 
-    noisy: answers by group, rows first. A group that was not measured counts as 0, and no query needs it.
+    noisy: answers by group, rows on the first axis. A group without answers counts as 0, since no query needs it.
     """
     shape = next(iter(noisy.values())).shape[1:]
     values = np.asarray(noisy.get(0, np.zeros((1, *shape))), dtype=np.float64)
@@ -87,10 +87,10 @@ def recover_haar(haar: Haar, noisy: Noisy) -> FloatArray:
 def solve_least_squares(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
-    """Computes argmin_x sum_k |A_k x - z_k|^2 / v_k, of least norm if it is not unique.
+    """Returns the x that minimises sum_k |A_k x - z_k|^2 / v_k, of least norm if there are several.
 
-    matrices: A_k, shape (rows_k, n). variances: v_k. noisy: z_k, leading axis rows_k. The result has the leading axis
-    n. Other axes remain.
+    matrices: A_k, shape (rows_k, n). variances: v_k. noisy: z_k, with rows_k on the first axis. The result has n on the
+    first axis. Other axes remain.
     """
     if matrices[0].shape[1] <= LARGEST_DENSE:
         solved = _solve_by_cholesky(matrices, variances, noisy)
@@ -118,7 +118,7 @@ def _solve_by_cholesky(
 def solve_sparse(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
-    """Solves the same by LSMR (Fong, Saunders 2011) on the whitened matrix, for rank-deficient strategies, too."""
+    """Solves least squares as solve_least_squares does, but by LSMR (Fong, Saunders 2011), for any rank."""
     whitened = scipy.sparse.vstack(_whiten(matrices, variances), format="csr")
     rows, size = whitened.shape
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
@@ -133,7 +133,7 @@ def solve_sparse(
 
 
 def _whiten(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[scipy.sparse.csr_array]:
-    """Returns each matrix divided by its noise's standard deviation."""
+    """Returns each matrix divided by the standard deviation of the noise on its rows."""
     return [
         scipy.sparse.csr_array(matrix).astype(np.float64) / variance**0.5
         for matrix, variance in zip(matrices, variances, strict=True)

@@ -1,4 +1,4 @@
-"""Shares of the budget by level of a tree. Under Laplace noise the problem is not convex: there are several starts."""
+"""Shares of the budget by level of a tree. Under Laplace noise the problem is not convex, so it has several starts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ DROPPED = 1e-6
 
 
 def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[FloatArray, float]:
-    """Returns shares of epsilon (norm 1) or rho (norm 2) by level, with sum 1 and least total variance, and that total.
+    """Returns shares of epsilon (norm 1) or rho (norm 2) by level, with sum 1, and their total variance, the least.
 
-    Exact if all nodes of a level have the same length: the levels' projectors P_l then diagonalise the normal matrix.
-    Otherwise the mean length stands for all lengths. Let w_k be the precision of level k, m_k the length of its nodes,
-    and lambda_l the sum of w_k m_k over k >= l. The total is sum_l trace(V P_l) / lambda_l with w_k = share_k^2
-    (norm 1) or share_k (norm 2).
+    Let w_k be the precision of level k, m_k the mean length of its nodes, lambda_l the sum of w_k m_k over k >= l. The
+    total is sum_l trace(V P_l) / lambda_l with w_k = share_k^2 (norm 1) or share_k (norm 2). P_l: see level_energies.
+    It is exact if all nodes of a level have equal length, since the P_l then diagonalise the normal matrix.
     """
     energies = level_energies(tree, workload)
     lengths = np.array([tree.size / (len(bounds) - 1) for bounds in tree.boundaries])
@@ -42,7 +41,7 @@ def uniform_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple
 
 
 def optimal_shares(energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[FloatArray, float]:
-    """Descends from several starts. Then drops, adds or moves levels one by one, as long as the total falls."""
+    """Returns the best shares and their total (see level_shares): descends from several starts, then changes levels."""
     if len(energies) == 1:
         return np.ones(1), float(energies[0] / lengths[0])
     with one_thread():
@@ -70,7 +69,7 @@ def _starts(levels: int, norm: int) -> Iterator[FloatArray]:
 
 
 def _neighbours(shares: FloatArray) -> Iterator[FloatArray]:
-    """Yields shares with one level dropped, added at the mean share, or moved up or down by one. The last one stays."""
+    """Yields shares with one level dropped, added at the mean share, or moved up or down by one, but never the last."""
     measured = shares > 0
     for level in range(len(shares) - 1):
         changed = shares.copy()
@@ -83,12 +82,12 @@ def _neighbours(shares: FloatArray) -> Iterator[FloatArray]:
 
 
 def _descend(start: FloatArray, energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[float, FloatArray]:
-    """Minimises log(total variance) over shares >= 0 from `start`, scale-free. Returns (value, shares)."""
+    """Minimises log(total variance) over shares >= 0 from `start`. Returns the least value and the shares."""
     floor = np.zeros(len(start))
     floor[-1] = LEAST_LEAF
 
     def value(shares: FloatArray) -> tuple[float, FloatArray]:
-        # Laplace: w = share^2, times (sum of shares)^2; Gaussian: w = share, times the sum
+        # total at shares with sum 1: Laplace has w = share^2 and (sum of shares)^2, Gaussian w = share and the sum
         power = 2 if norm == 1 else 1
         rates = (shares**power * lengths)[::-1].cumsum()[::-1]
         terms = energies / rates

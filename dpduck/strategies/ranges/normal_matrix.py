@@ -1,4 +1,4 @@
-"""The inverse of a normal matrix A'WA, or its pseudo-inverse if a strategy does not determine every value."""
+"""Inverses of the normal matrix A'WA of a strategy A, and pseudo-inverses if A does not determine every value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cholesky_factor(normal: FloatArray) -> tuple[FloatArray, bool] | None:
 
 
 def covariance_of(normal: FloatArray) -> FloatArray:
-    """Returns the covariance of the least-squares estimate of least norm."""
+    """Returns the covariance of the least-squares estimate (of least norm if several) from its normal matrix."""
     factor = cholesky_factor(normal)
     inverse: FloatArray = (
         scipy.linalg.pinvh(normal, rtol=SINGULAR**2)

@@ -1,10 +1,10 @@
 """Strategy of an analyst: any integer rows over all cells, with a budget for each row and least squares over all rows.
 
 The paper's program (1)-(3) finds the best budgets for a given recovery. Least squares is the best recovery for given
-budgets. Each step lowers the total variance, so that the two in turn end in a joint optimum. Under Gaussian noise the
-variance is convex in the budgets, so that this optimum is global. A row with budget eta_i is measured as k_i S_i. All
-rows have noise of the same scale b, and k_i is an integer near eta_i b. Privacy is accounted for these integers,
-column by column, so that rounding costs a little accuracy and never any privacy.
+budgets. Each step lowers the total variance, so both in turn end in a joint optimum. Under Gaussian noise the variance
+is convex in the budgets, so this optimum is global. A row S_i with budget eta_i is measured as k_i S_i. All rows have
+noise of one scale b, and k_i is an integer near eta_i b. Privacy is accounted for these integers, column by column. So
+rounding costs a little accuracy and no privacy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SINGULAR = 1e-13
 MOST_GROUPS = 64
 
 GAP = 1e-6
-"""Relative distance from the optimum at which the program stops, at each turn."""
+"""Relative distance from the optimum at which the convex program stops, at each turn."""
 
 POLISHES = 300
 
@@ -60,7 +60,7 @@ LEAST_PLACE = 1e-3
 """Uneven starting budgets. Their logarithms are normal quantiles at multiples of a square root modulo 1."""
 
 ROUNDED = 1e-3
-"""Budgets become the smallest integers that lose less than this part of the total variance."""
+"""Budgets become the smallest integers that raise the total variance by less than this part."""
 
 FEWEST_BITS = 3
 MOST_BITS = 20
@@ -71,8 +71,8 @@ MOST_BITS = 20
 class OwnStrategy:
     """Measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
 
-    blocks: rows with the same noise, shape (rows, cells), in order. noise_variances: one per measurement, in units of
-    its integers.
+    blocks: for each measurement, its rows, which have equal noise, shape (rows, cells). noise_variances: one per
+    measurement, for its integer rows.
     """
 
     workload: CellWorkload
@@ -85,19 +85,19 @@ class OwnStrategy:
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum of the variances of all answers, weighted by grouping set."""
+        """Returns the sum of the variances of all answers, with the weights of the grouping sets."""
         pairs = zip(self.workload.weights, self.variances, strict=True)
         return sum(weight * float(variances.sum()) for weight, variances in pairs)
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns the answers of every grouping set, one axis per attribute."""
+        """Returns an array of answers per grouping set, with an axis per attribute. noisy: an array per measurement."""
         answers = [np.asarray(rows, dtype=np.float64) for rows in noisy]
         return self.workload.answers(solve_least_squares(self.blocks, self.noise_variances, answers))
 
 
 @dataclass(frozen=True, eq=False)
 class StrategyRows:
-    """Nonzero rows of a strategy, in coordinates with full column rank.
+    """Nonzero rows of a strategy, and the same rows in coordinates of their row space, with full column rank.
 
     entries: shape (rows, cells). basis: of the row space, shape (cells, rank). inside: entries times basis. gram: the
     workload's Gram matrix in these coordinates. norm: 1 for Laplace, 2 for Gaussian noise.
@@ -111,15 +111,15 @@ class StrategyRows:
 
     @property
     def costs(self) -> FloatArray:
-        """Returns the cost of each row in each column, at a budget of 1."""
+        """Returns what each row with a budget of 1 costs in each column: |entry| (Laplace) or its square (Gaussian)."""
         return np.abs(self.entries).astype(np.float64) ** self.norm
 
     def precisions(self, budgets: FloatArray) -> FloatArray:
-        """Returns one over the variance of each row's noise: eta^2 / 2 for Laplace, eta for Gaussian noise."""
+        """Returns 1/variance of each row's noise from its budget eta: eta^2 / 2 for Laplace, eta for Gaussian noise."""
         return budgets**2 / 2 if self.norm == 1 else budgets
 
     def covariance(self, precisions: FloatArray) -> FloatArray | None:
-        """Returns the covariance of least squares, or None if it would need rows with hardly any budget."""
+        """Returns the covariance of least squares, or None if it would need rows with hardly any budget (singular)."""
         rank = self.inside.shape[1]
         factor = cholesky_factor(self.inside.T @ (self.inside * precisions[:, None]))
         if factor is not None:
@@ -134,12 +134,12 @@ class StrategyRows:
         return square
 
     def total(self, precisions: FloatArray) -> float:
-        """Returns the total weighted variance of least squares, infinite if it cannot be computed."""
+        """Returns the total weighted variance of least squares, infinite if the covariance is singular."""
         covariance = self.covariance(precisions)
         return np.inf if covariance is None else float((self.gram * covariance).sum())
 
     def weights(self, precisions: FloatArray) -> tuple[float, FloatArray] | None:
-        """Returns the total variance and the summed recovery weight s_i of each row, or None without a covariance."""
+        """Returns the total variance and each row's recovery weight s_i, or None if the covariance is singular."""
         covariance = self.covariance(precisions)
         if covariance is None:
             return None
@@ -158,10 +158,10 @@ def plan_own(
     seconds: float = 2.0,
     bits: int = LARGEST_NORM_BITS,
 ) -> OwnStrategy:
-    """Returns the plan with the least total variance for these rows, shape (rows, cells).
+    """Returns the plan with the least total variance for the rows `entries`, shape (rows, cells).
 
-    budgets: 'optimal', or 'uniform' for the same noise on every row. bits: of the largest norm of a column. Refuses
-    rows that leave an answer undetermined, and names some.
+    budgets: 'optimal', or 'uniform' for equal noise on every row. bits: the most bits of a column's norm. Refuses rows
+    that leave answers undetermined, and names up to three such answers.
     """
     if entries.ndim != 2 or entries.shape[1] != workload.cells or not entries.any():
         raise Refusal(f"the strategy's matrix must have {workload.cells} columns and an entry that is not 0")
@@ -192,7 +192,7 @@ def plan_own(
 
 
 def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
-    """Returns an orthonormal basis of the row space. Refuses rows that leave an answer undetermined."""
+    """Returns an orthonormal basis of the row space, shape (cells, rank). Refuses rows that leave an answer open."""
     if cholesky_factor((entries.T @ entries.astype(np.float64)).astype(np.float64)) is not None:
         return np.eye(entries.shape[1])
     _, singular, rows = np.linalg.svd(entries.astype(np.float64), full_matrices=len(entries) < entries.shape[1])
@@ -215,7 +215,7 @@ def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
 
 
 def _answer_name(workload: CellWorkload, marginal: Sequence[int], place: Sequence[int]) -> str:
-    """Names an answer by its intervals. A summed attribute has the interval of all its values."""
+    """Names an answer by its intervals along all attributes. The attributes outside the set have all their values."""
     spans = [(0, size) for size in workload.sizes]
     for attribute, query in zip(marginal, place, strict=True):
         queries = workload.attributes[attribute]
@@ -224,7 +224,7 @@ def _answer_name(workload: CellWorkload, marginal: Sequence[int], place: Sequenc
 
 
 def _candidates(rows: StrategyRows, bits: int, deadline: float) -> Iterator[tuple[list[IntegerArray], FloatArray]]:
-    """Yields blocks of rows with the unit parameters of their noise: first by groups, then with each row by itself."""
+    """Yields blocks of rows with equal noise, and noise parameters at a budget of 1: first by groups, then by rows."""
     groups = greedy_groups(rows.entries)
     if 1 < len(groups) <= MOST_GROUPS:
         members = np.empty(len(rows.entries), dtype=np.intp)
@@ -234,7 +234,7 @@ def _candidates(rows: StrategyRows, bits: int, deadline: float) -> Iterator[tupl
         _, budgets = joint_budgets(rows, norms, members, deadline)
         yield [rows.entries[list(group.rows)] for group in groups], 1 / budgets
     if len(groups) == 1:
-        return  # no row shares a column with another
+        return  # no two rows share a column
     total, budgets = joint_budgets(rows, rows.costs, np.arange(len(rows.entries)), deadline)
     scaled = scale_rows(rows, budgets, total, bits)
     if scaled is not None:
@@ -246,9 +246,9 @@ def joint_budgets(
 ) -> tuple[float, FloatArray]:
     """Searches for the least total variance at a budget of 1. Returns it and the budget of each group of rows.
 
-    costs: of each group, in each column. members: the group of each row. The program and least squares take turns, from
-    the paper's start: unweighted least squares. Under Laplace noise there are several optima. So further starts are
-    equal budgets and a few uneven budgets, while there is time.
+    costs: of each group, in each column. members: the group of each row. The convex program and least squares take
+    turns, beginning with unweighted least squares as in the paper. Under Laplace noise there are several optima. So
+    further starts are equal budgets and a few uneven budgets, while there is time.
     """
     power = 3 - rows.norm
     unweighted = rows.weights(np.ones(len(members)))
@@ -276,7 +276,7 @@ def _program(costs: FloatArray, weights: FloatArray, power: int) -> FloatArray:
 def _in_turns(
     rows: StrategyRows, costs: FloatArray, members: NDArray[np.intp], begin: FloatArray, deadline: float
 ) -> tuple[float, FloatArray]:
-    """Alternates least squares and the program until a turn gains little or time is over. Returns the best turn."""
+    """Returns the best (total variance, budgets) as least squares and the convex program alternate while that helps."""
     best: tuple[float, FloatArray] = (np.inf, begin)
     budgets = begin
     for _ in range(TURNS):
@@ -295,8 +295,8 @@ def _in_turns(
 def scale_rows(rows: StrategyRows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
     """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the budget's root.
 
-    total: the variance at the exact budgets. Rows with the factor 0 are left out. bits: of the largest column norm.
-    Returns None if no such integers serve.
+    total: the variance at the exact budgets. Rows with the factor 0 are left out. bits: the most bits of a column's
+    norm. Returns None if all such integers cost too much or leave answers undetermined.
     """
     parts = budgets if rows.norm == 1 else np.sqrt(budgets)
     best: tuple[float, IntegerArray | None] = (np.inf, None)
@@ -327,7 +327,7 @@ def _build_plan(
 ) -> OwnStrategy:
     """Returns the plan with exact parameters that cost at most `amount`, and its errors. rows: all rows of the blocks.
 
-    units: parameters of the blocks at a budget of 1. Only their ratios count.
+    units: noise parameters of the blocks, of which only the ratios count.
     """
     factors = [MatrixFactor(np.ascontiguousarray(block)) for block in blocks]
     norms = [factor.norms[rows.norm - 1] for factor in factors]
@@ -341,7 +341,7 @@ def _build_plan(
     spread = tuple(noise_variance(noise, parameter) for parameter in parameters)
     sizes = [len(block) for block in blocks]
     inner = rows.covariance(1 / np.repeat(spread, sizes))
-    if inner is None:  # least squares would need rows with hardly any budget: no candidate
+    if inner is None:  # least squares needs rows with hardly any budget, so this plan must not be chosen
         variances = tuple(np.full(shape, np.inf) for shape in workload.shapes)
     else:
         variances = workload.variances(rows.basis @ inner @ rows.basis.T)

@@ -1,9 +1,9 @@
-"""HDMM's p-identity strategies: a scaled identity and p smooth overlapping bumps, found by descent.
+"""HDMM's p-identity strategies: a scaled identity and p smooth overlapping bumps, from a descent.
 
 McKenna, Miklau, Hay, Machanavajjhala, Optimizing error of high-dimensional statistical queries under differential
-privacy (2018), section 5.2: A = [I; Theta] D^-1, Theta p x n >= 0. D = diag(1 + 1'Theta), so that every column has L1
-norm 1. The descent minimises trace(V (A'A)^-1). The optima for ranges are layers of overlapping hat functions. So the
-descent starts from hats. A short pattern search picks the numbers and heights of the hats.
+privacy (2018), section 5.2. The strategy A has the rows of the identity and of a p x n matrix Theta >= 0, divided by
+D = diag(1 + 1'Theta), so that columns have L1 norm 1. The descent minimises trace(V (A'A)^-1), with the Gram matrix V.
+Optima for ranges are layers of overlapping hat functions. So a short pattern search picks hats to start from.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Layers = tuple[tuple[int, float], ...]
 
 LEAST_HEIGHT = 0.125
 THREE_LAYERS = 1500
-"""Above this many values, three layers of hats are tried, too."""
+"""Above this many values, three layers of hats are tried as well."""
 
 GAIN = 1e-6
 """The descent stops when an iteration gains less than this part of the variance."""
 
 SEARCH_PART = 0.25
-"""Part of the time for the choice of the starts."""
+"""Part of the time for the choice of starts."""
 
 WIDER_OR_NARROWER = (0.8, 0.5, 1.25, 0.65)
 """Factors of the number of hats in the finest layer, tried in this order while there is time."""
 
 EARLY_STEPS = 40
-"""Iterations of each start. Then the best start alone goes on."""
+"""Iterations from each start. Then the descent goes on from the best result."""
 
 
 class GramWorkload(Protocol):
-    """Workload with the Gram matrix V."""
+    """Workload with a Gram matrix V that is given by its diagonal and by products of rows and V."""
 
     @property
     def gram_diagonal(self) -> FloatArray: ...
@@ -50,12 +50,12 @@ class GramWorkload(Protocol):
 
 
 def p_identity_total(theta: FloatArray, workload: GramWorkload) -> float:
-    """Computes trace(V (A'A)^-1) for this Theta, shape (p, n)."""
+    """Computes the total variance trace(V (A'A)^-1) of the strategy A with this Theta, shape (p, n)."""
     return _terms(theta, workload)[0]
 
 
 def p_identity_gradient(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray]:
-    """Returns the total and its gradient in Theta, in O(p^2 n) if V times a vector takes linear time.
+    """Returns the total variance and its gradient in Theta, in O(p^2 n) if V times a vector takes linear time.
 
     Let M = I + Theta Theta' and G = D V D. Then the total is trace(G) - trace(M^-1 Theta G Theta') (Woodbury). Its
     gradient is 2 M^-1 Theta (G Theta' M^-1 Theta - G) + d. Every row of d is 2 diag(V D (I - Theta' M^-1 Theta)).
@@ -68,7 +68,7 @@ def p_identity_gradient(theta: FloatArray, workload: GramWorkload) -> tuple[floa
 
 
 def _terms(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Returns the total, the diagonal of D, M^-1 (M has eigenvalues of at least 1), Theta G, M^-1 Theta G Theta'."""
+    """Returns the total, the diagonal of D, M^-1, Theta G and M^-1 Theta G Theta' (see p_identity_gradient)."""
     scale = 1 + theta.sum(axis=0)
     unit = np.eye(len(theta))
     inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(unit + theta @ theta.T), unit)
@@ -79,14 +79,14 @@ def _terms(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray
 
 
 def p_identity_matrix(theta: FloatArray) -> FloatArray:
-    """Returns A = [I; Theta] D^-1, shape (n + p, n). Every column has L1 norm 1."""
+    """Returns the strategy A, shape (n + p, n): identity above Theta, with columns divided by their L1 norm."""
     scale = 1 + theta.sum(axis=0)
     stacked: FloatArray = np.vstack([np.eye(theta.shape[1]), theta]) / scale
     return stacked
 
 
 def optimise_p_identity(workload: RangeWorkload, seconds: float) -> FloatArray:
-    """Returns the best Theta found within about `seconds`, shape (p, n). If nothing beats the identity, p = 0."""
+    """Returns the best Theta of a search in about `seconds`, shape (p, n). If nothing beats the identity, p = 0."""
     with one_thread():
         return _optimise(workload, seconds)
 
@@ -107,7 +107,7 @@ def _optimise(workload: RangeWorkload, seconds: float) -> FloatArray:
 def descend(theta: FloatArray, workload: GramWorkload, deadline: float, steps: int) -> tuple[float, FloatArray]:
     """Runs L-BFGS-B over Theta >= 0 until it stalls, or until `steps` or the deadline ends it. Returns (total, Theta).
 
-    Each row may spread to half again the width of its support. Fewer variables give faster and better optima.
+    Each row's support may grow by about half. Other entries stay 0: fewer variables give faster and better optima.
     """
     free = np.flatnonzero(_widen_support(theta))
     moving = np.zeros(theta.size)
@@ -137,7 +137,7 @@ def descend(theta: FloatArray, workload: GramWorkload, deadline: float, steps: i
 
 
 def _widen_support(theta: FloatArray) -> NDArray[np.bool_]:
-    """Returns the entries that may be positive: each row's support, wider by a quarter of its width on either side."""
+    """Marks the entries that may be positive: each row's support, wider by a quarter of its width on either side."""
     values = np.arange(theta.shape[1])
     first = (theta > 0).argmax(axis=1)
     last = theta.shape[1] - 1 - (theta[:, ::-1] > 0).argmax(axis=1)
@@ -147,7 +147,7 @@ def _widen_support(theta: FloatArray) -> NDArray[np.bool_]:
 
 
 def hats(size: int, layers: Layers) -> FloatArray:
-    """Builds Theta of layers (number of bumps, height): linear B-splines with equal spacing. One bump is constant."""
+    """Builds Theta from layers (number of bumps, height) of evenly spaced linear B-splines. One bump is constant."""
     rows = []
     for bumps, height in layers:
         place = (np.arange(size) + 0.5) / size * (bumps - 1)
@@ -156,10 +156,10 @@ def hats(size: int, layers: Layers) -> FloatArray:
 
 
 def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[FloatArray]:
-    """Yields starts for the descent: the best hats of one layer, of two, and of three for many values.
+    """Yields matrices Theta to start from: the best hats in one layer, in two layers, and for many values in three.
 
-    A short list's own intervals follow, then wider and narrower hats. The descent prefers other numbers of hats than
-    the pattern search, by up to 1 % of error.
+    Then come the intervals of a short list, and wider and narrower hats. After the descent, other numbers of hats than
+    in the pattern search may be better, by up to 1 % of error.
     """
     size = workload.size
     first: list[Layers] = [((max(1, size // 16), 1.0),), ((4, 0.7), (max(1, size // 12), 1.0))]
@@ -183,7 +183,7 @@ def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[F
 
 
 def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> Layers:
-    """Searches by pattern: changes one number or height at a time by a factor.
+    """Returns better layers from a pattern search, which changes one number or height at a time by a factor.
 
     If nothing improves, the search continues with the root of the factor.
     """
@@ -207,7 +207,7 @@ def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> La
 
 
 def _moves(layers: Layers, step: float, size: int) -> list[Layers]:
-    """Returns the neighbours of a choice of layers."""
+    """Returns copies of the layers with one number or height multiplied or divided by `step`."""
     moves = []
     for index, (bumps, height) in enumerate(layers):
         fewer_or_more = [min(max(1, size // 2), max(1, round(bumps * factor))) for factor in (step, 1 / step)]

@@ -1,8 +1,8 @@
 """Kronecker products of strategies for ranges, one strategy for each attribute.
 
-Every combination of groups, one per attribute, is one measurement. Its unit parameter is the product of the
-attributes' unit parameters, so that privacy costs multiply to 1. Covariances multiply as well: Var(q_1 x .. x q_d) =
-prod Var(q_i).
+Every combination of one group of rows per attribute is one measurement. A unit parameter is the noise at a price of 1.
+It is the product of the unit parameters of the groups. So all measurements together cost 1. Variances of answers
+multiply as well: Var(q_1 x .. x q_d) = prod Var(q_i).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 TIE = 1e-6
-"""Predicted errors this close are equal, and the simpler candidate wins."""
+"""Predicted errors this close (relative) count as equal, and the simpler candidate wins."""
 
 LARGEST_NORM_BITS = 21
-"""Most bits of the column norms of a product. The norms multiply, and must leave room for 2^40 rows in 64 bits."""
+"""Most bits of the product of all column norms. Answers about 2^40 rows must fit 64 bits."""
 
 Place = tuple[slice | int, ...]
-"""Answers of a grouping set within the answers of a product: an index for each attribute."""
+"""Place of a grouping set's answers within the answers of a product: an index for each attribute."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangeProduct:
     """One strategy per attribute, and the measurements of their Kronecker product, which answer one set or several.
 
-    measurements: one for each combination of groups, the last attribute first. unit_variances: for each attribute, one
-    factor of the noise variance per group. scale: a further factor of their product. Variances are those of the
-    discrete noise for one attribute of one set, and upper bounds otherwise. places: of each grouping set.
+    measurements: one for each combination of groups, where the last attribute's group varies fastest. Their noise
+    variance is `scale` times the product of their groups' `unit_variances`. That is exact for one attribute and one
+    set, and an upper bound otherwise. places: of each grouping set's answers.
     """
 
     strategies: tuple[RangeStrategy, ...]
@@ -50,7 +50,7 @@ class RangeProduct:
 
     @cached_property
     def attribute_variances(self) -> tuple[FloatArray, ...]:
-        """Returns each attribute's query variances at unit variances. An answer has their product times `scale`."""
+        """Returns each query's variance at unit_variances, by attribute. An answer has their product times `scale`."""
         pairs = zip(self.strategies, self.unit_variances, strict=True)
         return tuple(strategy.variances(units) for strategy, units in pairs)
 
@@ -63,7 +63,7 @@ class RangeProduct:
         )
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns the answers of every set. Least squares for a Kronecker product is the product of least squares."""
+        """Returns the answers of every set, by least squares along one attribute after the other, which is exact."""
         groups = [range(len(strategy.factors)) for strategy in self.strategies]
         pieces: Mapping[tuple[int, ...], FloatArray] = {
             key: np.asarray(answers, dtype=np.float64) for key, answers in zip(product(*groups), noisy, strict=True)
@@ -79,7 +79,7 @@ class RangeProduct:
 
 
 def norm_of(noise: NoiseKind) -> int:
-    """Returns the norm that the noise is calibrated to."""
+    """Returns which column norm sets the price under this noise: 1 for L1 (Laplace), 2 for L2 (Gaussian)."""
     return 1 if noise is NoiseKind.LAPLACE else 2
 
 
@@ -90,9 +90,9 @@ def combine(
     unit_bound: int,
     places: Sequence[Place] = (),
 ) -> RangeProduct:
-    """Returns the Kronecker product of these strategies, with exact parameters that cost at most `amount`.
+    """Returns the Kronecker product of some strategies, with exact noise parameters that cost at most `amount`.
 
-    places: of each grouping set, if one product serves several. Otherwise all answers are of one set.
+    places: of each grouping set's answers, if one product serves several. Otherwise all answers are of one set.
     """
     norm = norm_of(noise)
     attributes = tuple(strategy.workload.attribute for strategy in strategies)

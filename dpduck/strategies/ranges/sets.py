@@ -1,4 +1,4 @@
-"""Grouping sets with keys over ranges: one plan for all sets, or a product for each set with its part of the budget.
+"""Grouping sets with interval queries: one joint plan, or a product of strategies per set with a part of the budget.
 
 Let V_r be the total weighted variance of set r at a budget of 1. Under Laplace noise sum V_r / epsilon_r^2 is least for
 epsilon_r proportional to V_r^(1/3). Under Gaussian noise sum V_r / rho_r is least for rho_r proportional to V_r^(1/2).
@@ -50,7 +50,7 @@ SHARES = 1 << 24
 """Parts of the budget are multiples of 1/SHARES."""
 
 SPARE_BITS = 8
-"""Bits that the bound of a row may take from the 40 bits of 2^40 rows. Sums then leave room for 2^32 rows."""
+"""A row's bound may have this many bits for free. Sums then leave room for 2^32 rows in place of 2^40."""
 
 MOST_SETS = 1000
 """Most grouping sets with ranges in one statement. More are refused."""
@@ -60,8 +60,8 @@ MOST_SETS = 1000
 class RangeSetsProblem:
     """Planning problem of grouping sets with ranges.
 
-    attributes: workloads of the attributes that some set uses, by domain position. seconds: for each strategy that is
-    built. bits: of the entries of a strategy. largest_bits: of the entries of a product.
+    attributes: interval queries of each attribute that a set uses, by domain position. seconds: time limit for each
+    strategy that is built. bits: of the entries of a strategy. largest_bits: of the entries of a product.
     """
 
     attributes: Mapping[int, RangeWorkload]
@@ -85,11 +85,11 @@ class RangeSetsProblem:
         return [key for key, workload in self.attributes.items() if workload.shape is not RangeShape.IDENTITY]
 
     def problem(self, attribute: int) -> RangeProblem:
-        """Returns the problem of an attribute."""
+        """Returns the planning problem of the queries of one attribute."""
         return self.of(self.attributes[attribute])
 
     def of(self, workload: RangeWorkload) -> RangeProblem:
-        """Returns the problem of a workload over an attribute."""
+        """Returns the planning problem of any interval queries over one attribute."""
         return RangeProblem(workload, self.norm, self.seconds, self.bits, self.budgets == "uniform")
 
 
@@ -129,10 +129,10 @@ def plan_range_sets(
 ) -> tuple[Plan, ...]:
     """Returns the plans of all candidates: the chosen plan first, the others by predicted total variance.
 
-    attributes: the workload of every attribute, identity for a plain key. strategy: of every attribute with ranges.
+    attributes: the queries of every attribute, single values for a plain key. strategy: of every attribute with ranges.
     budgets: shares of the price by set and by tree level, 'optimal' or 'uniform'. row_bound: the most that one row adds
-    to a cell. A larger bound leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian. apart: each
-    set has separate measurements.
+    to a cell. A larger bound leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian. apart:
+    whether each set must have separate measurements.
     """
     if len(workload.marginals) > MOST_SETS:
         raise Refusal(
@@ -164,9 +164,9 @@ def plan_own_matrix(
     planning_seconds: float = 2.0,
     row_bound: int = 1,
 ) -> tuple[Plan, ...]:
-    """Returns the only plan for an analyst's own strategy. The cells are one measured attribute.
+    """Returns a tuple of the only plan for an analyst's strategy. All cells together are one measured attribute.
 
-    entries: shape (rows, cells). The first attribute varies slowest. The other parameters are as for plan_range_sets.
+    entries: its rows, shape (rows, cells). The first attribute varies slowest. See plan_range_sets for the rest.
     """
     begin = perf_counter()
     bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
@@ -176,7 +176,7 @@ def plan_own_matrix(
 
 
 def _build_by_name(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
-    """Returns the strategies by name, each with its building time."""
+    """Returns the strategies that 'auto' or a name stands for, by name, each with its building time."""
     built, begin = {}, perf_counter()
     for candidate in build_strategies(problem, strategy):
         built[candidate.name] = (candidate, perf_counter() - begin)
@@ -185,7 +185,7 @@ def _build_by_name(problem: RangeProblem, strategy: str) -> dict[str, tuple[Rang
 
 
 def _choices(candidates: Found, norm: int) -> list[tuple[dict[int, RangeStrategy], float]]:
-    """Returns a choice per name that all attributes have, and each attribute's best strategy if the names differ."""
+    """Returns choices of a strategy per attribute, with building times: by name, and the best if their names differ."""
     if not candidates:
         return [({}, 0.0)]
     first = next(iter(candidates.values()))
@@ -207,7 +207,7 @@ def _choices(candidates: Found, norm: int) -> list[tuple[dict[int, RangeStrategy
 
 
 def _plan(asked: RangeSetsProblem, choice: Choice, seconds: float) -> Plan:
-    """Returns the plan that measures each set by itself."""
+    """Returns the plan that measures each grouping set apart. seconds: time that building the strategies took."""
     begin, workload, noise = perf_counter(), asked.workload, asked.noise
     plain = {key: own for key, own in asked.attributes.items() if key not in choice}
     chosen = {**{key: next(build_strategies(asked.of(own), "identity")) for key, own in plain.items()}, **choice}
@@ -225,7 +225,7 @@ def _plan(asked: RangeSetsProblem, choice: Choice, seconds: float) -> Plan:
 
 
 def _joint_plans(asked: RangeSetsProblem, candidates: Found) -> Iterator[Plan]:
-    """Yields plans with joint measurements for all sets. Under L1, residuals have twice the norm and always lose."""
+    """Yields plans with joint measurements for all sets. Residuals never win under L1, so Laplace plans have none."""
 
     def of_all_sets(name: str, part: PlanPart, note: str) -> Plan:
         note += " all grouping sets, so that they agree"
@@ -248,7 +248,7 @@ def _joint_plans(asked: RangeSetsProblem, candidates: Found) -> Iterator[Plan]:
 
 
 def _names(asked: RangeSetsProblem, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
-    """Returns the names that a product tries for an attribute: the identity, and the best built strategy."""
+    """Returns the names of strategies that a product tries for an attribute: identity and the best, or those asked."""
     if built is None:
         return ("auto",)
     if asked.strategy != "auto":
@@ -257,7 +257,7 @@ def _names(asked: RangeSetsProblem, built: Mapping[str, tuple[RangeStrategy, flo
 
 
 def _best(asked: RangeSetsProblem, names: Sequence[str], workload: RangeWorkload) -> RangeStrategy:
-    """Returns the strategy that answers the queries of an attribute best."""
+    """Returns the best strategy with one of these names that determines every value, else the identity."""
     bits = min(BITS, asked.largest_bits // len(asked.attributes))
     problem = replace(asked.of(workload), bits=bits, least_bits=FEWEST_BITS)
     built = chain.from_iterable(_strategies_of(problem, name) for name in names)
@@ -265,7 +265,7 @@ def _best(asked: RangeSetsProblem, names: Sequence[str], workload: RangeWorkload
 
 
 def _strategies_of(problem: RangeProblem, name: str) -> Iterator[RangeStrategy]:
-    """Yields the strategies of a name, or none if the name needs more bits than the problem has."""
+    """Yields the strategies with a name. Yields none if they have real entries, and the problem too few bits."""
     if name in ("auto", "identity", "hierarchy", "haar") or name.startswith("hierarchy_") or problem.dense:
         yield from build_strategies(problem, name)
 
@@ -275,7 +275,7 @@ def _singles(problem: RangeProblem) -> RangeStrategy:
 
 
 def _tells_all(strategy: RangeStrategy) -> bool:
-    """Tells whether a strategy's rows determine every value. Rounded rows of little weight may not."""
+    """Tells whether a strategy's rows determine every value. After rounding, rows of little weight may be lost."""
     if strategy.structure is not None:
         return True
     dense = [_dense(matrix) for matrix in strategy.bucket_matrices]
@@ -283,7 +283,7 @@ def _tells_all(strategy: RangeStrategy) -> bool:
 
 
 def _best_residuals(asked: RangeSetsProblem, candidates: Found, attribute: int, bits: int) -> Centred | None:
-    """Returns an attribute's best residuals, from its strategies and from the optimum for the residuals' workload."""
+    """Returns an attribute's best residual matrix, made from its strategies or from the optimum for centred queries."""
     workload = asked.attributes[attribute]
     if workload.size == 1:
         return plain(workload)
@@ -299,7 +299,7 @@ def _best_residuals(asked: RangeSetsProblem, candidates: Found, attribute: int, 
 
 
 def _rows(strategy: RangeStrategy) -> FloatArray:
-    """Returns the rows of a strategy, weighted by their budgets, shape (rows, values)."""
+    """Returns the rows of a strategy over its buckets, weighted by their budgets, shape (rows, buckets)."""
     weights = np.sqrt(strategy.shares / np.array(strategy.norms(2), dtype=np.float64))
     pairs = zip(strategy.bucket_matrices, weights.tolist(), strict=True)
     return np.concatenate([_dense(matrix) * weight for matrix, weight in pairs])
@@ -310,7 +310,7 @@ def _dense(matrix: FloatArray | scipy.sparse.csr_array) -> FloatArray:
 
 
 def _shares(choice: Choice, workload: MarginalWorkload, noise: NoiseKind, budgets: str) -> list[Fraction]:
-    """Returns each set's part of the budget. The parts add up to at most 1."""
+    """Returns each grouping set's part of the budget. The parts add up to at most 1."""
     count = len(workload.marginals)
     if count == 1 or budgets == "uniform":
         return [Fraction(1, count)] * count

@@ -1,4 +1,4 @@
-"""Strategy for ranges: groups of integer rows, each with a share of the budget, and the errors that follow."""
+"""Strategy for interval queries: groups of integer rows, each with a share of the budget, and predicted errors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SMALL = 1 << 16
 class RangeStrategy:
     """Groups of rows. Group k measures factors[k] with the share shares[k] of the budget. C_k is its column norm.
 
-    workload: the queries over n values. buckets, boundaries: the same queries over buckets of values that no query
-    tells apart (RangeWorkload.reduced). structure: a tree or wavelet over the buckets, or None for any matrix. groups:
-    the measured groups of the structure. Factors have n columns, equal for the values of one bucket, and 0 for values
-    outside all buckets.
+    workload: the queries over n values. buckets, boundaries: these queries over buckets of values that no query tells
+    apart (RangeWorkload.merge_values). structure: a tree or wavelet over the buckets, None for any other matrix.
+    groups: the measured groups of the structure. Factors have n columns, equal for the values of one bucket, and 0 for
+    values outside all buckets.
     """
 
     name: str
@@ -41,11 +41,11 @@ class RangeStrategy:
     note: str = ""
 
     def norms(self, norm: int) -> tuple[int, ...]:
-        """Returns C_k under L1 (norm 1), C_k^2 under L2 (norm 2): exact, of the integers."""
+        """Returns each group's column norm as an integer: the L1 norm (norm 1) or the squared L2 norm (norm 2)."""
         return tuple(factor.norms[norm - 1] for factor in self.factors)
 
     def unit_parameters(self, norm: int) -> FloatArray:
-        """Computes parameters at a budget of 1: C_k/share_k (b, epsilon = 1), C_k^2/share_k (sigma^2, rho = 1/2)."""
+        """Returns each group's noise parameter at a budget of 1: b if epsilon is 1, or sigma^2 if rho is 1/2."""
         return np.array(self.norms(norm), dtype=np.float64) / self.shares
 
     @cached_property
@@ -72,7 +72,7 @@ class RangeStrategy:
         return self.buckets.variances(covariance_of(normal))
 
     def unit_total(self, norm: int) -> float:
-        """Returns the weighted sum of query variances at a budget of 1. Norm 1 has scales, which are squared."""
+        """Returns the weighted sum of query variances at a budget of 1, up to a constant factor for each norm."""
         parameters = self.unit_parameters(norm)
         return float(self.workload.weights @ self.variances(parameters**2 if norm == 1 else parameters))
 
@@ -83,7 +83,7 @@ def matrix_of(factor: Factor) -> IntegerArray:
 
 
 def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | scipy.sparse.csr_array) -> Factor:
-    """Returns the factor over n values of integer rows over buckets. Values outside the buckets get zeros."""
+    """Returns a factor over `size` values from integer rows over buckets. Values outside all buckets have zeros."""
     rows = entries.shape[0]
     buckets = len(boundaries) - 1
     inside = boundaries[-1] - boundaries[0]
@@ -100,7 +100,7 @@ def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | scipy
 
 
 def identity_over(size: int, boundaries: IndexArray) -> Factor:
-    """Returns the factor that counts each bucket by itself."""
+    """Returns the factor over `size` values that counts each bucket."""
     if len(boundaries) == size + 1:
         return IdentityFactor(size)
     return factor_over(size, boundaries, scipy.sparse.eye_array(len(boundaries) - 1, dtype=np.int64, format="csr"))

@@ -1,8 +1,8 @@
 """Joint plans of all grouping sets with ranges: one least-squares fit answers all sets, so that they agree.
 
-There are two ways. A product has one strategy for each attribute: for its queries, and for its total, which other sets
-ask for. Residuals are the parts of a subset that smaller subsets lack, with a matrix for each attribute (Xiao, He,
-Wang, Zhang, Kifer, ResidualPlanner+, 2023). Products serve whole cubes. Residuals serve small sets of many attributes.
+A product has one strategy for each attribute: for its queries, and for its total, which other sets ask for. It serves
+whole cubes. Residuals are the part of a set's marginal that smaller sets do not determine. They have a matrix for each
+attribute (Xiao, He, Wang, Zhang, Kifer, ResidualPlanner+, 2023), and serve small sets of many attributes.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 ROUNDS = 2
-"""Number of times that each attribute's strategy is planned for the strategies of the others."""
+"""Number of times that each attribute's strategy is planned again for the strategies of the other attributes."""
 
 MOST_ANSWERS = 1_000_000
-"""Most answers of a product over attributes that no set has together."""
+"""Most answers of a product if no grouping set has all its attributes."""
 
 MOST_SUBSETS = 2000
-"""Most subsets that all sets together may have, for residuals."""
+"""Residuals are planned if all grouping sets together have at most this many subsets."""
 
 FEWEST_BITS = 6
 """Fewest bits of the entries of a residual matrix."""
 
 SHORTER = 1 - 1 / 32
-"""Columns are scaled to this part of the largest allowed length, because rounding makes them longer."""
+"""Columns are scaled to this part of the largest allowed length, because rounding may lengthen them."""
 
 LEAST_SHARE = 1e-9
 LEAST_WEIGHT = 1e-6
-"""Least weight of queries beside a total, and of a total beside queries. Both are answered in any case."""
+"""Least weight of queries beside a total, and of a total beside queries. Both must be answered in any case."""
 
 Builds = Callable[[RangeWorkload], RangeStrategy]
 
@@ -58,11 +58,11 @@ def plan_product(
     amount: Fraction,
     unit_bound: int,
 ) -> RangeProduct | None:
-    """Returns a product, or None without attributes, with a large one, or with many answers that no set has together.
+    """Returns a product that answers all sets. Returns None if there is no attribute, or if the product is too large.
 
-    Each strategy answers its queries, and last its total. A set has the queries of its attributes, and the totals of
-    the others. The total variance of a set is a product over attributes. So the strategies of the other attributes give
-    weights to the queries and to the total of an attribute. Its own strategy is the best by these weights.
+    builds: functions that build a strategy. Each strategy answers its attribute's queries, and last its total. A set
+    has the queries of its attributes, and the totals of others. The total variance of a set is a product over
+    attributes. So other strategies give weights to an attribute's queries and total, for which its strategy is built.
     """
     used = tuple(sorted(attributes))
     if not used:
@@ -87,7 +87,7 @@ def plan_product(
 
 
 def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
-    """Tells whether all queries leave room for rows in 64 bits (kernel/queries/marginals.py requires this)."""
+    """Tells whether all queries leave room for rows in 64 bits, as require_weights in kernel/queries/tables.py asks."""
     return all(
         prod(factor.norms[1] for factor in measurement.query.factors) <= 1 << 2 * largest_bits
         for measurement in measurements
@@ -95,7 +95,7 @@ def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
 
 
 def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorkload:
-    """Returns the queries of an attribute at the weight `own`, and last the sum of its values at the weight `total`.
+    """Returns an attribute's queries with the weight `own`, and last the sum of its values with the weight `total`.
 
     >>> from dpduck.algebra.ranges import identity
     >>> with_total(identity(2), 1.0, 3.0).matrix().tolist()
@@ -111,7 +111,7 @@ def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorklo
 def _weights(
     attribute: int, totals: Mapping[int, tuple[float, float]], workload: MarginalWorkload
 ) -> tuple[float, float]:
-    """Returns the weights of an attribute's queries and of its total, by the variances of the other strategies."""
+    """Returns the weights of an attribute's queries and of its total. totals: variances of both, for each attribute."""
     own = total = 0.0
     for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
         others = prod(pair[0 if other in marginal else 1] for other, pair in totals.items() if other != attribute)
@@ -126,8 +126,8 @@ def _weights(
 class Centred:
     """Residual matrix of one attribute: each row adds up to 0. The rows determine the values except for the total.
 
-    inverse: from its rows back to residuals, shape (n, rows), or None for CentredFactor with the inverse 1/n.
-    variances: of each query from the residuals, at a variance of 1. means: each query's answer if all values are 1/n.
+    inverse: from answers of the rows to values with sum 0, shape (n, rows). None: CentredFactor, with the inverse 1/n.
+    variances: of each query on those values, if each row's noise has variance 1.
     """
 
     workload: RangeWorkload
@@ -137,19 +137,20 @@ class Centred:
 
     @cached_property
     def means(self) -> FloatArray:
+        """Returns each query's answer if all values are 1/n."""
         return self.workload.answers(np.full(self.workload.size, 1 / self.workload.size))
 
     @cached_property
     def total(self) -> float:
-        """Returns the total variance under Gaussian noise at a budget of 1, for comparisons."""
+        """Returns the weighted variance of all queries under Gaussian noise at a budget of 1, for comparisons."""
         return float(self.workload.weights @ self.variances) * self.factor.norms[1]
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Residuals of every subset of the sets. Each subset has its own noise.
+    """Measurements of the residuals of every subset of the grouping sets. Each subset has a separate noise variance.
 
-    subsets: in the order of measurements. attributes: by domain position. noise_variances: in units of the integers.
+    attributes: residual matrices by domain position. noise_variances: of the integer answers, by subset.
     """
 
     workload: MarginalWorkload
@@ -160,7 +161,7 @@ class Residuals:
 
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every answer: an array for each set, with an axis for each attribute of the set."""
+        """Returns the variance of every answer, in an array for each set with an axis for each attribute of the set."""
         return tuple(self._variances(marginal) for marginal in self.workload.marginals)
 
     def _variances(self, marginal: tuple[int, ...]) -> FloatArray:
@@ -177,7 +178,7 @@ class Residuals:
         return set_variances
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns the answers of every set, with an axis for each attribute of the set."""
+        """Returns an array of answers for each set, with an axis for each attribute. noisy: one array per subset."""
         estimates = {
             subset: self._estimate_residuals(subset, np.asarray(rows, dtype=np.float64))
             for subset, rows in zip(self.subsets, noisy, strict=True)
@@ -185,7 +186,7 @@ class Residuals:
         return tuple(self._answers(marginal, estimates) for marginal in self.workload.marginals)
 
     def _estimate_residuals(self, subset: Sequence[int], rows: FloatArray) -> FloatArray:
-        """Returns the residuals of the cells of a subset."""
+        """Returns the residual of each cell of a subset's marginal. rows: noisy answers of the residual matrices."""
         for axis, attribute in enumerate(subset):
             matrix = self.attributes[attribute]
             if matrix.inverse is None:
@@ -218,9 +219,9 @@ def plan_residuals(
     budgets: str = "optimal",
     largest_bits: int = LARGEST_NORM_BITS,
 ) -> Residuals | None:
-    """Returns residuals under Gaussian noise with optimal or uniform budgets, or None if they cannot serve.
+    """Returns residuals under Gaussian noise with optimal or uniform budgets, or None if they are too large or missing.
 
-    matrices: builds the residual matrix of an attribute with ranges at a number of bits, or returns None.
+    matrices: builds the residual matrix of an attribute with ranges, with a number of bits, or returns None.
     """
     if sum(2 ** len(marginal) for marginal in workload.marginals) > MOST_SUBSETS:
         return None
@@ -249,7 +250,7 @@ def plan_residuals(
 
 
 def _bits(marginal: Sequence[int], ranged: set[int], attributes: Mapping[int, RangeWorkload], largest: int) -> int:
-    """Returns the bits for the entries of a set's matrices, so that their products fit."""
+    """Returns the bits for the entries of a set's residual matrices, so that their products have `largest` bits."""
     own = [attribute for attribute in marginal if attribute in ranged]
     left = largest - sum(log2(attributes[attribute].size) for attribute in marginal if attribute not in ranged)
     return int(left // len(own)) if own else (largest if left >= 0 else 0)
@@ -261,7 +262,7 @@ def _shares(
     subsets: Sequence[tuple[int, ...]],
     budgets: str,
 ) -> FloatArray:
-    """Returns each subset's share of the budget, in proportion to the root of its worth, or equal shares."""
+    """Returns each subset's share of the budget, equal or optimal: by the root of its part in the weighted variance."""
     if budgets == "uniform":
         return np.full(len(subsets), 1 / len(subsets))
     worth = np.zeros(len(subsets))
@@ -279,14 +280,14 @@ def _shares(
 
 
 def plain(workload: RangeWorkload) -> Centred:
-    """Returns the residuals of single values: n I - 11'."""
+    """Returns the residual matrix n I - 11' for queries of single values."""
     size = workload.size
     variances = np.full(workload.queries, (1 - 1 / size) / size**2)
     return Centred(workload, CentredFactor(size), None, variances)
 
 
 def centre_rows(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | None:
-    """Returns integer residuals from the rows of a strategy, or None if the rows do not determine all values."""
+    """Returns an integer residual matrix from a strategy's rows, or None if they do not determine all values."""
     size = workload.size
     wanted = rows - rows.mean(axis=1, keepdims=True)
     longest = np.sqrt((wanted * wanted).sum(axis=0).max())

@@ -1,17 +1,17 @@
 """Atoms of an axis, and the solution of one block of least squares by its generalised inverse.
 
-An atom is a set of codes that no factor but the identity tells apart. A block may have precisions that differ by more
-digits than doubles have.
+An atom is a set of codes that no factor tells apart, except identity, centred and Hadamard factors. A block M is
+defined in estimator.py. It may have precisions that differ by more digits than doubles have.
 
 Measurements come in levels. Within one level, precisions differ by a factor of at most WIDTH. One level is solved by
 its normal equations. Normal equations of several levels are not added up, since rounding would lose the least precise
 measurements. Instead, each level's matrix is written as A'A. Householder reflections bring the rows of all A, the most
-precise first, to one triangle R. They keep each row's own digits as long as large rows come first. See Cox and Higham,
-Stability of Householder QR factorization for weighted least squares problems, 1998. Rows that are only rounding errors
-are cut off before the next level, by the lengths of their own level's rows. Then M = R'R. The estimate is a sum over
-levels: an operator times the level's own part of S'V^-1 z.
+precise first, to one triangle R. They keep the digits of every row as long as large rows come first. See Cox and
+Higham, Stability of Householder QR factorization for weighted least squares problems, 1998. Rows that are only rounding
+errors, by the lengths of their level's rows, are cut off before the next level. Then M = R'R. The estimate is a sum
+over levels: a matrix times the level's part of S'V^-1 z.
 
-Large blocks have a low rank, since releases ask far fewer numbers than their filters make atoms. A Cholesky
+Large blocks have a low rank, since filters cut an axis into far more atoms than a release has numbers. A Cholesky
 factorisation with pivots (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990) ends after as
 many steps as the rank. All later steps use only that many rows. If the rank is above half of the size, eigenvectors
 serve instead.
@@ -34,7 +34,7 @@ from dpduck.strategies.variance import adjoint, gram
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 WIDTH = 1e3
-"""Largest quotient of two precisions of a level."""
+"""Largest quotient of two precisions in one level."""
 
 NULL = 1e-11
 """Eigenvalues below this part of the largest count as 0, in a block with a diagonal of ones."""
@@ -43,17 +43,17 @@ CUT = 1e-6
 """Without their parts along more precise rows, rows shorter than this part of their level's longest row count as 0."""
 
 MISSED = 1e-7
-"""A query is not determined if its part outside of the range is longer than this, relative to the query."""
+"""A query is not determined if its part outside the block's range is longer than this part of the query."""
 
 AT_ONCE = 1 << 22
-"""Most numbers of an array that is worked on at once."""
+"""Most numbers in an array of intermediate results. Longer results are computed in pieces."""
 
 LARGE = 256
 """Number of atoms above which the rank of a block is computed first."""
 
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
-    """Groups measurements of like precision, the most precise first."""
+    """Groups measurements into levels, the most precise first: precisions in a level differ by WIDTH at most."""
     order, levels = np.argsort(-precisions, kind="stable"), list[list[int]]()
     for place in order.tolist():
         if not levels or precisions[levels[-1][0]] > WIDTH * precisions[place]:
@@ -64,13 +64,13 @@ def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresBlock:
-    """Block with a generalised inverse G, so that M G M = M.
+    """Block M of the normal equations with a generalised inverse G, so that M G M = M.
 
     - solvers: for each level, the matrix from its part of S'V^-1 z to its part of the estimate.
-    - inverse: G. For several levels or a low rank it is None, and the root has it: G = root'root.
-    - scale: the scales in which M has a diagonal of ones.
-    - null: the projection on the undetermined space, the null space in these scales. For several levels it is an
-      orthonormal basis of that space, as rows. It is None if the null space is empty.
+    - inverse, root: G, or None for several levels or a low rank. Then G = root'root.
+    - scale: the numbers s for which s_i M_ij s_j has a diagonal of ones.
+    - null: the projection on the undetermined space, the null space of the scaled M. For several levels it is an
+      orthonormal basis of that space, as rows. It is None if every query is determined.
     - span: an orthonormal basis of the determined space, as rows. A block of low rank has it in place of `null`.
     """
 
@@ -94,11 +94,11 @@ class LeastSquaresBlock:
 
     @property
     def variance(self) -> float:
-        """Returns the variance of a block of one number."""
+        """Returns the variance of the estimate, for a block with a single number."""
         return float(self.inverse[0, 0] if self.inverse is not None else np.square(self.root).sum())
 
     def solve(self, data: Sequence[FloatArray], leading: int) -> FloatArray:
-        """Applies the inverse to each level's data, along all but the leading axes, and adds up the results."""
+        """Applies each level's solver to its data, along all but the first `leading` axes, and adds up the results."""
         shape = data[0].shape
         flat = (
             part.reshape(prod(shape[:leading]), -1) @ solver.T for part, solver in zip(data, self.solvers, strict=True)
@@ -107,7 +107,7 @@ class LeastSquaresBlock:
         return solved
 
     def errors(self, rows: Sequence[FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Computes u'Gu for every product u of rows, one from each list, and whether u is determined."""
+        """Computes u'Gu, and whether u is determined, for every Kronecker product u of one row from each matrix."""
         if self.span is not None:
             return _low_rank_errors(self.root, self.span, self.scale, rows)
         variances = _squares(self.root, rows) if self.inverse is None else _quadratic(self.inverse, rows)
@@ -134,9 +134,9 @@ def _of_one(matrix: FloatArray) -> LeastSquaresBlock:
 
 
 def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Returns scales that make the diagonal ones, and rows A so that A'A is the scaled matrix.
+    """Returns scales for a diagonal of ones, and rows A, as many as the rank, so that A'A is the scaled matrix.
 
-    There are as many rows as the rank. The result is None if the rank is high or the block is small.
+    The result is None if the rank is above half of the size, or the block is small.
     """
     if len(matrix) <= LARGE:
         return None
@@ -153,7 +153,7 @@ def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
 
 
 def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns rows A with A'A = M, and the matrix that maps x = A'y to y."""
+    """Returns rows A with A'A = M for a matrix M, and the matrix that maps a vector A'y to y."""
     low = _low_rank(matrix)
     if low is not None:
         scale, rows = low
@@ -167,7 +167,7 @@ def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _low_rank_errors(
     root: FloatArray, span: FloatArray, scale: FloatArray, rows: Sequence[FloatArray]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Returns |root u|^2 for every product u of one row from each list, and whether u is in the span."""
+    """Returns |root u|^2, and whether u is in the span, for every Kronecker product u of one row from each matrix."""
     lengths = [len(row) for row in rows]
     variances, determined = np.zeros(prod(lengths)), np.zeros(prod(lengths), np.bool_)
     step = max(1, AT_ONCE // len(scale))
@@ -184,7 +184,7 @@ def _low_rank_errors(
 
 
 def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Returns scales for a diagonal of ones, the eigenvalues and vectors in them, and which eigenvalues count."""
+    """Returns scales for a diagonal of ones, eigenvalues and vectors of the scaled matrix, and which are not 0."""
     diagonal = np.diag(matrix)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = scipy.linalg.eigh(matrix * scale * scale[:, None])
@@ -194,7 +194,7 @@ def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDAr
 def _of_several(matrices: Sequence[FloatArray]) -> LeastSquaresBlock:
     size = len(matrices[0])
     columns, rank = np.arange(size), 0
-    triangle = np.zeros((0, size))  # columns in this order; the first `rank` are upper triangular
+    triangle = np.zeros((0, size))  # in the order of `columns`, of which the first `rank` are upper triangular
     solvers = [np.zeros((0, size)) for _ in matrices]  # from each level's data to the right side of the triangle
     for level, matrix in enumerate(matrices):
         rows, backwards = _rows_of(matrix)
@@ -222,7 +222,7 @@ def _of_several(matrices: Sequence[FloatArray]) -> LeastSquaresBlock:
 
 
 def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]:
-    """Returns the number of rows that a level adds to more precise rows, and a column order with the pivots first."""
+    """Returns the rank that a level adds to more precise levels, and an order of columns with the pivots first."""
     if not below.size:
         return 0, np.arange(below.shape[1])
     triangle, order = scipy.linalg.qr(below, mode="r", pivoting=True, check_finite=False)
@@ -230,7 +230,7 @@ def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]
 
 
 def _reflect(columns: FloatArray, table: FloatArray) -> FloatArray:
-    """Returns Q' times a table for QR = `columns`, by one reflection after the other, never by Q itself."""
+    """Returns Q' times a table, for the factorisation `columns` = QR. It applies reflections, and never builds Q."""
     if not len(columns) or not table.shape[1]:
         return table.copy()
     _, _, work, _ = scipy.linalg.lapack.dgeqrf(columns, -1)
@@ -243,7 +243,7 @@ def _reflect(columns: FloatArray, table: FloatArray) -> FloatArray:
 def _solve_triangle(
     triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]
 ) -> LeastSquaresBlock:
-    """Returns the generalised inverse from the R of all rows. The first columns of R are triangular."""
+    """Returns the block M = R'R. triangle: R, with M's `columns` in order. solvers: from a level's data to R x."""
     rank, size = triangle.shape
     square, rest = triangle[:, :rank], triangle[:, rank:]
     root = np.zeros((rank, size))
@@ -267,7 +267,7 @@ def _solve_triangle(
 
 
 def _squares(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
-    """Computes |Mu|^2 for every Kronecker product u of one row from each matrix, with an axis for each matrix."""
+    """Computes |matrix u|^2 for every Kronecker product u of one row from each of `rows`, with an axis for each."""
     sizes, lengths = [row.shape[1] for row in rows], [len(row) for row in rows]
     totals = np.zeros(lengths)
     step = max(1, AT_ONCE // max(1, prod(max(pair) for pair in zip(sizes, lengths, strict=True))))
@@ -280,11 +280,11 @@ def _squares(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
 
 
 def _quadratic(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
-    """Computes u'Mu for every product u of one row from each list, with an axis for each list."""
+    """Computes u' matrix u for every Kronecker product u of one row from each of `rows`, with an axis for each."""
     sizes = [row.shape[1] for row in rows]
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]) / sizes[place])
     form = matrix.reshape([*sizes, *sizes]).transpose([*order, *(place + len(sizes) for place in order)])
-    for done, place in enumerate(order):  # each remaining axis is there twice, after the finished axes
+    for done, place in enumerate(order):  # finished axes come first, then each remaining axis twice
         left = len(order) - done
         form = np.moveaxis(form, [done, done + left], [0, 1])
         half = np.tensordot(rows[place], form, axes=([1], [0]))
@@ -293,16 +293,16 @@ def _quadratic(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
 
 
 NOTHING = 1e-13
-"""Squared lengths below this, relative to the whole, are rounding."""
+"""Squared lengths below this part of the whole are rounding errors."""
 
 Kin = IdentityFactor | CentredFactor | HadamardFactor
 
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """Queries along one axis: the identity or its kin, or rows of any matrix.
+    """Queries along one axis: an identity, centred or Hadamard factor (`plain`), or the rows of any matrix.
 
-    kept: the codes that the identity counts, None for all. rows: shape (queries, codes), if there is no `plain`.
+    kept: the codes that the plain factor counts, None for all. rows: shape (queries, codes), without a plain factor.
     """
 
     plain: Kin | None = None
@@ -311,14 +311,14 @@ class Along:
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """Returns a value that is equal for factors with the same queries."""
+        """Returns a value that is equal for two objects with equal queries."""
         if self.plain is not None:
             return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
         rows = cast(scipy.sparse.csr_array, self.rows)
         return rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes()
 
     def back(self, answers: FloatArray, axis: int) -> FloatArray:
-        """Returns the transpose times answers, along one of their axes."""
+        """Returns the transposed query matrix times `answers`, along one axis of the answers."""
         if isinstance(self.plain, IdentityFactor) and self.kept is None:
             return answers
         if self.plain is None:
@@ -333,9 +333,9 @@ class Along:
 
 @dataclass(frozen=True, eq=False)
 class NoisyTable:
-    """One noisy table. along: the queries along its axes. variance: of the noise of each number.
+    """One noisy table. along: for each axis that is not summed away, the queries. variance: of the noise per number.
 
-    values: an axis for each of `along`, in increasing order.
+    values: the noisy answers, with the axes of `along` in increasing order.
     """
 
     along: Mapping[int, Along]
@@ -345,14 +345,14 @@ class NoisyTable:
 
 @dataclass(frozen=True, eq=False)
 class AtomAxis:
-    """Atoms of one axis. atom: of each code. sizes: the number of codes of each atom."""
+    """Atoms of one axis. atom: the atom of each code. sizes: the number of codes of each atom. U: unit indicators."""
 
     atom: NDArray[np.intp]
     sizes: FloatArray
 
     @cached_property
     def ones(self) -> FloatArray:
-        """Returns U'1: the row of ones along this axis."""
+        """Returns U'1, a row of ones over the codes in terms of atoms. U has a unit vector for each atom's codes."""
         roots: FloatArray = np.sqrt(self.sizes)
         return roots
 
@@ -361,7 +361,7 @@ class AtomAxis:
         return np.flatnonzero(self.atom == atom)
 
     def lump(self, table: FloatArray, axis: int) -> FloatArray:
-        """Returns U' times a table along one of its axes."""
+        """Returns U' times a table along one axis: sums over each atom's codes, divided by the root of its size."""
         moved = np.moveaxis(table, axis, 0)
         lumped = self._sum_codes(moved) / self.ones.reshape(-1, *[1] * (moved.ndim - 1))
         return np.moveaxis(lumped, 0, axis)
@@ -386,18 +386,18 @@ class AtomAxis:
         return scipy.sparse.csr_array((np.ones(len(self.atom)), places), shape=(len(self.atom), len(self.sizes)))
 
     def atoms_of(self, weights: scipy.sparse.csr_array) -> FloatArray:
-        """Returns the product of rows of weights and U."""
+        """Returns rows of weights times U: sums over each atom's codes, divided by the root of the atom's size."""
         return np.asarray((weights @ self._indicators).todense(), np.float64) / self.ones
 
     def contrast_norms(self, weights: scipy.sparse.csr_array) -> FloatArray:
-        """Returns, for rows of weights, the squared length of their contrasts inside each atom, shape (rows, atoms)."""
+        """Returns the squared length of each weight row's deviation from its mean in each atom, shape (rows, atoms)."""
         whole = np.asarray((weights.multiply(weights) @ self._indicators).todense(), np.float64)
         parts = whole - self.atoms_of(weights) ** 2
         parts[parts <= NOTHING * whole] = 0.0
         return parts
 
     def block(self, along: Along | None) -> FloatArray:
-        """Returns L: the action of a factor on the atoms. None stands for the row of ones."""
+        """Returns the matrix L = U'F'F U of a factor F over the atoms. None stands for the row of ones."""
         ones = self.ones
         if along is None:
             return np.outer(ones, ones)
@@ -406,11 +406,11 @@ class AtomAxis:
             return lumped.T @ lumped
         alpha, beta = cast(tuple[int, int], gram(along.plain))
         block = np.diag(alpha * self._atom_mask(along)) + beta * np.outer(ones, ones)
-        block[np.abs(block) <= NOTHING * alpha] = 0.0  # cancellation: residuals and Fourier rows see no constant
+        block[np.abs(block) <= NOTHING * alpha] = 0.0  # rounding: centred and Hadamard rows of a constant are 0
         return block
 
     def multiplier(self, along: Along | None) -> FloatArray:
-        """Returns a: the numbers by which a factor's square multiplies contrasts inside each atom."""
+        """Returns, for each atom, the number by which F'F of a factor F multiplies contrasts inside the atom."""
         if along is None or along.plain is None:
             return np.zeros(len(self.sizes))
         alpha, _ = cast(tuple[int, int], gram(along.plain))
@@ -426,7 +426,7 @@ class AtomAxis:
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """Distinct factors along one axis. which: the factor of each measurement. blocks, contrasts: their L and a."""
+    """Distinct factors along one axis. blocks, contrasts: AtomAxis.block and multiplier. which: of each measurement."""
 
     which: NDArray[np.intp]
     blocks: FloatArray
@@ -434,7 +434,7 @@ class Kinds:
 
     @classmethod
     def of(cls, axis: AtomAxis, along: Sequence[Along | None]) -> Kinds:
-        """Returns the kinds of all measurements. None stands for a sum over the axis."""
+        """Returns the distinct factors of all measurements. None stands for a sum over the axis."""
         numbers: dict[object, int] = {}
         distinct: list[Along | None] = []
         which = np.zeros(len(along), np.intp)
@@ -450,7 +450,7 @@ class Kinds:
 
 
 def refine_atoms(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
-    """Returns the atom of each code after one more factor has told codes apart. Atoms have numbers from 0 on."""
+    """Returns the atom number of each code, after one more factor has split the atoms in `atom`."""
     columns = None if along.kept is None else along.kept.tolist()
     if along.plain is None:
         by_code = scipy.sparse.csc_array(cast(scipy.sparse.csr_array, along.rows))
@@ -463,7 +463,7 @@ def refine_atoms(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
 
 
 def atoms_of_axis(size: int, along: Sequence[Along]) -> AtomAxis:
-    """Returns the atoms of an axis: codes that no factor but the identity and its kin tells apart."""
+    """Returns the atoms of an axis: sets of codes that no factor tells apart. Plain factors only split by `kept`."""
     atom = np.zeros(size, np.intp)
     for factor in {factor.signature: factor for factor in along}.values():
         atom = refine_atoms(atom, factor)

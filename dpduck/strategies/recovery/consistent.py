@@ -1,15 +1,14 @@
-"""Nearest consistent marginals for p = 1 and p = infinity, by linear programs (paper, section 4.3).
+"""Nearest consistent marginals in the L1 or the L-infinity norm, by linear programs (paper, section 4.3).
 
-Consistent marginals are the range of the workload. The variables are its ANOVA coordinates: prod_{i in U} (n_i - 1) for
-every set U of the closure. Their number is the rank of the workload, never N. Coordinates are the counts of marginal U
-at values other than the first ("corner" contrasts). They span the same space as Fourier coefficients, and keep the
-matrix sparse. The program corrects the least squares answer, so its numbers stay of the size of the noise:
+Marginals are consistent if some table has them. For each subset U of an asked marginal, a program has the counts at
+values other than the first as variables theta, prod_{i in U} (n_i - 1) in number. These determine all consistent
+marginals, and the matrix C is sparse. The program corrects the least squares answer. So its numbers have the size of
+the noise. y is the noisy answers less least squares, w = 1/stderr:
 
-    p = 1:         minimise sum of w |y - C theta|,     p = infinity:  minimise max of w |y - C theta|,
+    'l1': minimise the sum of w |y - C theta|,     'linf': minimise the maximum of w |y - C theta|.
 
-The second has no unique optimum: of all tables at the least maximum, the table nearest to least squares is the answer.
-w = 1/stderr of each answer (all equal under uniform budgets, as in the paper). HiGHS's interior point method with
-crossover solves 5,000 cells in about a second and 20,000 in about a minute. The planner refuses more.
+The second has no unique optimum. Of all tables at the least maximum, the answer is the nearest to least squares.
+HiGHS's interior point method with crossover solves 5,000 cells in about a second and 20,000 in about a minute.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ def nearest_consistent(
     start: Sequence[FloatArray],
     consistency: str,
 ) -> tuple[FloatArray, ...]:
-    """Returns consistent tables at the least weighted distance from `answers`, in the norm that `consistency` names.
+    """Returns consistent tables at the least weighted distance from `answers`. consistency: the norm, 'l1' or 'linf'.
 
-    deviations: standard error of a cell of each marginal. start: any consistent tables, preferably of least squares.
+    deviations: standard error of a cell in each marginal. start: any consistent tables, preferably by least squares.
     """
     lattice = close_downward(workload.marginals, workload.sizes)
     design = coordinates(lattice)
@@ -55,7 +54,7 @@ def nearest_consistent(
 
 
 def coordinates(lattice: Lattice) -> scipy.sparse.csr_array:
-    """Returns the matrix from ANOVA coordinates to the cells of the family's marginals, row-major, in turn."""
+    """Returns the matrix from the variables theta (see above) to the cells of all marginals in turn, row-major."""
     lengths = np.rint(lattice.products(np.asarray(lattice.sizes) - 1.0)).astype(np.intp)
     offsets = np.cumsum(lengths) - lengths
     blocks = [_block(lattice, number, offsets, int(lengths.sum())) for number in lattice.family.tolist()]
@@ -63,11 +62,11 @@ def coordinates(lattice: Lattice) -> scipy.sparse.csr_array:
 
 
 def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int) -> scipy.sparse.csr_array:
-    """Returns one marginal's rows: the Kronecker product of corner matrices, with columns mapped to coordinates."""
+    """Returns the rows for one marginal: a Kronecker product of corner matrices, with a column for each variable."""
     names = lattice.sets[number]
     sizes = [lattice.sizes[lattice.attributes.index(attribute)] for attribute in names]
     columns = np.empty(tuple(sizes), dtype=np.intp)
-    for flags in product((0, 1), repeat=len(names)):  # index 0 along an axis: the attribute is not in U
+    for flags in product((0, 1), repeat=len(names)):  # flag 0: the attribute is not in U
         subset = tuple(name for name, inside in zip(names, flags, strict=True) if inside)
         place = tuple(slice(1, None) if inside else 0 for inside in flags)
         entries = columns[place]
@@ -81,14 +80,14 @@ def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int)
 
 
 def _corner(size: int) -> scipy.sparse.csr_array:
-    """Returns the matrix from (total, counts of the other values) to counts. The first is the total less the others."""
+    """Returns the matrix from (total, counts of all values but the first) to the counts of all values."""
     corner = np.eye(size)
     corner[0, 1:] = -1.0
     return scipy.sparse.csr_array(corner)
 
 
 def _least_sum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns theta with least sum of weights |residual - design theta|, for residual = design theta + over - under."""
+    """Returns theta with the least sum of weights |residual - design theta|. Cells have variables for both signs."""
     cells, rank = design.shape
     identity = scipy.sparse.eye_array(cells, format="csr")
     solved = scipy.optimize.linprog(
@@ -102,7 +101,7 @@ def _least_sum(design: scipy.sparse.csr_array, residual: FloatArray, weights: Fl
 
 
 def _least_maximum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns theta with the least maximum of weights |residual - design theta|. A further variable bounds them all."""
+    """Returns theta with the least maximum of weights |residual - design theta|, which is the last variable."""
     rank = design.shape[1]
     width = scipy.sparse.csr_array(1 / weights[:, None])
     upper = scipy.sparse.hstack([design, -width], format="csr")
@@ -120,10 +119,10 @@ def _least_maximum(design: scipy.sparse.csr_array, residual: FloatArray, weights
 def _nearest_to_start(
     design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray, optimum: FloatArray
 ) -> FloatArray:
-    """Returns the theta of least weighted squares at the least maximum, or `optimum` if the search finds none.
+    """Returns the theta of least weighted squares at the least maximum, or `optimum` if the search does not end.
 
     theta = 0 violates few of the bounds on weights (residual - design theta), and only in the worst tables. The first
-    move is the least that meets these bounds. Each further move also meets the bounds that the one before violates.
+    step takes the shortest theta within those bounds. Each further step adds the bounds that the last theta violates.
     """
     scaled = scipy.sparse.csr_array(scipy.sparse.diags_array(weights) @ design)
     target = weights * residual
@@ -147,7 +146,7 @@ def _nearest_to_start(
 
 
 def _multipliers(products: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Returns lambda >= 0 from G G': G'lambda is the shortest x with G x >= bounds (Lawson and Hanson, ch. 23)."""
+    """Returns lambda >= 0 from G G'. G'lambda is the shortest x with G x >= bounds (Lawson and Hanson, ch. 23)."""
     values, vectors = np.linalg.eigh(products)
     roots = vectors * np.sqrt(np.maximum(values, 0))
     scale = float(np.abs(bounds).max())
@@ -157,7 +156,7 @@ def _multipliers(products: FloatArray, bounds: FloatArray) -> FloatArray:
 
 
 def _solution(solved: object, rank: int) -> FloatArray:
-    """Returns the coordinates of a solved program. Both programs are feasible and bounded, so they always solve."""
+    """Returns the first `rank` variables of a solved program. Both programs are feasible and bounded."""
     values: FloatArray | None = getattr(solved, "x", None)
     if values is None:
         raise ArithmeticError("the linear program of the consistency step was not solved")

@@ -1,6 +1,6 @@
-"""Covariances between released cells of a plan, for standard errors of their sums, differences and ratios.
+"""Covariances between released cells of a plan, for standard errors of sums, differences and ratios of cells.
 
-They are public. Weighted sums of released cells get their variances from them.
+The covariances are public facts about the noise.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from dpduck.strategies.variance import component_precisions, component_variances
 from dpduck.values.arrays import FloatArray
 
 ROUNDED = 1e-6
-"""A factor closer to 1 than this is rounding."""
+"""A factor closer to 1 than this is a rounding error."""
 
 Members = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class ComponentCovariances:
-    """Covariances of answers made of uncorrelated components. variances: c_U for every set of the lattice."""
+    """Covariances of answers made of uncorrelated ANOVA components. variances: c_U of each set U in the lattice."""
 
     lattice: Lattice
     variances: FloatArray
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """Returns the covariance of a cell of each marginal, shape (2,) * common attributes. Index 1: equal codes."""
+        """Returns the covariance of a cell of each marginal, shape (2,) * common attributes. Index 1: equal values."""
         sizes = dict(zip(self.lattice.attributes, self.lattice.sizes, strict=True))
         common = tuple(sorted(set(first) & set(second)))
         table = np.zeros((2,) * len(common))
         for flags in product((0, 1), repeat=len(common)):
             table[flags] = self.variances[self.lattice.numbers[tuple(compress(common, flags))]]
-        for axis, attribute in enumerate(common):  # rows: agree or not; columns: attribute in U or not
+        for axis, attribute in enumerate(common):  # rows: equal values, 0 or 1. columns: attribute in U, 0 or 1.
             step = np.array([[1.0, -1.0], [1.0, sizes[attribute] - 1.0]])
             table = np.moveaxis(np.tensordot(step, table, axes=([1], [axis])), 0, axis)
         cells = prod([float(sizes[i]) for i in first]) * prod([float(sizes[i]) for i in second])
@@ -52,13 +52,13 @@ class ComponentCovariances:
 
 @dataclass(frozen=True, eq=False)
 class TableCovariances:
-    """Covariances of answers that each sum one noisy table. sources: each marginal's table and its noise variance."""
+    """Covariances of answers that each sum one noisy table. sources: that table's attributes and noise variance."""
 
     sizes: tuple[int, ...]
     sources: dict[Members, tuple[Members, float]]
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """Returns the covariance likewise: the noise of table cells in both sums, if the cells agree everywhere."""
+        """Returns the covariance of a cell of each marginal, shape (2,) * common attributes. Index 1: equal values."""
         common = set(first) & set(second)
         table = np.zeros((2,) * len(common))
         (measured, variance), (other, _) = self.sources[first], self.sources[second]
@@ -69,10 +69,10 @@ class TableCovariances:
 
 
 def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
-    """Returns the covariances of all pairs of released cells of a plan over marginals. Build once, ask often.
+    """Returns an object that tells the covariances of all pairs of released cells, for a plan over marginals.
 
-    With consistency 'l1' or 'linf' there is no closed form: the covariances hold before the linear program, and are not
-    kept with a release.
+    With consistency 'l1' or 'linf' there is no closed form. The covariances then hold before the linear program, and
+    are not stored with a release.
     """
     kinds = factor_kinds(plan)
     tables = kinds <= {IdentityFactor}
@@ -94,7 +94,7 @@ Covariances = ComponentCovariances | TableCovariances
 
 
 def scale_to_variance(covariances: Covariances, members: Members, variance: float) -> Covariances:
-    """Returns covariances scaled by one factor, so that a cell of a grouping set has this variance."""
+    """Returns all covariances times one factor, by which a cell of the grouping set `members` has this variance."""
     own = float(covariances.between(members, members)[(1,) * len(members)])
     times = variance / own
     if abs(times - 1) < ROUNDED:
@@ -106,7 +106,7 @@ def scale_to_variance(covariances: Covariances, members: Members, variance: floa
 
 
 def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Returns the variance of the sum of weight times cell. weights: a table for each used marginal."""
+    """Returns the variance of a weighted sum of released cells. weights: a table of weights per used marginal."""
     if isinstance(covariances, TableCovariances):
         return _from_tables(covariances, weights)
     return _from_components(covariances, weights)
@@ -115,7 +115,7 @@ def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArr
 def ratio_weights(
     numerator: Mapping[Members, FloatArray], denominator: Mapping[Members, FloatArray], ratio: float, divisor: float
 ) -> dict[Members, FloatArray]:
-    """Returns the delta method's weights: to first order, N/D deviates like the sum with weights (w_N - R w_D) / D."""
+    """Returns weights (w_N - R w_D) / D. To first order (delta method), noise summed by them is the error of N/D."""
     return {
         marginal: (numerator[marginal] - ratio * denominator[marginal]) / divisor
         for marginal in numerator.keys() | denominator.keys()
@@ -128,10 +128,10 @@ def ratio_interval(
     denominator: tuple[float, Mapping[Members, FloatArray]],
     margins: SumMargin,
 ) -> tuple[float, float]:
-    """Returns Fieller's interval of a ratio: all t for which N - t D is within the margin of its own noise.
+    """Returns Fieller's interval of a ratio N/D: all t for which N - t D is within the margin of its noise.
 
-    N - t D is noise alone at the true ratio. So the interval covers the ratio however near to 0 the denominator is. If
-    D cannot be told from 0, every ratio is possible. The numerator and the denominator are each a sum and its weights.
+    At the true ratio t, N - t D is noise alone. So the interval covers the ratio however near to 0 the denominator is.
+    If D may be 0, every ratio is possible. numerator, denominator: a noisy sum of cells, and the weights of the cells.
     """
     (above, upper), (below, lower) = numerator, denominator
     variances = [variance_of_sum(covariances, weights) for weights in (upper, lower)]
@@ -162,7 +162,7 @@ def ratio_interval(
 
 
 def _root(outside: Callable[[float], float], inside: float, beyond: float) -> float:
-    """Finds a root, on the wide side. The function is concave from `inside` on, negative there, and not at `beyond`."""
+    """Bisects from `inside`, where a function is negative, to `beyond`, where it is not. Returns the last `beyond`."""
     for _ in range(100):
         middle = (inside + beyond) / 2
         inside, beyond = (middle, beyond) if outside(middle) < 0 else (inside, middle)
@@ -170,7 +170,7 @@ def _root(outside: Callable[[float], float], inside: float, beyond: float) -> fl
 
 
 def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Sums variances over tables: a cell sums cells of one noisy table, and tables are independent."""
+    """Returns the variance of a weighted sum. Each cell sums cells of one noisy table, and tables are independent."""
     lifted: dict[Members, FloatArray] = {}
     variances: dict[Members, float] = {}
     for marginal, table in weights.items():
@@ -183,7 +183,7 @@ def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatA
 
 
 def _from_components(covariances: ComponentCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Returns the sum over U of c_U s_U' kron_{i in U} (n_i I - J) s_U. s_U sums the weights / n_A outside U."""
+    """Returns the sum over components U of c_U s_U' kron_{i in U} (n_i I - J) s_U. s_U: sums of weights / n_A in U."""
     lattice = covariances.lattice
     sizes = dict(zip(lattice.attributes, lattice.sizes, strict=True))
     total = 0.0
@@ -212,7 +212,7 @@ def _sum_outside(
 
 
 def covariances_to_text(covariances: Covariances) -> str:
-    """Returns public covariances as JSON, for a store."""
+    """Returns covariances as JSON text, for a store."""
     if isinstance(covariances, TableCovariances):
         sources = [[list(members), list(table), variance] for members, (table, variance) in covariances.sources.items()]
         return json.dumps({"sizes": list(covariances.sizes), "sources": sources})
@@ -222,7 +222,7 @@ def covariances_to_text(covariances: Covariances) -> str:
 
 
 def covariances_from_text(text: str) -> Covariances:
-    """Reads the text of covariances_to_text."""
+    """Reads covariances from the JSON text that covariances_to_text writes."""
     fields = json.loads(text)
     if "sources" in fields:
         sources = {tuple(marginal): (tuple(table), variance) for marginal, table, variance in fields["sources"]}

@@ -1,7 +1,7 @@
 """Ratios of noisy sums: averages and variances from moments, with their errors and intervals.
 
-Tables i = 0 .. d hold noisy sums T_i of the Bernstein basis over a cell's rows, in units of one row, with independent
-noise of variance v. Values are t in [0, 1] here. With p_i = i/d, N = sum T_i and sum of t = sum p_i T_i.
+Values are t in [0, 1] here. Table i of 0 .. d holds a noisy sum T_i of the i-th Bernstein polynomial of t over a cell's
+rows, with independent noise of variance v. With p_i = i/d, the count is N = sum T_i, and the sum of t is sum p_i T_i.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from dpduck.strategies.recovery.intervals import JUMPY, sum_margin
 from dpduck.values.arrays import FloatArray
 
 LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", "0.999", "0.999999"))
-"""Confidences with stored intervals, if intervals depend on the answer. Others get the next higher confidence."""
+"""Confidences with stored intervals, if intervals depend on the answer. Other confidences get the next higher one."""
 
 USUAL = LEVELS.index(Fraction("0.95"))
 
 FEWEST_ROWS = 1.0
-"""Fewest noisy rows of an average. With fewer, the answer is NULL, and its interval is the whole range of values."""
+"""Least noisy number of rows for an average. Below, the answer is NULL, with all possible values as its interval."""
 
 POSSIBLE = 0.7
-"""Part of the margins of an average. A variance's interval counts averages this far from the noisy one as possible.
+"""A variance's interval takes an average as possible within this part of the average's margin.
 
 The square of such a distance is twice its mean at 95 per cent. In simulations, intervals reach every level of
-confidence with parts from 0.6 on (tests/strategies/test_curved.py)."""
+confidence with parts of at least 0.6 (tests/strategies/test_curved.py)."""
 
 MOST_VARIANCE, MOST_SAMPLE_VARIANCE = 0.25, 0.5
-"""Largest variances of values in [0, 1]: half of the values at either end, and for a sample the two values 0 and 1."""
+"""Largest variances of values in [0, 1]: half of the values at either end, or for a sample, two values 0 and 1."""
 
 
 @dataclass(frozen=True)
 class Curved:
-    """One answer per cell, NaN for NULL. lows, highs: shape (levels, cells)."""
+    """One answer per cell, NaN for NULL. lows, highs: ends of its interval at each of LEVELS, shape (levels, cells)."""
 
     estimates: FloatArray
     stderrs: FloatArray
@@ -48,16 +48,16 @@ class Curved:
 def margins(
     noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray, levels: Sequence[Fraction] = LEVELS
 ) -> FloatArray:
-    """Computes half-widths like SumMargin.of, shape (levels, ..), for sums of noises with these standard errors."""
+    """Computes SumMargin.of (half an interval's width) for an array of standard errors, shape (levels, ..)."""
     jumps = np.where(stderrs < JUMPY * step, step, step / 2)
     laws = [sum_margin(noise, level) for level in levels]
     return np.array([np.minimum(law.farthest * stderrs, law.usual * stderrs + jumps) for law in laws])
 
 
 def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float) -> Curved:
-    """Returns the average of t with Fieller's interval, cut at 0 and 1.
+    """Returns the average of values t in [0, 1] from tables of Bernstein sums, with Fieller's interval within [0, 1].
 
-    variance: v of every cell. step: the worth of one integer of noise, in units of a row.
+    variance: of each table's noise, per cell. step: the worth of one integer of noise, in units of a row.
     """
     rows = np.sum(tables, axis=0)
     wide = margins(noise, np.sqrt(variance), step)
@@ -67,7 +67,7 @@ def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind
 
 @dataclass(frozen=True)
 class Noisy:
-    """Noisy numbers, one per cell. stderrs: of the noise. step: the worth of one integer of noise."""
+    """One noisy number per cell. stderrs: standard errors. step: the change by one integer of noise."""
 
     answers: FloatArray
     stderrs: FloatArray
@@ -75,9 +75,9 @@ class Noisy:
 
 
 def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums: Noisy, noise: NoiseKind) -> Curved:
-    """Returns averages from counts N and sums S of distances from a centre c, with independent noises.
+    """Returns averages c + S/N from noisy counts N and noisy sums S of distances from a centre c.
 
-    The answer is c + S/N. Its interval has all r for which S - r N is within the margin of its own noise, of variance
+    The noises are independent. The interval has all r for which S - r N is within the margin of its noise, of variance
     v_S + r^2 v_N. So it covers the average however few rows there are. It is cut at the bounds of the values.
     """
     low, high = (end - centre for end in bounds)
@@ -98,7 +98,7 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
 
 
 def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width: float) -> FloatArray:
-    """Returns standard errors, at least those of a uniform law if anything is possible at the usual confidence.
+    """Returns standard errors, at least those of a uniform law where the 95 % interval has all values of this width.
 
     If the count may be 0, the ratio may have any size, however little noise its numerator has.
     """
@@ -109,9 +109,9 @@ def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width
 def _ratios(
     counts: FloatArray, total: FloatArray, wide: FloatArray, above: FloatArray, bounds: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns the least and the largest r for which total - r counts is within its margin, cut at bounds.
+    """Returns the least and the largest r for which total - r * counts is within its margin, cut at bounds.
 
-    wide, above: margins of the counts and of the total. If counts are within their margin, every ratio is possible.
+    wide, above: margins of the counts and of the total. If a count may be 0 by its margin, every ratio is possible.
     """
     low, high = bounds
     square, line = counts**2 - wide**2, counts * total
@@ -126,12 +126,12 @@ def _ratios(
 
 
 def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise: NoiseKind, *, sample: bool) -> Curved:
-    """Returns variances from counts N, sums S of distances from a centre and Q of their squares, in units of width^2.
+    """Returns variances, in units of width^2, from counts N, sums S of distances from a centre, and sums Q of squares.
 
-    T(m) = Q - 2 m S + m^2 N is the sum of squared distances from m. The answer takes T at the noisy average m = S/N,
-    where it is least. The interval has all r for which T(m) - r N is within the margin of its own noise, at some
-    possible average m. That noise has variance v_Q + 4 m^2 v_S + (m^2 - r)^2 v_N. The noisy average alone falls short:
-    its error and that of T come from the same noise of a small count. sample: N - 1 divides in place of N.
+    T(m) = Q - 2 m S + m^2 N is the sum of squared distances from m. The answer is T/N at the noisy average m = S/N,
+    where T is least. The interval has all r for which T(m) - r N is within the margin of its noise, at some possible
+    average m. That noise has variance v_Q + 4 m^2 v_S + (m^2 - r)^2 v_N. The noisy average alone would not do, because
+    the noise of a small count moves both it and T. sample: N - 1 divides in place of N.
     """
     least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
     counts, distances, squared = np.maximum(rows.answers, least), sums.answers / width, squares.answers / width**2
@@ -166,12 +166,12 @@ def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise
 def variance_of(
     tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float = 0.0, *, sample: bool
 ) -> Curved:
-    """Returns S/N for the sum S of (t - m)^2, with Fieller's interval as for an average. sample: S/(N - 1).
+    """Returns the variance S/N of values t, with S the sum of (t - m)^2, and Fieller's interval. sample: S/(N - 1).
 
-    Three tables give S = sum c_i T_i at the average m = sum p_i T_i / N. Here c = (m^2, m^2 - m, (1 - m)^2). S is least
-    at m. Another average makes S larger by N times its squared distance. So the S of the noisy average is too small by
-    v sum (p_i - m)^2 / N on average. If that matters, c has errors, too: the upper end gets twice that amount. step:
-    the worth of one integer of noise, in units of a row.
+    Three tables T_i (see above) give S = sum c_i T_i at the average m = sum p_i T_i / N, with c = (m^2, m^2 - m,
+    (1 - m)^2). S is least at the true average, and larger by N times the squared distance elsewhere. The noisy average
+    fits the noise, so its S is too small by v sum (p_i - m)^2 / N on average. The upper end gets twice that amount, as
+    c has errors too. step: the worth of one integer of noise, in units of a row.
     """
     least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
     counted = np.sum(tables, axis=0)
@@ -195,7 +195,7 @@ def _of_each_row(
 ) -> Curved:
     """Computes sum w_i T_i / rows, and all r in 0 .. `most` with sum (w_i - r) T_i within the margin of its noise.
 
-    At the true ratio that sum is noise alone, of variance v sum (w_i - r)^2. So the interval covers the ratio however
+    At the true ratio, that sum is noise alone, of variance v sum (w_i - r)^2. So the interval covers the ratio however
     few rows there are. wide: margins of one table. missed: amount by which sum w_i T_i may be too small.
     """
     total = np.sum([weight * table for weight, table in zip(weights, tables, strict=True)], axis=0)
@@ -217,10 +217,10 @@ def _of_each_row(
 
 
 def of_rounded(variance: Curved, step: float, *, sample: bool) -> Curved:
-    """Returns the variance of the values themselves, from the variance of values that were rounded to steps.
+    """Returns the variance of the exact values, from the variance of values that were rounded to multiples of `step`.
 
-    A standard deviation is a norm of the values about their mean. The values and the rounded values have deviations
-    that differ by at most the deviation of the rounding: half a step, and for a sample at most sqrt(2) times that.
+    A standard deviation is a norm. So rounding changes it by at most the standard deviation of the rounding errors.
+    That is at most half a step, or half a step times sqrt(2) for a sample.
     """
     off, most = (step / 2**0.5, MOST_SAMPLE_VARIANCE) if sample else (step / 2, MOST_VARIANCE)
     lows = np.maximum(np.sqrt(variance.lows) - off, 0) ** 2
@@ -231,7 +231,7 @@ def of_rounded(variance: Curved, step: float, *, sample: bool) -> Curved:
 
 
 def deviation_of(variance: Curved) -> Curved:
-    """Returns the square root of a variance with error s. Its own error is s / (2 deviation), at most the root of s."""
+    """Returns standard deviations. If s is the variance's error, theirs is s / (2 deviation), at most the root of s."""
     root = np.sqrt(variance.estimates)
     with np.errstate(divide="ignore", invalid="ignore"):
         stderr = np.minimum(variance.stderrs / (2 * root), np.sqrt(variance.stderrs))
@@ -239,7 +239,7 @@ def deviation_of(variance: Curved) -> Curved:
 
 
 def _with_nulls(curved: Curved, answered: NDArray[np.bool_], most: float) -> Curved:
-    """Answers NULL if too few rows are left, with an interval of all possible values."""
+    """Replaces answers that are not `answered` by NULL, with intervals from 0 to `most`."""
     return Curved(
         np.where(answered, curved.estimates, np.nan),
         np.where(answered, curved.stderrs, np.nan),
@@ -249,7 +249,7 @@ def _with_nulls(curved: Curved, answered: NDArray[np.bool_], most: float) -> Cur
 
 
 def rescale(unit: Curved, low: float, width: float, power: int = 1) -> Curved:
-    """Maps t in [0, 1] to values: low + width t, or width^2 t for a variance."""
+    """Maps answers about t in [0, 1] to the values low + width t, or to width^2 t for a variance (power 2)."""
     scale, shift = width**power, low if power == 1 else 0.0
     return Curved(
         shift + scale * unit.estimates, scale * unit.stderrs, shift + scale * unit.lows, shift + scale * unit.highs

@@ -1,18 +1,18 @@
 """Generalised least squares from all measurements of the same rows, with any shapes and noises.
 
-All measurements are one strategy: z = S x + noise, with x the table over all axes. Each measurement m is a Kronecker
-product of factors F_mi, with the row of ones along the axes that it sums over. Along axis i the codes fall into atoms:
-codes with the same columns in every factor but the identity and its kin. Let U_i be the normalised indicators of the
-k_i atoms. Then every F_mi'F_mi maps the span of U_i to itself, as the k_i x k_i matrix L_mi. It acts on the contrasts
-inside of atom j as one number a_mij. So S'V^-1 S decouples. Each set B of axes, with an atom j_i along each, has a
-block
+All measurements are z = S x + noise, with x the table over all axes, and V the diagonal covariance of the noise.
+Measurement m has noise variance v_m and is a Kronecker product of factors F_mi, a row of ones along each axis that m
+sums over. Along axis i, codes with equal columns in every factor form an atom. Identity, centred and Hadamard factors
+do not count for this. Let U_i be the normalised indicators of the k_i atoms. Then every F_mi'F_mi maps the span of U_i
+to itself, as the k_i x k_i matrix L_mi, and multiplies contrasts inside atom j by one number a_mij. So S'V^-1 S has a
+block for each set B of axes, with an atom j_i along each axis in B. It has size prod_{i not in B} k_i:
 
-    M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi,
+    M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi.
 
-of size prod_{i not in B} k_i. An axis that was only measured cell by cell has one atom, and the blocks are the ANOVA
-components of `strategies/variance.py`. Nothing of the size of x is built. The best linear unbiased estimate of w'x is
-the sum over blocks of w_B' M^+ r_B, with r_B the block's part of S'V^-1 z. Its variance is the sum of w_B' M^+ w_B. w'x
-is determined if and only if each part of w is in the range of its block.
+An axis that was only measured cell by cell has one atom. The blocks are then the ANOVA components of
+`strategies/variance.py`. Nothing of the size of x is built. The best linear unbiased estimate of w'x is the sum over
+blocks of w_B' M^+ r_B, with r_B the block's part of S'V^-1 z. Its variance is the sum of w_B' M^+ w_B. w'x is
+determined if and only if each part of w is in the range of its block.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ LARGEST_BLOCK = 2048
 """Most atoms of a block that is solved. More would take seconds and more than a hundred megabytes."""
 
 LEAST_VARIANCE = 1e-150
-"""Below this variance, noise is as good as none. Its precision and products with it are still numbers."""
+"""Smaller variances are raised to this one, so that precisions and their products stay finite."""
 
 Scalar = TypeVar("Scalar", np.float64, np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresAnswers:
-    """Answers, with an axis for each asked axis: estimates, their variances, and whether they are determined at all."""
+    """Answers with an axis for each asked axis. known: whether the measurements determine an answer at all."""
 
     estimates: FloatArray
     variances: FloatArray
@@ -50,7 +50,7 @@ class LeastSquaresAnswers:
 
 @dataclass(frozen=True, eq=False)
 class _WeightRows:
-    """Rows of weights over the atoms of an axis. distinct: each different row. which: the place of each row there."""
+    """Rows of weights over the atoms of an axis. distinct: each different row once. which: each row's place there."""
 
     all: FloatArray
     distinct: FloatArray
@@ -58,7 +58,7 @@ class _WeightRows:
 
     @classmethod
     def of(cls, rows: FloatArray) -> _WeightRows:
-        """Finds the distinct rows."""
+        """Returns the rows with their distinct rows."""
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.intp)
         first = np.unique(which, return_index=True)[1]
@@ -66,7 +66,7 @@ class _WeightRows:
 
 
 class Estimator:
-    """Estimator from all measurements of the same rows. Blocks are solved at their first use, and cached."""
+    """Least squares from all noisy tables about one table x with these sizes. Blocks are solved at their first use."""
 
     def __init__(self, sizes: Sequence[int], seen: Sequence[NoisyTable]) -> None:
         self._seen = tuple(seen)
@@ -79,9 +79,9 @@ class Estimator:
         self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], LeastSquaresBlock] = {}
 
     def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> LeastSquaresAnswers:
-        """Returns the best estimates of weighted sums: rows of weights along each asked axis, ones along the others.
+        """Returns estimates of weighted sums of x. asked: rows of weights along some axes. Others have weights of 1.
 
-        errors_alone: estimates are 0, as for a plan. Errors do not depend on the measured values.
+        errors_alone: estimates are 0, as for a plan. Variances do not depend on the measured values.
         """
         members = tuple(sorted(asked))
         rows = {
@@ -115,14 +115,14 @@ class Estimator:
         return LeastSquaresAnswers(estimates, variances, determined)
 
     def component_variance(self, inside: tuple[int, ...]) -> float:
-        """Returns the variance of a set's component, for axes of one atom each. It is infinite without measurement."""
+        """Returns the variance of the component of a set of axes, infinite if unmeasured. All axes have one atom."""
         (block,) = (self._block(inside, (0,) * len(inside)),)
         return float("inf") if block.null is not None else block.variance
 
     def _sums(self, members: tuple[int, ...], level: NDArray[np.intp]) -> dict[tuple[int, ...], FloatArray]:
-        """Computes S'V^-1 z of one level, added up over all measurements with the same asked axes.
+        """Computes S'V^-1 z of the tables in `level`, by the asked axes (`members`) that a table has.
 
-        An array has codes along these axes, then atoms along each other axis. Axes with a single atom are left out.
+        An array has codes along those axes, then atoms along each axis that is not asked and has several atoms.
         """
         others = [i for i in range(len(self._axes)) if i not in members]
         alone = {i for i in others if len(self._axes[i].sizes) == 1}
@@ -154,7 +154,7 @@ class Estimator:
     def _part(
         self, inside: tuple[int, ...], members: tuple[int, ...], sums: Mapping[tuple[int, ...], FloatArray]
     ) -> FloatArray:
-        """Returns the part of S'V^-1 z in a set of axes: contrasts of codes along these, atoms along the others."""
+        """Returns the part of S'V^-1 z for the axes `inside`: contrasts of codes along these, atoms along others."""
         outside = [i for i in range(len(self._axes)) if i not in inside]
         shape = [*(len(self._axes[i].atom) for i in inside), *(len(self._axes[i].sizes) for i in outside)]
         total = np.zeros(shape)
@@ -175,7 +175,7 @@ class Estimator:
         return total
 
     def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> LeastSquaresBlock:
-        """Returns M for one set of axes and an atom along each axis of the set."""
+        """Returns the solved block M (see above) for the axes `inside` and one chosen atom along each."""
         if (inside, chosen) not in self._solved:
             weights = self._precisions.copy()
             for i, atom in zip(inside, chosen, strict=True):
@@ -192,7 +192,7 @@ class Estimator:
     def _place_on_axes(
         self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]
     ) -> NDArray[Scalar]:
-        """Returns a table over the axes inside, then over all others, as a table over the asked axes alone."""
+        """Returns a table with the axes `inside` first, then all others, as a table over the asked axes in order."""
         names = [*inside, *(i for i in range(len(self._axes)) if i not in inside)]
         asked_names = [i for i in names if i in members]
         summed = table.reshape([length for i, length in zip(names, table.shape, strict=True) if i in members])
@@ -200,7 +200,7 @@ class Estimator:
 
 
 def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp]) -> FloatArray:
-    """Returns the sum, over the used measurements, of the weight times the product of the blocks."""
+    """Returns the sum, over the used measurements, of the weight times the Kronecker product of the axes' blocks L."""
     which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
     alike, groups = np.unique(which, axis=1, return_inverse=True)
     return _product(
@@ -209,9 +209,9 @@ def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp
 
 
 def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: FloatArray) -> FloatArray:
-    """Returns the sum, over columns of `kinds`, of the weight times the product of one block from each axis.
+    """Returns the sum, over columns of `kinds`, of the weight times the Kronecker product of one block per axis (row).
 
-    Columns that are alike along the first axis are first added up over the other axes, which are smaller.
+    Columns with equal blocks along the first axis are first added up over the other axes, where matrices are smaller.
     """
     if not blocks:
         return np.full((1, 1), weights.sum())
@@ -227,7 +227,7 @@ def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: Flo
 def _every(
     rows: Sequence[_WeightRows], variances: FloatArray, determined: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Repeats the results of the distinct rows for all rows."""
+    """Returns variances and flags for all combinations of rows, from those for combinations of distinct rows."""
     if not rows:
         return variances, determined
     places = np.ix_(*(row.which for row in rows))
@@ -235,7 +235,7 @@ def _every(
 
 
 def _outer(parts: Sequence[FloatArray]) -> FloatArray:
-    """Returns the products of one number from each list."""
+    """Returns the product of every combination of one number from each list, with an axis per list."""
     products: FloatArray = np.ones(())
     for part in parts:
         products = np.multiply.outer(products, part)
@@ -243,7 +243,7 @@ def _outer(parts: Sequence[FloatArray]) -> FloatArray:
 
 
 def _contract_axis(rows: FloatArray | scipy.sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
-    """Returns rows times a table along one of its axes."""
+    """Returns the matrix `rows` times a table along one axis of the table."""
     moved = np.moveaxis(table, axis, 0)
     summed = np.asarray(rows @ moved.reshape(len(moved), -1))
     return np.moveaxis(summed.reshape(rows.shape[0], *moved.shape[1:]), 0, axis)

@@ -17,10 +17,10 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 @dataclass(frozen=True)
 class ErrorLaw:
-    """Distribution of the noise of the cells of one grouping set.
+    """Distribution of the noise in each cell of one grouping set.
 
-    parameter: of the one integer measurement behind a cell, None if a cell combines several. variance: of a cell. step:
-    the most that a cell changes if one integer of noise changes by one.
+    parameter: of the noise if a cell comes from one integer measurement, None if it combines several. variance: of a
+    cell. step: the most that a cell changes if one integer of noise changes by one.
     """
 
     noise: NoiseKind
@@ -35,30 +35,30 @@ class ErrorLaw:
 
 
 def law_of(noise: Noise) -> ErrorLaw:
-    """Returns the law of a cell that is one integer measurement."""
+    """Returns the error law of a cell that is one integer with this noise."""
     return ErrorLaw(noise.kind, noise.parameter, noise.variance)
 
 
 @dataclass(frozen=True)
 class SumMargin:
-    """Margin of a sum of noises with standard error s: the smaller of farthest * s and usual * s plus a jump.
+    """Margin (half the width of an interval) of a sum of noises with standard error s.
 
-    A sum of Laplace variables lies between one Laplace variable and a normal one of the same variance, but its values
-    lie apart. So half a jump is added, and a whole jump if the noise is hardly larger. That covers, exactly, every sum
-    in the tests. Chebyshev's inequality covers all sums, and is the smaller if noise is mostly 0.
+    It is the smaller of farthest * s (Chebyshev's inequality, for all sums) and usual * s plus a jump. A sum of Laplace
+    variables has a law between a Laplace and a normal law of its variance, but discrete values. So half a jump is
+    added, or a whole jump if s is hardly larger. This covers, exactly, every sum in the tests.
     """
 
     farthest: float
     usual: float
 
     def of(self, stderr: float, step: float = 1.0) -> float:
-        """Computes the margin. step: the most that the sum can change if one integer of noise changes by one."""
+        """Computes the margin. step: the most that the sum changes if one integer of noise changes by one (a jump)."""
         jump = step if stderr < JUMPY * step else step / 2
         return min(self.farthest * stderr, self.usual * stderr + jump)
 
 
 JUMPY = 2.0
-"""If the standard error has fewer steps than this, a whole jump is added."""
+"""If the standard error is below this number of steps, a whole step is added to a margin, else half a step."""
 
 
 def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
@@ -86,13 +86,13 @@ def margin_after_rounding(law: ErrorLaw, confidence: Fraction) -> float:
 def lows_after_selection(
     noise: Noise, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
 ) -> FloatArray:
-    """Returns lower ends for counts that are visible because their noisy values pass a threshold.
+    """Returns lower ends of intervals for counts that are shown because their noisy values exceed a threshold.
 
-    The shape is (levels, answers). The lower end for an answer x is the smallest integer u from `least` on that
-    satisfies `P(noise >= x - u) > half P(noise > threshold - u)`. Here half is half of the error that the confidence
-    leaves. Noise that lifts u above the threshold then makes it as large as x with more than that chance. The chance
-    grows with u, as both laws are log-concave. Upper ends stay: visible counts are less often too small. NaN stands
-    for answers so far above the threshold that the usual lower end serves, to four digits of the error.
+    The shape is (levels, answers). levels: confidences. The end for an answer x is the least integer u >= `least` with
+    `P(noise >= x - u) > (1 - level) / 2 P(noise > threshold - u)`. So a count u that is shown has an answer of at least
+    x with a chance above (1 - level) / 2. The chance grows with u, as both laws are log-concave. Upper ends need no
+    change, since shown counts are less often too small. NaN stands for an answer so far above the threshold that the
+    usual lower end serves, to four digits of the error.
     """
     values, places = np.unique(answers, return_inverse=True)
     law = law_of(noise)
@@ -112,4 +112,4 @@ def lows_after_selection(
 
 
 DEEPEST = 25.0
-"""Depth below a threshold, in standard errors. A group that is visible from there gets `least` as its lower end."""
+"""The search for a lower end stops this many standard errors below the threshold. There the end is `least`."""

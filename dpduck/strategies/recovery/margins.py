@@ -1,15 +1,15 @@
-"""Margins of one vector of cells, as independent observations with the same information.
+"""Independent observations that carry the information of estimated margins of one table.
 
-Best linear unbiased estimates of several margins repeat one another: a table determines its margins, too. If each
-margin were fitted with its own variance, their common information would count several times.
+Estimates of several margins share information, because a table also determines its margins. If each margin were fitted
+with its variance, the shared information would count several times.
 
-The information about a table splits into the components of analysis of variance, one for each set B of axes. A margin
-over C has the components of all B inside of C. A family of margins that is closed under intersection has one component
-variance for each margin. The smallest margin over a component determines its precision.
+The information about a table splits into ANOVA components, one for each set B of axes. A margin over the axes C has the
+components of all B inside C. A family of margins that is closed under intersection has one component variance for each
+margin. The smallest margin over a component determines its precision.
 
-So the variances of the margins give those of the components, from the smallest margin on. The component variances give
-the precisions of independent observations, from the largest margin on. If only margins were measured, the precisions
-are those of the measurements.
+So the variances of the margins give the variances of the components, smallest margins first. Those give the precisions
+of independent observations, largest margins first. If only margins were measured, these are the precisions of the
+measurements.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Iterable, Mapping
 Members = tuple[int, ...]
 
 ROUNDING = 1e-6
-"""A precision below this part of its component's precision is rounding."""
+"""A precision below this part of its component's precision is a rounding error and becomes 0."""
 
 
 def close_under_intersection(families: Iterable[Members], most: int) -> set[Members] | None:
-    """Returns sets with all their intersections, or None if there are more than `most`."""
+    """Returns some sets of axes and all their intersections, or None if there are more than `most`."""
     family = set(families)
     pending = list(family)
     while pending and len(family) <= most:
@@ -35,10 +35,10 @@ def close_under_intersection(families: Iterable[Members], most: int) -> set[Memb
 
 
 def independent_precisions(cells: Mapping[Members, int], variances: Mapping[Members, float]) -> dict[Members, float]:
-    """Returns the precision of a cell of each margin. It is 0 for a margin that larger margins determine equally well.
+    """Returns precisions (per cell) of independent observations of the margins with the information of the estimates.
 
-    cells: the number of cells of each margin, in a family that is closed under intersection. variances: the mean
-    variance over the cells of each margin.
+    The precision is 0 if larger margins determine a margin equally well. cells: the number of cells of each margin, in
+    a family that is closed under intersection. variances: the mean over the cells of each estimated margin.
     """
     upwards = sorted(cells, key=lambda axes: (len(axes), axes))
     dimensions: dict[Members, int] = {}

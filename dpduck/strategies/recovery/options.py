@@ -1,15 +1,14 @@
 """The options nonnegative and integer, which change answers after the noise.
 
-Both bias sums of many cells, and are never silent. A table's sum afterwards is max(its sum before, 0), rounded for
-`integer`.
+Both bias sums of many cells, and are always reported. A table's sum becomes max(sum before, 0), rounded for `integer`.
 
 * nonnegative_table: the nearest non-negative table with that sum, each table alone. Margins of different tables no
   longer agree.
 * nonnegative_consistent: non-negative tables that agree on all shared margins, near the least squares answer. Dykstra
-  projections onto "each table non-negative" and "all tables consistent" alternate. The least step towards the even
-  table then makes every cell non-negative. The result is exactly consistent (to rounding) and exactly non-negative.
-  Workloads with more than MOST_STEPS subsets and members are projected table by table.
-* integer_table: each cell becomes one of its two neighbouring integers: the upper one for the largest remainders. The
+  projections onto "each table non-negative" and "all tables consistent" alternate. The least step towards a table of
+  equal cells then makes every cell non-negative. The result is consistent (to rounding) and exactly non-negative.
+  If closure_steps is above MOST_STEPS, each table is projected alone.
+* integer_table: each cell becomes one of its two neighbouring integers, the upper one for the largest remainders. The
   sum is the rounded sum. A non-negative table stays non-negative.
 * integer_margins: if one table has all attributes, it is rounded, and the others are its sums, so that all agree.
   Else tables of equal sums keep equal sums. Other shared margins may differ by less than the number of summed cells.
@@ -28,7 +27,7 @@ from dpduck.strategies.variance import centre, spread_evenly
 from dpduck.values.arrays import FloatArray
 
 MOST_ROUNDS = 200
-"""Most Dykstra projections. The last step makes the answer feasible wherever they stop."""
+"""Most rounds of Dykstra's projections. The step after the last round makes any result non-negative."""
 
 CLOSE = 1e-9
 """The projections stop if no cell is more negative than this part of the total."""
@@ -37,10 +36,10 @@ CLOSE = 1e-9
 def apply_options(
     plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool
 ) -> tuple[FloatArray, ...]:
-    """Applies options that bias sums of many cells. Answers of ranges are only rounded.
+    """Returns the answers after the options `nonnegative` and `integer`. Answers of ranges are only rounded.
 
-    Tables stay consistent if they were, rounded tables if one table has all attributes. Totals are kept: a table's sum
-    stays the same (0 if it was negative), rounded under `integer`.
+    Consistent tables stay consistent, under `integer` if one table has all attributes. The sum of a table does not
+    change, except that a negative sum becomes 0, and that `integer` rounds it.
     """
     tables = tuple(answers)
     if plan.parts:
@@ -57,7 +56,7 @@ def apply_options(
 
 
 def nonnegative_table(table: FloatArray) -> FloatArray:
-    """Returns the non-negative table nearest in squares with the sum max(sum, 0): the simplex projection.
+    """Returns the nearest non-negative table (least squares) with the sum max(sum, 0): the simplex projection.
 
     >>> nonnegative_table(np.array([3.0, 1.0, -2.0]))
     array([2., 0., 0.])
@@ -75,7 +74,7 @@ def nonnegative_table(table: FloatArray) -> FloatArray:
 
 
 def integer_table(table: FloatArray) -> FloatArray:
-    """Rounds every cell down or up, the largest remainders up, so that the sum is the rounded sum.
+    """Rounds every cell down or up, the largest remainders up, so that the sum of cells is the old sum, rounded.
 
     >>> integer_table(np.array([0.4, 0.4, 0.4, 0.8]))
     array([1., 0., 0., 1.])
@@ -90,9 +89,9 @@ def integer_table(table: FloatArray) -> FloatArray:
 
 
 def integer_cube(table: FloatArray) -> FloatArray:
-    """Rounds every cell down or up. Rounding begins with the total, and splits it axis by axis.
+    """Rounds every cell down or up. First the total is rounded, then the sums along the first axis, and so on.
 
-    The sums over the last axes are within one, too. Other sums err less than after a rounding of single cells.
+    Sums over all of the last axes err by less than 1. Other sums err less than after rounding each cell alone.
 
     >>> integer_cube(np.array([[0.4, 0.4], [0.4, 0.8]]))
     array([[1., 0.],
@@ -111,7 +110,7 @@ def integer_cube(table: FloatArray) -> FloatArray:
 
 
 def integer_margins(workload: MarginalWorkload, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Rounds consistent tables to whole numbers: sums of a table that has all attributes, else each table by itself."""
+    """Rounds consistent tables. If one table has all attributes, the others become its sums, else each is rounded."""
     whole = set().union(*workload.marginals)
     finest = next((number for number, members in enumerate(workload.marginals) if set(members) == whole), None)
     if finest is None or len(tables) == 1:
@@ -127,9 +126,10 @@ def integer_margins(workload: MarginalWorkload, tables: Sequence[FloatArray]) ->
 def nonnegative_consistent(
     workload: MarginalWorkload, answers: Sequence[FloatArray], variances: Sequence[float]
 ) -> tuple[FloatArray, ...]:
-    """Returns non-negative tables, consistent with each other, near the consistent `answers` in squares over variance.
+    """Returns consistent non-negative tables near the consistent `answers`, by least squares with weights 1/variance.
 
-    answers: consistent tables, in the order of workload.marginals. Every table ends with the sum max(sum, 0).
+    answers: tables in the order of workload.marginals. A new table has the sum max(old sum, 0). If closure_steps is
+    above MOST_STEPS, new tables need not be consistent.
     """
     if len(set(workload.marginals)) == 1 or closure_steps(workload.marginals) > MOST_STEPS:
         return tuple(nonnegative_table(table) for table in answers)
@@ -150,13 +150,13 @@ def nonnegative_consistent(
 
 
 def nonnegative_table_of(table: FloatArray, total: float) -> FloatArray:
-    """Returns the nearest non-negative table with a given positive sum."""
+    """Returns the nearest non-negative table (least squares) with a given positive sum."""
     shift = (total - float(table.sum())) / table.size
     return nonnegative_table(table + shift)
 
 
 def _lift(tables: Sequence[FloatArray], total: float) -> tuple[FloatArray, ...]:
-    """Takes the least step towards the even table of this total that leaves no cell negative. Margins still agree."""
+    """Moves tables towards equal cells with this total until no cell is negative. Consistent tables stay consistent."""
     share = 0.0
     for table in tables:
         even, least = total / table.size, float(table.min())

@@ -1,7 +1,7 @@
-"""Quantiles from noisy ranks: the place where the distribution function crosses, and all places where it may cross.
+"""Quantiles from noisy ranks: the place where the distribution function passes q, and all places where it may pass.
 
-An edge has `below` rows below it and `above` rows above it. The quantile q lies above the edge if the excess (1 - q)
-below - q above is negative. The excess equals `below` less q times all rows.
+An edge between buckets has `below` rows below it and `above` rows above it. Its excess is (1 - q) below - q above,
+which equals `below` less q times all rows. The quantile q lies above the edge if the excess is negative.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dpduck.strategies.recovery.curved import FEWEST_ROWS, LEVELS, Curved, margi
 from dpduck.values.arrays import FloatArray
 
 EXTREME = 2.0
-"""min and max lie where the rank is this many standard errors from its end. A nearer rank could be noise alone."""
+"""min and max are taken where this many standard errors of rows lie beyond. Fewer rows could be noise alone."""
 
 _USUAL = LEVELS.index(Fraction(95, 100))
 _RESOLUTION, _ROUNDING = 0.5, 12**-0.5
-"""Distance of values from their bucket's middle, in widths: they may lie at one end of a range, or were rounded to a
-value. A quantile is known no better, even if its interval is one value."""
+"""Least errors of a quantile, in widths of a bucket. Values may lie at the end of a range, or were rounded to the
+value in the middle. A quantile is known no better, even if its interval is one value."""
 
 
 def quantile(answers: FloatArray, variances: FloatArray, fraction: float, buckets: Buckets, noise: NoiseKind) -> Curved:
-    """Returns the quantile of every cell.
+    """Returns the quantile of every cell. fraction: q, where 0 is min and 1 is max.
 
-    answers: shape (cells, 2 B - 1): rows below each inner edge, rows above each, and all rows, in the order of
-    tree_workload, consistent with each other. variances: of their noise, the same shape. min and max have no standard
-    error: the distance of the last rows from the rank that stands for the end is not known, as their intervals say.
+    answers: shape (cells, 2 B - 1) for B buckets: rows below each inner edge, rows above each inner edge, and all rows,
+    consistent with each other. variances: of the noise in `answers`. min and max have no standard error, since nothing
+    tells how far the last rows lie beyond the estimate. One end of their intervals is a public bound.
     """
     inner = buckets.count - 1
     below, above, total = answers[:, :inner], answers[:, inner : 2 * inner], answers[:, 2 * inner]
@@ -57,7 +57,7 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
 def _spread(excess: FloatArray, deviation: FloatArray, estimates: FloatArray, buckets: Buckets) -> FloatArray:
     """Returns the root mean square distance between the estimate and the possible places of the quantile.
 
-    The quantile lies below an edge with the chance that noise alone would be smaller than the excess there.
+    The chance that the quantile lies below an edge is taken as the chance that noise is smaller than the excess there.
     """
     cells = len(excess)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -72,10 +72,10 @@ def _spread(excess: FloatArray, deviation: FloatArray, estimates: FloatArray, bu
 
 
 def read_choices(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
-    """Returns chosen quantiles and the ends of their intervals, from bucket numbers. Larger numbers stand for none.
+    """Returns quantiles from chosen bucket numbers: of the value, or of the value and both ends of its interval.
 
-    Ends are chosen for 95 %. For a higher confidence, or without ends, the interval has the public bounds. The usual
-    error of a value is not known, so that it has no standard error.
+    Numbers of no bucket stand for NULL. Ends are chosen for 95 %. For a higher confidence or without ends, intervals
+    have the public bounds. There is no standard error, since the usual error of a value is not known.
     """
     start, width, (lowest, highest) = float(buckets.start), float(buckets.width), bounds_of(buckets)
     inside = (0.5, 0.5, 0.5) if buckets.whole else (0.5, 0.0, 1.0)
@@ -93,10 +93,10 @@ def read_choices(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
 
 
 def in_order(columns: Sequence[Curved]) -> list[Curved]:
-    """Returns quantiles of increasing fractions, none above the next: the nearest such values, cell by cell.
+    """Returns quantiles of increasing fractions that do not decrease: the nearest such values, cell by cell.
 
-    Moving noisy values to the nearest ones in order brings them nearer to the true ones, which are in order. If a value
-    moves, intervals widen: to the lowest end of higher fractions, and the highest end of lower ones. NULL stays.
+    The true values are in order, so the nearest values in order are nearer to them. If any value of a cell moves, its
+    intervals widen: to the lowest end of higher fractions, and the highest end of lower fractions. NULL stays.
     """
     estimates = np.array([column.estimates for column in columns])
     apart = (estimates < np.fmax.accumulate(estimates, axis=0)).any(axis=0)
@@ -110,7 +110,7 @@ def in_order(columns: Sequence[Curved]) -> list[Curved]:
 
 
 def _isotonic(values: FloatArray) -> list[float]:
-    """Returns the nearest values that do not decrease, by least squares. Neighbours out of order become their mean.
+    """Returns the values of least squared distance that do not decrease. Neighbours out of order become their mean.
 
     >>> _isotonic(np.array([3.0, 1.0, 2.0, 5.0]))
     [2.0, 2.0, 2.0, 5.0]
@@ -134,7 +134,7 @@ def bounds_of(buckets: Buckets) -> tuple[float, float]:
 
 
 def rank_deviations(variances: FloatArray, fraction: float, inner: int) -> FloatArray:
-    """Returns standard errors of the excess. Cov(below, above) follows from the variances of both and of their sum."""
+    """Returns standard errors of the excess at each edge. variances: of rows below, rows above, and their sum."""
     below, above, total = variances[:, :inner], variances[:, inner : 2 * inner], variances[:, 2 * inner :]
     twice = total - below - above
     squares = (1 - fraction) ** 2 * below + fraction**2 * above - fraction * (1 - fraction) * twice
@@ -142,7 +142,7 @@ def rank_deviations(variances: FloatArray, fraction: float, inner: int) -> Float
 
 
 def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: Buckets) -> FloatArray:
-    """Finds where the excess, made increasing, passes 0. Inside a bucket that is a range of values, it interpolates."""
+    """Returns where the excess, made increasing, passes 0. In a bucket that is a range of values, it interpolates."""
     middle = _increasing(excess)
     chosen = (middle < 0).sum(axis=1)
     start, width = float(buckets.start), float(buckets.width)
@@ -160,7 +160,7 @@ def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: B
 
 
 def _increasing(excess: FloatArray) -> FloatArray:
-    """Returns the middle of the least increasing function above and the largest one below, since ranks increase."""
+    """Returns an increasing function: the mean of the least one above the excess and the largest one below it."""
     rising = np.maximum.accumulate(excess, axis=1)
     falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
     middle: FloatArray = (rising + falling) / 2
@@ -168,10 +168,10 @@ def _increasing(excess: FloatArray) -> FloatArray:
 
 
 def _possible(excess: FloatArray, wide: FloatArray, fraction: float) -> tuple[FloatArray, FloatArray]:
-    """Returns the first and the last bucket that may hold the quantile, shape (levels, cells).
+    """Returns the first and the last bucket that may hold the quantile, shape (levels, cells). wide: margins by level.
 
-    The true bucket has no positive excess at its lower edge and no negative one at its upper edge. Noise passes either
-    margin with half of the error that the confidence leaves. A minimum is only known to be below its rows.
+    The true excess is at most 0 at the lower edge of the true bucket, and at least 0 at its upper edge. Noise exceeds a
+    margin on either side with half of the error that the confidence leaves. A minimum may lie in any lower bucket.
     """
     cells = excess.shape[0]
     nothing = np.ones((cells, 1), dtype=bool)

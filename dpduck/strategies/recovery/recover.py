@@ -16,11 +16,11 @@ from dpduck.strategies.recovery.consistent import nearest_consistent
 from dpduck.strategies.variance import BALANCED, adjoint, direct_sources, margins, recover_least_squares, spread_evenly
 from dpduck.values.arrays import FloatArray, IntegerArray
 
-# consistency = 'none': each answer from the measurements of the paper's initial recovery, without least squares.
+# With consistency = 'none', recovery is the paper's initial recovery, without least squares.
 
 
 def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns marginals as sums of one noisy table, by the plain inverse transform (Fourier), or from residuals."""
+    """Returns marginals without consistency: sums of noisy tables, inverse transforms (Fourier), or from residuals."""
     factors = factor_kinds(plan)
     if factors <= {IdentityFactor}:
         return _from_tables(plan, noisy)
@@ -30,7 +30,7 @@ def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatAr
 
 
 def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns every answer, summed from the table that predicts it best."""
+    """Returns every marginal from one noisy table: its own if it was measured, else sums with the least variance."""
     sources, _ = direct_sources(plan.workload, plan.measurements, plan.noise)
     wanted: dict[int, set[tuple[int, ...]]] = {}
     for source, marginal in zip(sources, plan.workload.marginals, strict=True):
@@ -46,7 +46,7 @@ def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray,
 
 
 def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Sums chi(cell) f / m_B over coefficients with support in B, for each cell of B (the paper, Theorem 4.1 (2))."""
+    """Computes each cell of marginal B as the sum of chi(cell) f / m_B over its coefficients f (Theorem 4.1 (2))."""
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     sums = [np.zeros(tuple(plan.workload.sizes[attribute] for attribute in members)) for members in lattice.sets]
     for measurement, answers in zip(plan.measurements, noisy, strict=True):
@@ -58,7 +58,7 @@ def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[Float
 
 
 def _back(measurement: Measurement, answers: IntegerArray) -> FloatArray:
-    """Computes F' z on the valid codes of the measurement's own attributes."""
+    """Computes the query's transpose times the noisy answers: one number per cell of the measurement's attributes."""
     back: FloatArray = np.asarray(answers, dtype=np.float64)
     factors: Sequence[Factor] = measurement.query.factors
     for axis, factor in enumerate(factors):
@@ -78,7 +78,7 @@ def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]
 
 
 def recover_linearly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Recovers likewise, but by least squares if the plan has a linear program, because its errors have no formula."""
+    """Recovers a plan's answers, by least squares if the plan has a linear program, where errors have no formula."""
     return _least_squares(plan, noisy) if solves_program(plan) else recover(plan, noisy)
 
 
@@ -87,7 +87,7 @@ def _has_parts(plan: Plan) -> bool:
 
 
 def _recover_parts(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns the answers of all parts. Their measurements follow each other."""
+    """Returns the answers of all parts in turn. The noisy arrays of each part follow those of the part before."""
     remaining, answers = iter(noisy), list[FloatArray]()
     for part in plan.parts:
         answers += part.recover(list(islice(remaining, len(part.measurements))))
@@ -95,17 +95,17 @@ def _recover_parts(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArra
 
 
 def _is_balanced(plan: Plan) -> bool:
-    """Tells whether every factor's Gram matrix is alpha I + beta J."""
+    """Tells whether every factor F has F'F = alpha I + beta J."""
     return factor_kinds(plan) <= BALANCED
 
 
 def _direct(plan: Plan) -> bool:
-    """Tells whether each answer comes from its own measurements, without least squares."""
+    """Tells whether the plan asks for answers without least squares."""
     return plan.consistency == "none" and _is_balanced(plan)
 
 
 def solves_program(plan: Plan) -> bool:
-    """Tells whether a linear program makes answers of separate tables consistent."""
+    """Tells whether a linear program makes the answers from several noisy tables consistent."""
     several = len(plan.measurements) > 1
     return plan.consistency in {"l1", "linf"} and several and factor_kinds(plan) <= {IdentityFactor}
 

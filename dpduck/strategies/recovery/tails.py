@@ -1,6 +1,6 @@
 """Tails and quantiles of the noise, for error bars: public facts about the law, computed from its parameter alone.
 
-Numerical errors fall on the safe side: a tail is never reported too small, so an interval is never too narrow.
+Numerical errors are on the safe side: a tail is never too small, so an interval is never too narrow.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.values.arrays import FloatArray, IntegerArray
 
-SAFETY = 1 + 2.0**-36  # above every relative error below: 745 u in exp, 4100 u in erfc, 5200 u in the sums, u = 2**-53
-SMALLEST = 1e-300  # added to a tail: above anything that underflows or is left out
-SUMMED_VARIANCE = 1 << 14  # below: tails by direct summation; above: by the continuous law, which is then hardly wider
+SAFETY = 1 + 2.0**-36  # above all relative errors here: 745 u in exp, 4100 u in erfc, 5200 u in the sums, u = 2**-53
+SMALLEST = 1e-300  # added to a tail, more than any part that underflows or is left out
+SUMMED_VARIANCE = 1 << 14  # tails are summed below this variance. Above, the continuous law is hardly wider.
 
 
 def discrete_laplace_tail(scale: Fraction, bound: int) -> float:
@@ -27,11 +27,11 @@ def discrete_laplace_tail(scale: Fraction, bound: int) -> float:
 
 
 def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
-    """Returns an upper bound on P(|noise| > bound).
+    """Returns an upper bound on P(|noise| > bound). A small variance has exact sums.
 
-    Let the variance be large. g(x) = exp(-x^2/(2 sigma^2)) is convex beyond sigma, so g(k) is at most its integral over
-    k - 1/2 .. k + 1/2 (Hermite and Hadamard). It decreases everywhere, so g(k) is at most its integral over k - 1 .. k.
-    The norm is at least sigma sqrt(2 pi) (Poisson summation has positive terms only).
+    For a large variance let g(x) = exp(-x^2/(2 sigma^2)). It is convex beyond sigma. There g(k) is at most the integral
+    of g over k - 1/2 .. k + 1/2 (Hermite and Hadamard). As g decreases, g(k) is at most the integral over k - 1 .. k.
+    The sum of all g(k) is at least sigma sqrt(2 pi), as Poisson summation has positive terms only.
     """
     if variance < SUMMED_VARIANCE:
         tails = _tail_bounds(variance)
@@ -42,7 +42,7 @@ def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
 
 
 def discrete_laplace_quantile(scale: Fraction, confidence: float) -> int:
-    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or slightly above: by at most 1e-9 in t/scale.
+    """Returns the least integer t with P(|noise| <= t) >= confidence, or one that is larger by at most 1e-9 scale.
 
     >>> discrete_laplace_quantile(Fraction(1), 0.95)
     3
@@ -51,7 +51,7 @@ def discrete_laplace_quantile(scale: Fraction, confidence: float) -> int:
 
 
 def discrete_gaussian_quantile(variance: Fraction, confidence: float) -> int:
-    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or above: by at most 1 and 1e-9 sigma.
+    """Returns the least integer t with P(|noise| <= t) >= confidence, or one larger by at most 1 and 1e-9 sigma.
 
     >>> discrete_gaussian_quantile(Fraction(100), 0.95)
     20
@@ -69,14 +69,14 @@ def _positive(variance: Fraction) -> float:
 
 
 def _rate(scale: Fraction) -> float:
-    """Returns 1 / scale, at most 700: exp(-700) is far below everything that matters."""
+    """Returns the smaller of 1 / scale and 700. exp(-700) is far below all probabilities that matter."""
     if scale <= 0:
         raise ValueError("the parameter of noise must be above 0")
     return float(min(1 / scale, Fraction(700)))
 
 
 def _tail_bounds(variance: Fraction) -> NDArray[np.float64]:
-    """Returns upper bounds on P(|noise| > t) for t = 0 .. 40 sigma. The tail beyond is below 1e-300."""
+    """Returns upper bounds on P(|noise| > t) for t = 0 .. 40 sigma. Beyond, the probability is below 1e-300."""
     sigma_squared = _positive(variance)
     magnitudes = np.arange(0.0, 40 * sqrt(sigma_squared) + 3)
     weights = np.exp(-(magnitudes**2) / (2 * sigma_squared))
@@ -86,7 +86,7 @@ def _tail_bounds(variance: Fraction) -> NDArray[np.float64]:
 
 
 def _error_probability(confidence: float) -> float:
-    """Returns 1 - confidence, exact in floats from 1/2 on, rounded down below 1/2."""
+    """Returns 1 - confidence, which is exact for a confidence of at least 1/2, and rounded down for a lower one."""
     if not 0 < confidence < 1:
         raise ValueError("a confidence must be above 0 and below 1")
     return float(np.nextafter(1 - confidence, 0.0)) if confidence < 0.5 else 1 - confidence
@@ -107,7 +107,7 @@ def _smallest(tail: Callable[[int], float], confidence: float) -> int:
 
 
 def survivals(noise: Noise, starts: IntegerArray) -> FloatArray:
-    """Computes P(noise >= start) for many starts, to five digits."""
+    """Computes P(noise >= start) for each start, to five digits."""
     above = np.where(starts > 0, starts, 1 - starts)
     if noise.kind is NoiseKind.LAPLACE:
         tails = np.exp(-above * _rate(noise.parameter)) / (1 + exp(-_rate(noise.parameter)))

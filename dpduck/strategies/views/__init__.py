@@ -1,1 +1,1 @@
-"""The search for optimised views."""
+"""Strategy O: a search for views (marginals to measure) under pure epsilon."""

@@ -1,7 +1,7 @@
 """Starting sets of views that together contain every asked marginal, and simulated annealing from there.
 
-A few views, usually larger than the asked marginals, beat many small ones under pure epsilon (strategy O). A step of
-the annealing moves one attribute in or out, exchanges two, or throws a view close to another.
+A view is a measured marginal. Under pure epsilon (strategy O) a few views, usually larger than asked marginals, beat
+many small views. A step adds, removes or exchanges one attribute of a view, or moves a view close to another.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from dpduck.strategies.views.objective import NOTHING, ViewObjective
 from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
 
 LARGEST_VIEW = 1 << 24
-"""Most cells of a view. It is measured as a dense array."""
-
+"""Most cells of a view, which is measured as a dense array."""
 
 MOST_MARGINALS = 600
 """Most asked marginals that are clustered or compared with each other."""
 
 
 def views_of(lattice: Lattice, sets: Sequence[tuple[int, ...]]) -> BoolArray:
-    """Returns views from sets of domain positions. Attributes that the workload does not use are left out."""
+    """Returns a Boolean row over lattice.attributes for each set of domain positions. Other attributes are dropped."""
     local = {attribute: index for index, attribute in enumerate(lattice.attributes)}
     views = np.zeros((len(sets), len(local)), dtype=np.bool_)
     for row, members in enumerate(sets):
@@ -39,13 +38,13 @@ def views_of(lattice: Lattice, sets: Sequence[tuple[int, ...]]) -> BoolArray:
 
 
 def sets_of(lattice: Lattice, views: BoolArray) -> tuple[tuple[int, ...], ...]:
-    """Returns the domain positions of each view, increasing."""
+    """Returns the increasing domain positions of each view, from its Boolean row over lattice.attributes."""
     names = np.asarray(lattice.attributes, dtype=np.intp)
     return tuple(tuple(names[view].tolist()) for view in views)
 
 
 def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tuple[str, BoolArray, FloatArray]]:
-    """Yields the starts of every workload: a name, views, and the budgets that suit each view's own marginals."""
+    """Yields starts of the search: a name, views, and budgets that suit the asked marginals within each view."""
     asked, weights = distinct_marginals(workload)
     weights = np.maximum(weights, 1e-9 * weights.max(initial=1e-300))
     views = views_of(lattice, asked)
@@ -66,7 +65,7 @@ def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tu
 
 
 def assign_points(log_sizes: FloatArray, points: int) -> IndexArray:
-    """Assigns a point to each attribute: the largest attributes first, each to the emptiest point so far.
+    """Returns a point for each attribute. The largest attributes come first, each at the point with the fewest cells.
 
     >>> assign_points(np.log([4.0, 2.0, 9.0]), 2).tolist()
     [1, 1, 0]
@@ -81,12 +80,12 @@ def assign_points(log_sizes: FloatArray, points: int) -> IndexArray:
 
 
 def with_common_point(blocks: BoolArray) -> BoolArray:
-    """Returns the blocks with one more point that lies in all blocks. An attribute there is in every view."""
+    """Returns the blocks with one more point that lies in all blocks. Every view has the attributes at that point."""
     return np.concatenate([blocks, np.ones((len(blocks), 1), dtype=np.bool_)], axis=1)
 
 
 def design_views(blocks: BoolArray, assignment: IndexArray) -> BoolArray:
-    """Returns the view of each block: the attributes with a point in the block."""
+    """Returns the view of each block: all attributes assigned to a point in the block."""
     views: BoolArray = blocks[:, assignment]
     return views
 
@@ -98,19 +97,19 @@ ROUND = 100
 """Number of moves between two improvements of the budgets."""
 
 LEAST_SHARE = 1e-3
-"""While views move, budgets stay above this part of an equal budget, so that a lost view can come back."""
+"""While views move, budgets stay above this part of an equal budget, so that no view is lost for good."""
 
 
 @dataclass(eq=False)
 class _State:
-    """Views under way: their codes, incidence, cells, budgets that add up to 1, and precisions D_B."""
+    """Current views of the annealing. codes: a bit per attribute for each view. budgets: by view, with sum 1."""
 
     objective: ViewObjective
     codes: CodeArray
     budgets: FloatArray
 
     def refresh(self, rounds: int) -> None:
-        """Improves the budgets, and updates everything that depends on them."""
+        """Improves the budgets by some rounds, and updates everything that follows from views and budgets."""
         objective = self.objective
         self.incidence = objective.incidence_of_codes(self.codes)
         self.cells = np.exp(((self.codes[:, None] & objective.bits) != 0) @ objective.log_sizes)
@@ -121,13 +120,13 @@ class _State:
         self.logarithm = log(float((objective.kept_coefficients / self.floor_precisions(self.precisions)).sum()))
 
     def floor_precisions(self, precisions: FloatArray) -> FloatArray:
-        """Returns the precisions, each raised above 0."""
+        """Returns the precisions D_B, raised to at least a tiny part of the precision of the total, above 0."""
         raised: FloatArray = np.maximum(precisions, NOTHING * precisions[0])
         return raised
 
 
 def annealing_seconds(objective: ViewObjective, views: int) -> float:
-    """Estimates the time of one step of annealing on an idle machine."""
+    """Estimates the seconds of one step of annealing on an idle machine. views: their number."""
     return 15e-6 + (10e-9 + 1e-9 * views) * len(objective.kept)
 
 
@@ -141,7 +140,7 @@ def anneal_views(
     source: HashCounter,
     limit: WorkLimit,
 ) -> tuple[CodeArray, FloatArray]:
-    """Returns the best views of the annealing, as bits, and their budgets. The number of views does not change."""
+    """Returns the best views of an annealing, as codes with a bit per attribute, and their budgets. None are added."""
     state = _State(objective, codes.copy(), budgets / budgets.sum())
     state.refresh(20)
     best = (state.logarithm, state.codes.copy(), state.budgets)
@@ -175,7 +174,7 @@ def anneal_views(
 
 
 def _move(codes: CodeArray, attributes: int, source: HashCounter) -> tuple[int, int]:
-    """Returns a view and its next code."""
+    """Returns the position of a random view, and a random code that it may change to."""
     view, kind = source.below(len(codes)), source.uniform()
     code = int(codes[view])
     if kind < 0.3:

@@ -1,4 +1,4 @@
-"""Assignment of attributes to points of a covering design: annealing over assignments, with budgets that follow."""
+"""Assignment of attributes to points of a covering design: annealing over assignments, with budgets for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SWAPS = 0.6
 
 @dataclass(frozen=True, eq=False)
 class DesignStart:
-    """Design with a point for each attribute. blocks: with the common point last. budgets: by block."""
+    """Covering design with a point for each attribute. blocks: points of each block, the common point last."""
 
     family: DesignFamily
     blocks: BoolArray
@@ -35,7 +35,7 @@ class DesignStart:
 def evaluate(
     objective: ViewObjective, blocks: BoolArray, assignment: NDArray[np.intp], budgets: FloatArray, rounds: int
 ) -> tuple[FloatArray, float]:
-    """Returns budgets by block after some rounds, and the error. Equal views count as one, with summed budgets."""
+    """Returns budgets by block after some rounds of improvement, and the error. Equal views share a budget evenly."""
     views = blocks[:, assignment]
     codes, cells = views @ objective.bits, np.exp(views @ objective.log_sizes)
     if len(set(codes.tolist())) == len(codes):
@@ -47,7 +47,7 @@ def evaluate(
 
 
 def start_design(objective: ViewObjective, family: DesignFamily, largest_view: float) -> DesignStart | None:
-    """Returns the design with its attributes spread evenly, or None if a view would be too large."""
+    """Returns a design with the attributes spread evenly over its points, or None if a view would be too large."""
     blocks = with_common_point(family.build())
     assignment = assign_points(objective.log_sizes, family.points)
     if (blocks[:, assignment] @ objective.log_sizes).max() > log(largest_view):
@@ -57,9 +57,9 @@ def start_design(objective: ViewObjective, family: DesignFamily, largest_view: f
 
 
 def assigning_seconds(objective: ViewObjective, design: DesignStart, each: float = 2e-9) -> float:
-    """Estimates the time of one step of an assignment on an idle machine, by pairs of block and component.
+    """Estimates the seconds of one step of an assignment on an idle machine.
 
-    each: the time of one pair. The default sets numbers of steps. LARGE_PAIR holds beyond the processor's cache.
+    each: seconds per pair of block and component. The default sets numbers of steps. LARGE_PAIR is for large arrays.
     """
     return 4e-5 + each * len(design.blocks) * len(objective.kept)
 
@@ -72,7 +72,7 @@ def anneal_assignment(
     source: HashCounter,
     limit: WorkLimit,
 ) -> DesignStart:
-    """Returns the best assignment of an annealing. The error is the objective after a few rounds of budgets."""
+    """Returns the best assignment of a simulated annealing. Each step improves the budgets by a few rounds."""
     current, best = start, start
     attributes, points = len(start.assignment), start.blocks.shape[1]
     most = log(largest_view)
@@ -96,7 +96,7 @@ def anneal_assignment(
 def _assignment_move(
     assignment: NDArray[np.intp], attributes: int, points: int, source: HashCounter
 ) -> NDArray[np.intp] | None:
-    """Exchanges the points of two attributes, or moves one. Returns None if that changes nothing."""
+    """Returns an assignment with two attributes' points exchanged or one attribute moved, None if nothing changed."""
     kind, attribute = source.uniform(), source.below(attributes)
     moved = assignment.copy()
     if kind < SWAPS:

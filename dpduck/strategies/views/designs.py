@@ -1,9 +1,9 @@
 """Covering designs: sets of blocks in which every t points lie together in some block.
 
-Under pure epsilon a few large views beat many small ones. A view with the attributes of a block answers all t-way
-marginals inside it. So a good set of views is a weighted covering design with few blocks. Each family is read from a
-file, or made of all subsets of one size. It serves any number of attributes, because several may share a point and
-points may stay empty. `python -m benchmarks.papers.covering_designs` writes the file.
+Under pure epsilon a few large views (measured marginals) beat many small views. A view with the attributes of a block
+answers all t-way marginals inside it. So a good set of views is a weighted covering design with few blocks. A design is
+read from a file, or has all subsets of one size as blocks. It serves any number of attributes: several may share a
+point, and points may stay empty. `python -m benchmarks.papers.covering_designs` writes the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_POINTS = 130
 class DesignFamily:
     """Covering design that can be built: every `strength` points lie in a common block.
 
-    kind, parameters: the construction. blocks, block_size: the number of blocks, and of points in each block.
+    kind, parameters: the construction. blocks: the number of blocks. block_size: the number of points in each block.
     """
 
     kind: str
@@ -51,14 +51,14 @@ class DesignFamily:
         return f"{flats} of {space}({length},{order})"
 
     def build(self) -> BoolArray:
-        """Returns the incidence of blocks and points, shape (blocks, points)."""
+        """Returns whether each block has each point, shape (blocks, points)."""
         return _build(self)
 
 
 def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFamily, ...]:
-    """Returns every known family of at least this strength that may serve this many attributes, in a fixed order.
+    """Returns all known designs of at least this strength that may serve this many attributes, in a fixed order.
 
-    Points may outnumber the attributes fourfold: a design can be good even without its empty points.
+    A design with too few points has a block of all points. Points may outnumber attributes fourfold, and stay empty.
 
     >>> [family.parameters for family in families(2, 3, 3)]
     [(1, 1), (2, 2), (2, 3), (3, 3), (4, 4)]
@@ -71,7 +71,7 @@ def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFa
 
 
 def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
-    """Yields all r-subsets of g points, strength r, for r little above the strength or little below g."""
+    """Yields designs of all r-subsets of g points, of strength r, for r up to strength + 1, r = g - 1 and r = g."""
     for points in range(1, most_points + 1):
         for size in {*range(1, min(strength + 2, points) + 1), max(1, points - 1), points}:
             yield DesignFamily("subsets", (size, points), points, comb(points, size), size, size)
@@ -79,7 +79,7 @@ def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
 
 @lru_cache(maxsize=1)
 def _load_families() -> dict[DesignFamily, NDArray[np.uint8]]:
-    """Returns the families of FILE, packed as eight points in a byte."""
+    """Returns the designs in FILE with their incidence, packed as eight bits in a byte."""
     with np.load(FILE) as arrays:
         named = [
             DesignFamily(str(kind), tuple(row[: 1 if kind == "circles" else 3]), *row[3:])
@@ -90,7 +90,7 @@ def _load_families() -> dict[DesignFamily, NDArray[np.uint8]]:
 
 @lru_cache(maxsize=256)
 def _build(family: DesignFamily) -> BoolArray:
-    """Returns the incidence matrix of a family, read-only."""
+    """Returns whether each block of a design has each point, as a read-only array of shape (blocks, points)."""
     shape = (family.blocks, family.points)
     if family.kind == "subsets":
         blocks = np.zeros(shape, dtype=np.bool_)

@@ -1,6 +1,6 @@
-"""Effort and chance of a search that has the same result on every machine, however busy the machine is.
+"""Time limits and random numbers of a search that has one result on every machine, however busy the machine is.
 
-The end of a search follows from estimated times. Its pseudo-random numbers are a hash in counter mode. They serve
+A search ends by estimated times, not by a clock. Its pseudo-random numbers are a hash in counter mode. They serve
 searches over public facts, and are never used for noise.
 """
 
@@ -16,9 +16,9 @@ from dpduck.strategies.views.incidence import LatticeIncidence
 
 
 class WorkLimit:
-    """Limit that counts down from `seconds`. A step counts its time on an idle machine, not the time of a clock.
+    """Limit that counts down from `seconds`. A step counts its estimated time on an idle machine, not a clock's time.
 
-    So the price after a search is the same, however busy the machine is.
+    So a search has one result, and a plan one price, however busy the machine is.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -26,7 +26,7 @@ class WorkLimit:
         self.left = seconds
 
     def work(self, seconds: float) -> None:
-        """Subtracts the time of a step."""
+        """Subtracts the estimated time of a step."""
         self.left = max(0.0, self.left - seconds)
 
     @property
@@ -36,7 +36,7 @@ class WorkLimit:
 
 
 def round_seconds(incidence: Any) -> float:
-    """Estimates the time of one round of `improve` on an idle machine."""
+    """Estimates the seconds of one round of ViewObjective.improve on an idle machine."""
     if isinstance(incidence, np.ndarray):
         return 2e-5 + 1e-9 * incidence.size
     if isinstance(incidence, LatticeIncidence):
@@ -45,11 +45,11 @@ def round_seconds(incidence: Any) -> float:
 
 
 BLOCK = 1 << 14
-"""Number of draws from the hash at once."""
+"""Number of random numbers that one call of the hash gives."""
 
 
 class HashCounter:
-    """Uniform numbers in [0, 1) that depend on the key alone.
+    """Pseudo-random uniform numbers in [0, 1) that depend on the key alone.
 
     >>> first, again = HashCounter("a"), HashCounter("a")
     >>> first.uniform() == again.uniform()

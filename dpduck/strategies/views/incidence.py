@@ -1,4 +1,4 @@
-"""Incidence of views and components of a large workload: sparse rows, or two transforms over the lattice."""
+"""Which components each view contains, for a large workload: as a sparse matrix, or by sums over the lattice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:
 
 
 def sparse_incidence(lattice: Lattice, components: IndexArray, views: BoolArray) -> scipy.sparse.csr_array:
-    """Returns a matrix with 1 if a view contains a kept component. It looks up subsets of each view level by level."""
+    """Returns a sparse matrix with 1 where a view (row) contains a component. It looks up subsets of views by size."""
     orders = views.sum(axis=1)
     rows, columns = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
     for size in np.unique(orders).tolist():
@@ -57,7 +57,7 @@ def sparse_incidence(lattice: Lattice, components: IndexArray, views: BoolArray)
 
 @dataclass(frozen=True, eq=False)
 class LatticeIncidence:
-    """Incidence of views that are sets of the lattice, by number. It is never built."""
+    """Matrix with 1 where a view (row) contains a component, which is never built. kept, views: lattice numbers."""
 
     lattice: Lattice
     kept: IndexArray
@@ -66,7 +66,7 @@ class LatticeIncidence:
 
     @property
     def T(self) -> LatticeIncidence:  # noqa: N802 - as on arrays
-        """Returns the transposed operator."""
+        """Returns the transposed matrix, which is not built either."""
         return LatticeIncidence(self.lattice, self.kept, self.views, not self.transposed)
 
     def __getitem__(self, rows: BoolArray) -> LatticeIncidence:
@@ -82,7 +82,7 @@ class LatticeIncidence:
 
 
 def lattice_incidence(lattice: Lattice, components: IndexArray, views: BoolArray) -> LatticeIncidence | None:
-    """Returns the operator if every view is a set of the lattice, each once, else None."""
+    """Returns the incidence as sums over the lattice, or None if a view is repeated or no set of the lattice."""
     orders = views.sum(axis=1)
     numbers = np.full(len(views), -1, dtype=np.intp)
     for size in np.unique(orders).tolist():

@@ -1,12 +1,12 @@
 """Total error of weighted views after least squares under pure epsilon, and the budgets that lower it.
 
-A view is a measured marginal, asked or not. The budgets eta_V add up to 1. Discrete noise has the variance 2/eta^2 of
-its continuous limit. For the components B in the workload's closure,
+A view is a measured marginal, asked or not. The budgets eta_V add up to 1. Noise is taken to have the variance
+2/eta_V^2 of continuous Laplace noise. n_V is the number of cells of V. For every component B in an asked marginal,
 
     D_B = sum over views V containing B of eta_V^2 / (2 n_V).
     f   = sum over B of c_B / D_B.    c_B = prod_{i in B} (n_i - 1) * sum over asked A containing B of w_A / n_A.
 
-f is the total variance for epsilon = 1. It is homogeneous of degree -2 and not convex: its minima use few views.
+f is the total variance for epsilon = 1. It is homogeneous of degree -2 and not convex. Its minima use few views.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ NOTHING = 1e-14
 UNCOVERED = 1e-13
 """A component with at most this part of the largest precision counts as not measured."""
 
-
 USELESS = 1e-6
 """Views with less than this part of the largest budget are dropped if that costs nothing."""
 
@@ -45,14 +44,14 @@ MOST_CHUNKS = 200
 
 @dataclass(frozen=True, eq=False)
 class ViewObjective:
-    """Error f of views over one workload. Views are rows of a Boolean matrix over `lattice.attributes`."""
+    """Total variance f of views. Views are Boolean rows over `lattice.attributes`. coefficients: c_B of each set B."""
 
     lattice: Lattice
     coefficients: FloatArray
 
     @classmethod
     def of(cls, workload: MarginalWorkload, lattice: Lattice) -> ViewObjective:
-        """Returns the objective of a workload. Components of attributes with one value are empty and left at 0."""
+        """Returns the objective of a workload. Components with an attribute of one value are empty: c_B is 0."""
         weights = np.asarray(workload.weights, dtype=np.float64)
         weights = np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0)) if weights.any() else weights + 1
         sizes = np.asarray(lattice.sizes, dtype=np.float64)
@@ -62,12 +61,12 @@ class ViewObjective:
 
     @cached_property
     def log_sizes(self) -> FloatArray:
-        """Returns log n_i."""
+        """Returns the logarithm of each attribute's size n_i."""
         return np.log(np.asarray(self.lattice.sizes, dtype=np.float64))
 
     @cached_property
     def kept(self) -> NDArray[np.intp]:
-        """Returns the numbers of the components that are not empty."""
+        """Returns the lattice numbers of the components that are not empty."""
         return np.flatnonzero(self.coefficients > 0)
 
     @cached_property
@@ -77,12 +76,12 @@ class ViewObjective:
 
     @cached_property
     def component_codes(self) -> NDArray[np.int64]:
-        """Returns the code of each kept component, a bit per attribute, only for domains that fit a word."""
+        """Returns the code of each kept component, with a bit per attribute. It needs `fits_a_word`."""
         return self.lattice.membership[self.kept] @ self.bits
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
-        """Returns the bit of each attribute."""
+        """Returns the bit of each attribute in codes: 1, 2, 4 and so on."""
         return np.left_shift(np.int64(1), np.arange(len(self.lattice.attributes), dtype=np.int64))
 
     @property
@@ -91,45 +90,45 @@ class ViewObjective:
         return len(self.lattice.attributes) <= WORD
 
     def cells(self, views: BoolArray) -> FloatArray:
-        """Returns n_V of every view."""
+        """Returns the number of cells n_V of every view."""
         counts: FloatArray = np.exp(views @ self.log_sizes)
         return counts
 
     def incidence_of_codes(self, codes: NDArray[np.int64]) -> FloatArray:
-        """Returns 1 if view V (by its bits) contains component B, shape (views, kept components)."""
+        """Returns 1 where a view (by its code) contains a component, else 0, shape (views, kept components)."""
         contained: BoolArray = (self.component_codes & ~codes[:, None]) == 0
         return contained.astype(np.float64)
 
     def incidence(self, views: BoolArray) -> Any:
-        """Returns the incidence of Boolean views: dense, or by transforms, or sparse."""
+        """Returns the matrix with 1 where a view contains a kept component: dense, or by lattice sums, or sparse."""
         if self.fits_a_word and len(views) * len(self.kept) <= DENSE:
             return self.incidence_of_codes(views @ self.bits)
         return lattice_incidence(self.lattice, self.kept, views) or sparse_incidence(self.lattice, self.kept, views)
 
     def precisions(self, incidence: Any, cells: FloatArray, budgets: FloatArray) -> FloatArray:
-        """Returns D_B of the kept components."""
+        """Returns the precision D_B of each kept component. cells, budgets: n_V and eta_V of each view."""
         measured: FloatArray = incidence.T @ (budgets * budgets / (2 * cells))
         return measured
 
     def value(self, incidence: Any, cells: FloatArray, budgets: FloatArray) -> float:
-        """Returns f at these budgets, scaled to add up to 1. It is infinite if some component is not measured."""
+        """Returns the total variance f at budgets scaled to a sum of 1. It is infinite if a component is unmeasured."""
         measured = self.precisions(incidence, cells, budgets)
         if len(measured) and measured.min() <= UNCOVERED * measured.max():
             return float("inf")
         return float((self.kept_coefficients / measured).sum() * budgets.sum() ** 2)
 
     def gradient(self, incidence: Any, cells: FloatArray, budgets: FloatArray) -> FloatArray:
-        """Returns df/d eta_V of the total variance, unscaled: -(eta_V / n_V) sum over B in V of c_B/D_B^2."""
+        """Returns the derivative of f in each budget, unscaled: -(eta_V / n_V) times the sum of c_B/D_B^2 in V."""
         measured = self.precisions(incidence, cells, budgets)
         slope: FloatArray = -budgets / cells * (incidence @ (self.kept_coefficients / measured**2))
         return slope
 
     def improve(self, incidence: Any, cells: FloatArray, budgets: FloatArray, rounds: int) -> tuple[FloatArray, float]:
-        """Returns budgets and their f after some rounds. A round finds the best recovery, then the best budgets for it.
+        """Returns budgets and their f after some rounds. A round takes the best recovery, then its best budgets.
 
-        Least squares takes component B from view V with weight p = eta_V^2 / (2 n_V D_B). For this recovery, s_V is
-        proportional to n_V sum_B c_B p^2, and the paper's optimum eta_V to s_V^(1/3). Each of the two steps lowers f,
-        so f never rises. An unmeasured component has a very high cost, but not an infinite one.
+        Least squares takes component B from view V with weight p = eta_V^2 / (2 n_V D_B). For this recovery, the weight
+        s_V of view V is proportional to n_V sum_B c_B p^2, and the paper's optimum eta_V to s_V^(1/3). Neither step
+        raises f. An unmeasured component has a very high cost, but not an infinite cost.
         """
         coefficients, transposed = self.kept_coefficients, incidence.T
         twice = 2 * cells
@@ -147,10 +146,10 @@ class ViewObjective:
     def converge(
         self, views: BoolArray, budgets: FloatArray, tolerance: float, limit: WorkLimit
     ) -> tuple[BoolArray, FloatArray, float]:
-        """Returns the local optimum that these budgets lead to, without useless views.
+        """Returns the views, budgets and f of the local optimum that these budgets lead to, without useless views.
 
-        f is infinite if a component is not measured. The search stops if a chunk of rounds gains less than `tolerance`
-        of f, or at the limit.
+        f is infinite if a component is not measured. The search stops if a chunk of rounds lowers f by less than the
+        part `tolerance`, or at the limit.
         """
         incidence, cells, error = self.incidence(views), self.cells(views), np.inf
         rounds = 25 if isinstance(incidence, np.ndarray) else 6
@@ -169,6 +168,6 @@ class ViewObjective:
 
 
 def _above_nothing(measured: FloatArray) -> FloatArray:
-    """Returns precisions, with unmeasured components at a tiny part of the largest precision."""
+    """Raises the precisions of unmeasured components to a tiny part of the largest precision."""
     raised: FloatArray = np.maximum(measured, NOTHING * measured.max())
     return raised

@@ -1,4 +1,4 @@
-"""Plans of strategy O: a few views from a search, usually larger than the asked marginals, under pure epsilon."""
+"""Plans of strategy O: a few measured views from a search, usually larger than the asked marginals (pure epsilon)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpduck.strategies.views.search import FoundViews, search_views
 from dpduck.values.errors import Refusal
 
 REMEMBERED_MARGINALS = 64
-"""Most marginals of a workload with a cached search. The views depend on the workload and the seconds alone."""
+"""Most marginals of a workload for which the search's result is cached, by the workload and the seconds."""
 
 
 def _find_views(workload: MarginalWorkload, closed: Lattice, seconds: float) -> FoundViews:
@@ -34,10 +34,10 @@ def _search_with_cache(workload: MarginalWorkload, seconds: float) -> FoundViews
 
 
 def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:
-    """Plans strategy O: views and budgets of least total variance after least squares, as far as a search finds them.
+    """Plans strategy O: the views and budgets of least total variance after least squares in a search.
 
-    The views depend on the workload and the allowed seconds, not on the amount: the search takes the discrete noise at
-    its continuous limit 2/eta^2. Budgets are part of the search.
+    The views depend on the workload and the allowed seconds, not on the amount, since the search takes the variance
+    2/eta^2 of continuous noise. Strategy C is the plan instead where it is better.
     """
     workload, noise, amount, closed = problem.workload, problem.noise, problem.amount, problem.lattice
     if noise is not NoiseKind.LAPLACE:

@@ -1,11 +1,11 @@
-"""Anytime search for the views to measure under pure epsilon: designs, their assignments, annealing.
+"""Search for the views (marginals) to measure under pure epsilon, within an allowed time.
 
-The starts of every workload compete with the covering designs that fit its sizes. Designs are first spread evenly over
-the attributes. Then the better half gets twice the annealing of its assignment, again and again. The winners are
-annealed view by view.
+Views derived from the asked marginals compete with covering designs that fit the sizes. First, attributes are spread
+evenly over the points of a design. Then rounds of annealing improve these assignments. Each round keeps the better half
+of the designs, so that each gets about twice the steps. The winners are annealed view by view.
 
 The number of steps follows from the problem's size and the allowed seconds. The time of a step is an estimate, not a
-measurement. So the same request has the same plan and price, however busy the machine is.
+measurement. So equal requests have equal plans and prices, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ MOST_COMPONENTS = 20_000
 """Most components of a step-by-step search. Beyond that, starts and designs are only compared."""
 
 MOST_PAIRS = 600_000
-"""Most pairs of block and component of a design that is assigned by search."""
+"""Most pairs of block and component of a design with a search for its assignment."""
 
 MOST_ENTRIES = 2_000_000
-"""Most components in the views of a start, summed over the views. Larger starts are left out."""
+"""Most components in the views of a start, added up over its views. Larger starts are left out."""
 
 MOST_LARGE_DESIGNS, MOST_LARGE_BLOCKS = 8, 50_000
 """Most designs that are compared although they are too large for a search, and most blocks of such a design."""
@@ -70,7 +70,7 @@ class FoundViews:
 
 @dataclass(frozen=True)
 class ViewSearch:
-    """One search: its objective, workload, limit, and the largest number of cells of a view."""
+    """One search for views. largest_view: the most cells of a view."""
 
     objective: ViewObjective
     workload: MarginalWorkload
@@ -84,11 +84,11 @@ class ViewSearch:
 
     @property
     def most_blocks(self) -> int:
-        """Returns the most views that are searched step by step."""
+        """Returns the most views of a start that is searched step by step."""
         return min(400, MOST_PAIRS // max(1, len(self.objective.kept))) if self.small else 0
 
     def run(self) -> FoundViews:
-        """Returns the best views that it finds, or at least the asked marginals with better budgets."""
+        """Runs the search and returns its best views. One candidate is the asked marginals with better budgets."""
         starts = self._starts()
         options = [next(starts)]
         if self.small:
@@ -109,14 +109,14 @@ class ViewSearch:
         return FoundViews(views, budgets, error, best.origin) if error <= best.error else best
 
     def _settle_budgets(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
-        """Returns these views with better budgets, or None if one is too large or they miss a component."""
+        """Returns the views with better budgets, or None if a view is too large or no view has some component."""
         if (views @ self.objective.log_sizes).max() > log(self.largest_view) + 1e-9:
             return None
         settled = FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), origin)
         return settled if settled.error < inf else None
 
     def _starts(self) -> Iterator[FoundViews]:
-        """Yields the starts of every workload: first the asked marginals, last all subsets of the asked marginals."""
+        """Yields starts that need no design: first the asked marginals, last all subsets of the asked marginals."""
         lattice = self.objective.lattice
         starts = workload_starts(self.workload, lattice)
         origin, views, budgets = next(starts)
@@ -130,7 +130,7 @@ class ViewSearch:
         yield from self._subset_starts()
 
     def _subset_starts(self) -> Iterator[FoundViews]:
-        """Yields all subsets of the asked marginals, several times with other uneven budgets. Most views fade away."""
+        """Yields views from all subsets of asked marginals, by up to 8 uneven budgets. Most budgets shrink to 0."""
         subsets = self.objective.lattice.membership[self.objective.kept]
         entries = self._entries(subsets) if len(subsets) <= 2000 else MOST_ENTRIES
         for number in range(8 if entries <= 20_000 else 1 if entries <= MOST_ENTRIES // 8 and self.small else 0):
@@ -141,21 +141,21 @@ class ViewSearch:
                 yield start
 
     def _entries(self, views: BoolArray) -> int:
-        """Returns an upper bound on the number of components in these views."""
+        """Returns an upper bound on the number of components in the views, added up over the views."""
         highest = len(self.objective.lattice.members) - 1
         sizes, counts = np.unique(views.sum(axis=1), return_counts=True)
         each = [sum(comb(size, order) for order in range(min(size, highest) + 1)) for size in sizes.tolist()]
         return sum(count * entries for count, entries in zip(counts.tolist(), each, strict=True))
 
     def _families(self, most_blocks: int) -> tuple[DesignFamily, ...]:
-        """Returns designs that may fit, of full strength if every set of the highest order is asked."""
+        """Returns designs that may fit. Strength: the most attributes of a set if all such sets are asked, else 2."""
         lattice = self.objective.lattice
         attributes, highest = len(lattice.attributes), len(lattice.members) - 1
         complete = len(lattice.members[highest]) == comb(attributes, highest)
         return families(highest if complete else min(2, highest), attributes, most_blocks)
 
     def _designs(self) -> list[DesignStart]:
-        """Returns the designs that fit, with points assigned evenly."""
+        """Returns the designs with views that are not too large if attributes are spread evenly over the points."""
         designs: list[DesignStart] = []
         for family in self._families(self.most_blocks):
             if self.limit.is_over:
@@ -166,7 +166,7 @@ class ViewSearch:
         return designs
 
     def _halve(self, designs: list[DesignStart]) -> list[DesignStart]:
-        """Halves the designs successively. Every round anneals them and keeps the better half, three at the end."""
+        """Anneals assignments of designs in rounds. Each round keeps the better half, or three, without repetitions."""
         rounds = max(1, ceil(log2(max(1, len(designs)) / 3)) + 1)
         for number in range(rounds if designs else 0):
             cost = sum(assigning_seconds(self.objective, design) for design in designs)
@@ -194,7 +194,7 @@ class ViewSearch:
         return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), str(design.family))
 
     def _anneal_starts(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
-        """Yields each start after a gentle annealing of its views."""
+        """Yields each start after an annealing of its views at low temperatures."""
         objective = self.objective
         for start in starts:
             step = annealing_seconds(objective, len(start.views))
@@ -219,13 +219,13 @@ class ViewSearch:
                 yield settled
 
     def _large_designs(self) -> Iterator[FoundViews]:
-        """Yields designs too large for a search, spread evenly: the best by number and size of their blocks."""
+        """Yields views of designs that are too large for a search: the most promising by the estimate below."""
         lattice = self.objective.lattice
         highest = len(lattice.members) - 1
         scale = float(self.objective.log_sizes.mean())
 
         def estimate(family: DesignFamily) -> float:
-            """Computes log(K^2 n^(block - order)): equal budgets over K blocks, and cells summed to the asked cells."""
+            """Returns the logarithm of K^2 for equal budgets over K blocks, times the cells that an answer sums."""
             width = family.block_size * len(lattice.attributes) / family.points
             return 2 * log(family.blocks) + scale * max(0.0, width - highest)
 
@@ -250,7 +250,7 @@ def _equal(error: float, other: float) -> bool:
 
 
 def _distinct(options: list[FoundViews]) -> list[FoundViews]:
-    """Drops views with the same error as their predecessors."""
+    """Returns the options without those that have the error of the option before."""
     distinct: list[FoundViews] = []
     for start in options:
         if not distinct or not _equal(distinct[-1].error, start.error):
@@ -264,5 +264,5 @@ def search_views(
     planning_seconds: float = 2.0,
     largest_view: float = LARGEST_VIEW,
 ) -> FoundViews:
-    """Returns the best views that a search finds for a workload in about `planning_seconds` at most."""
+    """Returns the best views of a search for a workload in about `planning_seconds` at most."""
     return ViewSearch(objective, workload, WorkLimit(planning_seconds), largest_view).run()
