@@ -37,7 +37,7 @@ def type_for(aggregates: Sequence[Contribution], max_rows: int) -> str:
 
 
 def shift(norm: int) -> int:
-    """Returns g, the number of bits that a number loses before it is squared.
+    """Returns g for a norm: integers are divided by 2^g and rounded up before they are squared.
 
     >>> shift(900), shift(1 << 41)
     (0, 1)

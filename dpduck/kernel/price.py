@@ -45,7 +45,7 @@ class Query(Generic[Answer]):
         return None
 
     def cost(self, ask: Ask[Answer]) -> Charge:
-        """Returns the price of one answer, for a query without norms."""
+        """Returns the price of one answer. A query without norms must define this method."""
         raise InternalError("nobody knows the price of this question")
 
     def require(self, job: CountingJob) -> None:

@@ -40,7 +40,7 @@ def preparation_refusal(table: TableName, word: str) -> Refusal:
 
 
 def require_other_name(column: CatalogColumn, period: Period | None) -> None:
-    """Refuses a unit's column that is named like a key of the ledger, or is of a type that periods do not take."""
+    """Refuses a unit's column if its name looks like a key of the ledger, or if PER does not work with its type."""
     if _TOGETHER.fullmatch(column.name):
         raise Refusal(
             f"{column.name!r} is how the ledger writes several columns", accepted="ALTER TABLE .. RENAME COLUMN"
@@ -57,7 +57,7 @@ def require_other_name(column: CatalogColumn, period: Period | None) -> None:
 def unit_together(
     table: TableName, names: Sequence[str], max_rows: int, facts: PublicFacts, spelled: Callable[[str], str]
 ) -> PrivacyUnit:
-    """Returns the unit of several columns, with a key of their names in brackets. spelled: returns a key's spelling."""
+    """Returns a unit of several columns. Its key is "table.(a, b)", as the function `spelled` spells it."""
     require_plain_names(*names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

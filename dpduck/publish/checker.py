@@ -235,7 +235,7 @@ def is_consistent(budget: Part) -> bool:
 
 
 def least_epsilon(rho: float, delta: float) -> float:
-    """Returns the least epsilon that rho-zCDP gives at a delta, by a search over orders (Canonne et al. 2020)."""
+    """Returns the least epsilon that rho-zCDP gives at a delta, by a search over Rényi orders (Canonne et al. 2020)."""
 
     def epsilon(place: float) -> float:
         alpha = 1 + math.exp(place)

@@ -101,7 +101,7 @@ class PrivateNames(Generic[N]):
         )
 
     def own(self, kind: str, name: str, caller: Caller, otherwise: str = "") -> N:
-        """Returns the object that a statement may change. otherwise: further accepted names, for the message."""
+        """Returns the object, or refuses if the caller may not change it. otherwise: more names for the refusal."""
         existing = self.find(name)
         if existing is None:
             accepted = meant_or(name, self.suggested(), f"a name of {self.listing}{otherwise}")

@@ -63,7 +63,7 @@ class Number(Expression):
         return self.whole + self.scale
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
-        """Returns the same number over clamped columns of prepared rows, None if they lack a column."""
+        """Returns the number as a BIGINT over columns of prepared rows (`cuts`), None if it cannot be computed so."""
         return None
 
     def widen(self, digits: int, scale: int, names: Names) -> str:

@@ -268,7 +268,7 @@ class CountingJob:
 
     @property
     def merges(self) -> bool:
-        """Tells whether units are weighed by cells of the attributes, which merge several values of keys."""
+        """Tells whether norms or levels are computed by cells of attributes that each hold several values of a key."""
         weighed = self.levels > 0 or any(aggregate.norm for aggregate in self.aggregates)
         return weighed and not self.together and not self.tells_keys_apart
 

@@ -100,9 +100,9 @@ def _conditional(law: SummaryLaw, precision: int) -> Bounds:
 
 
 def _weight(scale: Fraction, theta: int, tau: Fraction, precision: int) -> Bounds:
-    """Bounds (1 - a) W = (1/tau) (1 - a) sum_{k=theta}^{floor(tau)} k a^k + a^(floor(tau) + 1), or a^theta.
+    """Bounds (1 - a) W: a^theta if theta >= tau, else (S(theta) - S(m)) / tau + a^m with m = floor(tau) + 1.
 
-    With S(l) = (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a).
+    Here S(l) is (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a).
     """
     last = tau.numerator // tau.denominator
     if theta >= tau:

@@ -164,7 +164,7 @@ def family_answers(counts: Hidden, families: Families, scan: AskScan) -> tuple[I
 
 
 def _noisy(counts: Hidden, ask: Ask[IntegerArray], of: Families, number: int, whole: bool, by: Entropy) -> IntegerArray:
-    """Returns noisy answers, shape (queries,). whole: of all cells of family `number`, else of the query `number`."""
+    """Returns noisy answers, shape (queries,): to all queries of family `number` if `whole`, else to query `number`."""
     exact, starts = family_answers(counts, of, ask.scan)
     first, last = (starts[number], starts[number + 1]) if whole else (number, number + 1)
     noisy = draw(ask.law, int(last - first), by)

@@ -100,7 +100,7 @@ def _read_expressions(job: CountingJob) -> list[Expression]:
 
 
 def is_row_by_row(job: CountingJob, private: frozenset[str]) -> bool:
-    """Tells whether each row of a job is made from exactly one row of these private tables."""
+    """Tells whether a job reads all these private tables, and makes each of its rows from one row of one of them."""
     return not isinstance(person_of(job.unit), Referenced) and _firsts(job.source, private) == private
 
 

@@ -129,9 +129,9 @@ class Division:
         return chain(self.conditions, (output.value for output in self.outputs.values()))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """Builds the Asking for the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
+        """Adds a worker's program to a SELECT. other_texts: whether its rows have texts or bytes besides inputs.
 
-        A batch has so few rows that neither their texts nor computed texts can fill the memory.
+        A batch has so few rows that neither the texts it reads nor the texts it computes can fill the memory.
         """
         if not self.has_work:
             return Asking(sql, parameters=dict(parameters), stage=stage)

@@ -94,7 +94,7 @@ def value_of(text: str, columns: Columns) -> Expression:
 
 
 def text_of(text: str, columns: Columns) -> Expression:
-    """Compiles the cast of a column to VARCHAR, or returns the SQL as a program."""
+    """Compiles the cast of a column to VARCHAR. Returns any other SQL as a program for a worker process."""
     try:
         return AsText(_Compiler(columns).stored(_cast(_tree_of(text), "TEXT")))
     except NotPlain:

@@ -132,7 +132,7 @@ def _moment_column(relation: PrivateRelation) -> tuple[str, str]:
 
 
 def _inside(source: RowSource) -> tuple[str, str]:
-    """Returns the SQL and the type of the first column with a period at any level, "" for both without one."""
+    """Returns SQL and type of the first period column of a source, its subqueries and joins, "" for both if none."""
     columns = (
         _moment_column(relation) for level in _levels(source) for relation in level.relations if moment_of(relation)
     )

@@ -240,7 +240,7 @@ class AggregateReader:
         return Operand(sql, settled.low, settled.high, settled.step, per_group, certain)
 
     def _open(self, expression: exp.Expr) -> Grid | None:
-        """Returns the widest grid of a column of numbers, by its type alone."""
+        """Returns a grid for a column of numbers: OPEN_STEPS steps of its type on each side of 0. Otherwise None."""
         column = expression.unnest()
         if not isinstance(column, exp.Column):
             return None

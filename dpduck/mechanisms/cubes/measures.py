@@ -207,7 +207,7 @@ class Use:
 
     @property
     def parts(self) -> list[Use]:
-        """Returns the use itself and the uses of other measures beside it."""
+        """Lists this use, then the use in its field `also`, then that one's `also`, and so on."""
         return [self, *([] if self.also is None else self.also.parts)]
 
 

@@ -93,7 +93,7 @@ class KnownStatements:
             return sql
 
     def refresh(self, name: str, caller: Caller) -> str:
-        """Puts the answers that are known now under the name of a private view, free of charge."""
+        """Replaces the rows of a private view by the answers that stored releases give now, free of charge."""
         view = self._views.own(name, caller)
         ask = parse_statement(view.statement)
         if not isinstance(ask, AskStatement) or ask.view is None:

@@ -244,7 +244,7 @@ def answer_noise(schedule: Schedule, shapes: Sequence[tuple[int, ...]], records:
 
 
 def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int, most: int) -> int:
-    """Returns the number of rounds of the paper's update over whole marginals: the first minimum of `update_error`.
+    """Returns the rounds for update = 'paper' over whole marginals: the most before `update_error` stops falling.
 
     No round is added if noise drowns its answer, since the update learns nothing from such a round.
     """

@@ -80,7 +80,7 @@ class PageConnections:
                 self._working.add(connection)
 
     def waits(self, connection: socket.socket) -> None:
-        """Records that the server waits for the browser again. So the connection may lose its place."""
+        """Records that the server waits for the browser again. A new connection may now take the place."""
         with self._lock:
             if connection in self._working:
                 self._working.discard(connection)

@@ -143,13 +143,13 @@ def _contains(row: Sequence[Any], text: str) -> bool:
 
 
 def _sort_rows(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> list[list[Any]]:
-    """Sorts the rows by a column, ascending with numbers before texts. Rows without a value are always last."""
+    """Sorts rows by a column, numbers before texts. wish.down: in reverse. Rows without a value are always last."""
     if not wish.sort:
         return rows
     place = columns.index(wish.sort)
     empty = [row for row in rows if row[place] is None]
     rest = [row for row in rows if row[place] is not None]
-    by: Callable[[list[Any]], Any] = lambda row: row[place]  # noqa: E731 - two of them
+    by: Callable[[list[Any]], Any] = lambda row: row[place]  # noqa: E731 - one of two sort keys
     try:
         rest.sort(key=by, reverse=wish.down)
     except TypeError:
