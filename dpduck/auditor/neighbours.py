@@ -155,7 +155,7 @@ def _add_unit(pair: Neighbours, policy: Policy) -> None:
             values.append(f"{_value(column, policy, pair.kind, place)} AS {name}")
     table = within(policy)
     half = f"(SELECT count(*) FROM {table}) // 2"
-    copied = f"{half} + n * {half} // {number}" if pair.kind == SPREAD else "0"  # rows with texts that many units have
+    copied = f"{half} + n * {half} // {number}" if pair.kind == SPREAD else "0"  # many units share a text in this half
     connection.execute(
         f"INSERT INTO {table} BY NAME WITH known AS (SELECT *, row_number() OVER () - 1 AS i FROM {table}) "
         f"SELECT {', '.join(values)} FROM range({number}) AS r(n) JOIN known ON i = {copied}"

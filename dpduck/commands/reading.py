@@ -12,7 +12,7 @@ from dpduck.server.syntax import in_selects, is_ours
 
 
 def reading(text: str) -> FunctionReading | None:
-    """Parses a SELECT over one dp function. Returns None for any other text, and for a statement of dp() itself.
+    """Parses a SELECT over one dp function. Returns None for any other text, also for one in dpduck's own language.
 
     >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
     "dp_columns('visits')"

@@ -349,7 +349,7 @@ def _are_keys(left: RelationColumn, right: RelationColumn) -> bool:
 
 
 def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
-    """Tells whether ON equates all columns of a unit of several columns, each with its counterpart."""
+    """Tells whether ON equates every column of a unit of several columns with the other side's column of its name."""
     pairs = {frozenset(node.columns) for node in join.on if isinstance(node, Comparison) and node.sign == "="}
     ours, theirs = map(_held_together, (left, right))
     return any(

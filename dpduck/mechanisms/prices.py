@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpduck.kernel.door import Bill
-from dpduck.kernel.ledger.budgets import format_amount
+from dpduck.kernel.ledger.budgets import for_person, format_amount, share_of
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.select.request import SelectRequest
@@ -42,17 +42,30 @@ def price_in_words(request: SelectRequest, charge: Charge, budget: Budget | None
     amount = f"epsilon = {float(charge.epsilon or 0):g}" if in_epsilon else f"rho = {float(charge.rho):.4g}"
     if charge.delta:
         amount += f", and delta = {float(charge.delta):g} for keys"
-    whole = None if budget is None else budget.epsilon if in_epsilon else budget.rho
-    if not whole:
+    mine = budget if budget is None or share is None else share_of(budget, share)
+    if mine is None or not _adds(mine, in_epsilon):
         return amount
-    word, mine = word_of(request.rows.unit_key), whole * (Fraction(1) if share is None else share)
-    price = charge.epsilon if in_epsilon and charge.epsilon is not None else charge.rho
-    said = f"{in_per_cent(price / mine)} of your budget{f' of each {word.lower()}' if word else ''} ({amount})"
+    word, run = word_of(request.rows.unit_key), request.rows.periods
+    parts = [f"{in_per_cent(_adds(charge, in_epsilon) / _adds(mine, in_epsilon))} of your budget"]
+    if word:
+        parts[0] += f" of each {word.lower()}"
+    if mine.lifetime is not None and _adds(mine.lifetime, in_epsilon) and run is not None and not run.periods.every:
+        person = for_person(charge, run.periods.count)
+        parts.append(f"{in_per_cent(_adds(person, in_epsilon) / _adds(mine.lifetime, in_epsilon))} of LIFETIME")
+    if charge.delta and mine.delta_keys:
+        parts.append(f"{in_per_cent(charge.delta / mine.delta_keys)} of its delta for keys")
+    said = f"{' and '.join(parts)} ({amount})"
     cheaper = _cheaper(request, charge, budget)
     if cheaper is None:
         return said
     options, rho = cheaper
-    return f"{said}; with {options} it would be {in_per_cent(rho / mine)}, usually with larger errors"
+    part = in_per_cent(rho / _adds(mine, in_epsilon=False))
+    return f"{said}; with {options} it would be {part}, usually with larger errors"
+
+
+def _adds(amounts: Budget | Charge, in_epsilon: bool) -> Fraction:
+    """Returns the epsilon or the rho of a budget or a charge, 0 if it has none."""
+    return (amounts.epsilon if in_epsilon else amounts.rho) or ZERO
 
 
 def describe_entry(entry: LedgerEntry) -> str:

@@ -199,7 +199,7 @@ class PreparedTables:
             )
         names = tuple(twin.sql for twin in twins.values())
         still = self._policies.shadows.still_here
-        read = {table for table, *_ in rows.shapes}  # not a strategy's table, which is part of the request
+        read = {table for table, *_ in rows.shapes}  # without a strategy's matrix table, whose rows the request holds
         public = tuple(pair for pair in rows.public_digests if pair[0] in read)
         beside = partial(self._files.reading, twins=names, public=public, shapes=rows.shapes, still=still)
         return PreparedPlace(twins, beside, partial(self._files.doubt, nonces), moments.pop())

@@ -391,7 +391,7 @@ class SqlType:
     def is_told_by_label(self) -> bool:
         """Tells whether the code of a listed value determines the value. For floats it does not, since 0 equals -0.
 
-        Then a condition is evaluated once for each label. Wide numbers, UUID and TIME are left out: they go as text.
+        If it does, a condition is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left out.
         """
         kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in kinds

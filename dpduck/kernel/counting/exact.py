@@ -398,7 +398,7 @@ def _attribute_sql(reading: JobReading, attribute: Attribute) -> str:
 
 
 def attribute_cells(job: CountingJob) -> dict[str, int | None]:
-    """Returns the columns of the attributes' codes, with their capacities."""
+    """Returns the name of each attribute's column of codes, with the number of its codes."""
     return {f"{GROUP}{number}": attribute.size for number, attribute in enumerate(job.attributes)}
 
 

@@ -268,7 +268,7 @@ class CountingJob:
 
     @property
     def merges(self) -> bool:
-        """Tells whether norms or levels are computed by cells of attributes that each hold several values of a key."""
+        """Tells whether norms or levels of units are computed over cells of attributes that some key values share."""
         weighed = self.levels > 0 or any(aggregate.norm for aggregate in self.aggregates)
         return weighed and not self.together and not self.tells_keys_apart
 
@@ -304,9 +304,9 @@ def _by_keys(join: Join) -> bool:
 
 
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
-    """Tells whether all values of a key that meet an equality are one group in SQL, so that a limit by key holds.
+    """Tells whether a condition equates a key, and all keys equal to one value are one group. A limit by key needs it.
 
-    In INTEGER = VARCHAR, '1' and '01' are two groups. In one type, groups follow `=` (tests/kernel/rows/test_rows.py).
+    1 equals '1' and '01', two groups of texts. Equal values of one type are one group (tests/kernel/rows/test_rows.py).
     """
     kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):

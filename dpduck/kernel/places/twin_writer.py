@@ -188,7 +188,7 @@ def _label_texts(layout: Layout) -> list[_Told]:
 
 
 def _units(layout: Layout) -> str:
-    """Writes SQL of each unit with its number. Units inside of all domains come first, those with few rows before."""
+    """Writes SQL that numbers units: those inside of all domains first, then others, both from few rows to many."""
     outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
     counted = (
         f"SELECT {quote_column(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
@@ -233,7 +233,7 @@ def _restore_text(name: str, place: int, text: _Told) -> str:
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:
-    """Yields SQL of the clamped copies of columns, as whole numbers (clamps.py). It raises on no value."""
+    """Yields SQL of the clamped copies of columns, as whole numbers (clamps.py). No value makes it raise an error."""
     for number, cut in enumerate(layout.cuts):
         column = RelationColumn("t", cut.name, cut.type_name)
         yield f'{units_sql(cut, column)} AS "{UNITS.format(number)}"'

@@ -126,7 +126,7 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
 
 
 def _moment_column(relation: PrivateRelation) -> tuple[str, str]:
-    """Returns the SQL and the type of the column with the period of a relation's rows, "" for both without one."""
+    """Returns the SQL and the type of the column that gives the period of a relation's rows. ("", "") if none does."""
     moment = moment_of(relation)
     return ("", "") if moment is None else (base(moment.alias, moment.name), relation.type_of(moment.name))
 

@@ -102,7 +102,7 @@ class RowSource:
 
     @property
     def persons(self) -> list[Expression]:
-        """Lists the expressions that each give the unit of every row, without its period."""
+        """Lists the expressions that each give the unit of every row. If units have periods, the period is left out."""
         candidates = (person_of(choice[0]) for choice in self.units if len(choice) == 1)
         return [person for person in candidates if person is not None]
 

@@ -161,7 +161,7 @@ def _order(order: exp.Order, items: Sequence[SelectItem], answers: AnswerReader)
 
 
 def _spell_out(element: exp.Expr, item: SelectItem, answers: AnswerReader) -> exp.Expr:
-    """Returns the element with an item's expression in place of ALL or a position."""
+    """Returns an element of ORDER BY with an item's expression in place of its ALL or its position."""
     spelled = element.copy()
     spelled.set("this", item.expression.copy())
     return answers.rewrite(spelled)

@@ -70,7 +70,7 @@ def _has_room(request: SelectRequest) -> bool:
 
 
 def _has_norm(aggregate: Aggregate) -> bool:
-    """Tells whether an aggregate is a count, sum, average or variance without bounds by group, or counts units."""
+    """Tells whether an aggregate counts units, or is a count, sum, average or variance that is not clamped by group."""
     if aggregate.function not in ("count", "sum", "avg", *VARIANCES):
         return False
     operand = aggregate.operand

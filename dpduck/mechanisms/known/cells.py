@@ -43,8 +43,8 @@ class Cells:
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
-    """Returns SQL with one row for each cell of all keys of a release, with its answers and errors. It includes the
-    variances that errors of sums are computed from.
+    """Returns SQL with a row for each combination of key values of a release, with its answers and their errors. The
+    rows also hold the variances from which errors of sums are computed.
     """
     if measured is None:
         raise Refusal(

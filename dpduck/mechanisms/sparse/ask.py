@@ -107,7 +107,7 @@ class OpenSessions:
         )
         self._parts.steps("answers committed")
         session.commits += 1
-        # an older copy of the store would repeat a round, with thresholds that already had an outcome
+        # by this count, an older copy of the store is refused: it would use a round's thresholds a second time
         self._parts.ledger.secrets.put(fence_name(named.digest), str(session.commits).encode())
         self._parts.steps("answers fenced")
         session.answers.update(turn.answers)

@@ -178,7 +178,7 @@ def mean_cells(shapes: Sequence[tuple[int, ...]]) -> float:
 
 
 def surviving(variation: float) -> float:
-    """Returns the total variation that noise of this total variation leaves in a fitted distribution of even cells."""
+    """Returns how much of this total variation of noise is left after a fit, if all cells have equally many records."""
     return variation / (1 + 2 * variation)
 
 

@@ -107,8 +107,8 @@ def rounds_seconds(pool: Pool, schedule: Schedule, method: Method) -> float | No
 
 
 def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -> list[float]:
-    """Returns the number of cells of the tables at up to MOMENTS rounds, if the rounds ask these sets evenly. The true
-    choices are unknown.
+    """Guesses the number of cells of MWEM's tables at up to MOMENTS of its rounds. It assumes that rounds ask all sets
+    equally often, since the true choices are unknown.
     """
     if method.dense or method.averages:
         return [float(prod(pool.sizes))]

@@ -96,7 +96,7 @@ def cluster(
 def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple[list[tuple[int, int]], FloatArray]:
     """Returns all greedy merges in order, as (kept cluster, merged cluster), and the cost before each and at the end.
 
-    logs: of the sizes. held: 1 for each attribute of a marginal. The cost is the sum of (sum of w_B) n_A (see above).
+    logs: logarithms of sizes. held: 1 where a marginal has an attribute. Costs are without the factor g^p (see above).
     """
     held, weights = held.copy(), weights.copy()
     log_cells = held @ logs

@@ -53,7 +53,7 @@ LARGE = 256
 
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
-    """Groups measurements into levels, the most precise first: precisions in a level differ by WIDTH at most."""
+    """Groups measurements into levels, the most precise first. A level spans at most a factor of WIDTH in precision."""
     order, levels = np.argsort(-precisions, kind="stable"), list[list[int]]()
     for place in order.tolist():
         if not levels or precisions[levels[-1][0]] > WIDTH * precisions[place]:
