@@ -53,7 +53,6 @@ from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog, Facts
 from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers, require_owner
 from dpduck.store.measured import MeasuredStore
-from dpduck.store.named import PrivateNames
 from dpduck.store.prepared import PreparedTables
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
@@ -220,22 +219,17 @@ class Engine:
             return listings.status(self._tables().create(statement, text, caller))
         if isinstance(statement, SampleRelease):
             return listings.status(self._tables().sample(statement, text, caller))
-        if isinstance(statement, DropPrivate):
-            return listings.status(self._names(statement.kind).drop(statement, text, caller))
-        if isinstance(statement, CreatePrivate | RefreshPrivate) and statement.kind == STREAM:
+        if isinstance(statement, CreatePrivate | RefreshPrivate | DropPrivate) and statement.kind == STREAM:
             return listings.status(self.streams.run(statement, text, caller))
+        if isinstance(statement, DropPrivate):
+            names = self._views.names if statement.kind in (VIEW, TABLE, PROJECTION) else self.sparse.names
+            return listings.status(names.drop(statement, text, caller))
         if isinstance(statement, CreatePrivate):
             return listings.status(self.sparse.create(statement, text, caller))
         if isinstance(statement, RefreshPrivate):
             return listings.status(self._from_known.refresh(statement.name, caller))
         require_owner(caller)
         return listings.status(self._changes.carry_out(statement, text, caller))
-
-    def _names(self, kind: str) -> PrivateNames[Any]:
-        """Returns the names of a kind of private objects."""
-        if kind in (VIEW, TABLE, PROJECTION):
-            return self._views.names
-        return self.streams.names if kind == STREAM else self.sparse.names
 
     def explain(self, text: str, caller: Caller) -> str:
         """Returns SQL with the comparison of strategies. It spends nothing and reads no private row."""

@@ -5,6 +5,7 @@ DuckDB binds a statement more than once. A repeated statement has the outcome th
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,7 +55,7 @@ class PrivateNames(Generic[N]):
         prefix: Text before a name in the message of a drop.
         lock_of: Returns the lock of a name. Objects with one lock change one at a time.
         waits: Called if another thread holds the lock.
-        dropped: Text, caller and message of the last drop under each lock.
+        dropped: Digest of the text, caller and message of the last drop under each lock.
     """
 
     find: Callable[[str], N | None]
@@ -125,15 +126,20 @@ class PrivateNames(Generic[N]):
         with self.locks.held(lock, self.waits):
             if self.find(statement.name) is None:
                 *repeated, done = self.dropped.get(lock, ("", "", ""))
-                if repeated == [text, caller.name]:
+                if repeated == [_digest(text), caller.name]:
                     return done
                 if statement.if_exists:
                     return f"there was no such {statement.kind}"
             existing = self.own(statement.kind, statement.name, caller, ", or IF EXISTS")
             self.remove(existing)
             done = f"{self.prefix}{existing.name} is dropped; its budget stays spent"
-            self.dropped[lock] = (text, caller.name, done)
+            self.dropped[lock] = (_digest(text), caller.name, done)
             return done
+
+
+def _digest(text: str) -> str:
+    """Returns a digest in place of a text that may be long."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_made_by(existing: Named, text: str, caller: Caller, digest: str) -> bool:

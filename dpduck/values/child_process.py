@@ -11,7 +11,12 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from math import inf
 from multiprocessing.connection import Connection
+from time import monotonic
+
+PIECE = 1 << 24
+"""Bytes that are taken for a frame at first."""
 
 
 class ChildFailed(OSError):
@@ -58,18 +63,21 @@ class ChildProcess:
         except OSError:
             raise ChildFailed from None
 
-    def receive(self, seconds: float | None, most: int = sys.maxsize) -> memoryview:
-        """Returns the next frame. Raises ChildFailed if it begins too late, or has more than `most` bytes."""
+    def receive(self, seconds: float | None, most: int = sys.maxsize, until: float = inf) -> memoryview:
+        """Returns the next frame. Raises ChildFailed if it begins too late, or has more than `most` bytes.
+
+        until: moment of the monotonic clock at which a frame that is not whole is given up.
+        """
         try:
             if not self.pipe.poll(seconds):
                 raise ChildFailed
-            (length,) = struct.unpack("!i", self._read(4))
+            (length,) = struct.unpack("!i", self._read(4, until))
             if length == -1:  # a long frame
-                (length,) = struct.unpack("!Q", self._read(8))
+                (length,) = struct.unpack("!Q", self._read(8, until))
             if not 0 <= length <= most:
                 raise ChildFailed
-            return self._read(length)
-        except OSError:
+            return self._read(length, until)
+        except (OSError, MemoryError):
             raise ChildFailed from None
 
     def kill(self) -> int:
@@ -77,12 +85,18 @@ class ChildProcess:
         self.process.kill()
         return self.process.wait()
 
-    def _read(self, count: int) -> memoryview:
-        """Returns the next bytes, ten times as fast as Connection.recv_bytes, which allocates memory at each read."""
-        rest = content = memoryview(bytearray(count))
-        while rest:
-            read = os.readv(self.pipe.fileno(), [rest])
-            if not read:
+    def _read(self, count: int, until: float) -> memoryview:
+        """Reads bytes, ten times faster than Connection.recv_bytes, which asks for new memory at each read.
+
+        A length that the other end claims costs no memory before its bytes arrive.
+        """
+        content, filled = bytearray(min(count, PIECE)), 0
+        while filled < count:
+            if filled == len(content):
+                content.extend(bytes(min(count - filled, filled)))
+            with memoryview(content) as view:
+                read = os.readv(self.pipe.fileno(), [view[filled:]])
+            if not read or monotonic() > until:
                 raise ChildFailed
-            rest = rest[read:]
-        return content
+            filled += read
+        return memoryview(content)

@@ -297,6 +297,7 @@ def test_conditions_that_look_known_rule_out_nothing() -> None:
         ("TIMESTAMP", "x >= DATE '2024-01-01 12:00:00'"), ("TIMESTAMP", "x"),
         ("INTEGER", "nullif(x, 5) IS NULL"), ("INTEGER", "CASE WHEN x < 5 THEN 1 END IS NULL"),
         ("INTEGER", "nullif(x, 5) IS NOT NULL"), ("DECIMAL(18,3)", f"x >= 0.1{'0' * 36}1"),
+        ("DECIMAL(18,3)", "x NOT IN (1e-400, 0.100)"), ("DECIMAL(18,3)", f"x IN (12, 0.{'0' * 38}1)"),
     ):  # fmt: skip
         assert all(possible(domain_of(type_name), condition)), condition
     for condition in ("x < '0001-01-01'", "x >= '9999-12-31 23:59:59.999999'"):

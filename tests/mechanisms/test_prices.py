@@ -107,3 +107,31 @@ def test_max_epsilon_is_one_limit(open_clinic: OpenClinic, options: str, accepte
         return
     refused = clinic.refused(statement)
     assert "one statement may cost rho" in refused or "epsilon of at most 0.5 with delta = 1e-06, or rho of" in refused
+
+
+def test_a_price_names_its_part_of_every_limit(open_clinic: OpenClinic) -> None:
+    """Six months take a quarter of each month's budget and all of LIFETIME. Keys may take all of their delta."""
+    clinic = open_clinic()
+    clinic.con.execute(
+        "CREATE TABLE stays AS SELECT i % 50 AS patient, i % 2 AS sex, 'k' || i % 3 AS kind, "
+        "DATE '2024-01-01' + (i % 180)::INTEGER AS day FROM range(600) AS r(i)"
+    )
+    clinic.con.execute("CREATE TABLE kinds AS SELECT patient, kind FROM stays")
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient PER MONTH OF day MAX ROWS 2, "
+        "BUDGET (epsilon = 4) PER MONTH, LIFETIME (epsilon = 6), DOMAIN sex IN (0, 1))"
+    )
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON kinds (PRIVACY UNIT patient MAX ROWS 2, "
+        "BUDGET (epsilon = 4, delta = 1e-6, delta_keys = 5e-7))"
+    )
+    months = "day >= '2024-01-01' AND day < '2024-0{}-01'"
+    count = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM stays WHERE {} GROUP BY sex"
+    words = [explained(clinic, count.format(months.format(end)))[1] for end in (7, 2)]
+    assert words[0] == "25 % of your budget of each month and 100 % of LIFETIME (epsilon = 1)"
+    assert words[1] == "25 % of your budget of each month and 17 % of LIFETIME (epsilon = 1)"
+    keys = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, delta = 5e-7, group_selection_strategy = "
+        "LAPLACE_THRESHOLD) kind, count(*) AS n FROM kinds GROUP BY kind"
+    )
+    assert " of your budget and 100 % of its delta for keys (rho = " in explained(clinic, keys)[1]

@@ -19,7 +19,7 @@ from dpduck.kernel.worker import functions as row_functions
 from dpduck.kernel.worker import workers
 from dpduck.kernel.worker.workers import Runner, Workers
 from dpduck.language.rows import functions as allowlist
-from dpduck.store import sandbox as duckdb_tree
+from dpduck.store import parse_tree as duckdb_tree
 from dpduck.store.sandbox import NO_TABLES, Sandbox, Tables
 from tests.kernel.worker.test_workers import FAULTY
 from tests.support.clinics import one_line

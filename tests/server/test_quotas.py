@@ -368,7 +368,7 @@ def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
         kept.enter("bob", key, one)
     assert kept.room_for("carol", one) == [], "young answers of others stay"
     now = time.monotonic()
-    monkeypatch.setattr("dpduck.server.public_database.time.monotonic", lambda: now + 2 * YOUNG)
+    monkeypatch.setattr("dpduck.server.answer_index.time.monotonic", lambda: now + 2 * YOUNG)
     assert kept.room_for("carol", one) == ["a1"]
     assert kept.unread() == ["a3", "b1", "b2"]
 

@@ -130,9 +130,12 @@ def write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
 
 
 def read_exactly(pipe: socket.socket, view: memoryview) -> None:
-    """Fills memory from the socket. Ends the process if nothing is left."""
-    if pipe.recv_into(view, flags=socket.MSG_WAITALL) < len(view):
-        os._exit(0)
+    """Fills memory from the socket. Ends the process if nothing is left. A signal may cut a read short."""
+    while view:
+        count = pipe.recv_into(view, flags=socket.MSG_WAITALL)
+        if not count:
+            os._exit(0)
+        view = view[count:]
 
 
 def write_frames(pipe: socket.socket, kind: bytes, body: bytes | memoryview) -> None:

@@ -109,6 +109,7 @@ class Worker(ChildProcess):
         if kind != b"R":
             raise ChildFailed
         answer = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        answer.validate(full=True)
         if answer.num_rows != batch.num_rows or answer.schema.remove_metadata() != schema:
             raise ChildFailed
         return answer
@@ -271,7 +272,7 @@ class Runner:
             if self._worker.spent:
                 self.abandon()
             return answer
-        except (ChildFailed, pa.ArrowException):
+        except (OSError, pa.ArrowException):
             if self.abandon():
                 self._most = max(LEAST_ROWS, batch.num_rows // 2)
             return None

@@ -76,6 +76,8 @@ def _comparisons_of(node: exp.Expr) -> list[tuple[exp.Expr, str, exp.Expr]]:
     if isinstance(node, exp.Between):
         return [(node.this, ">=", node.args["low"]), (node.this, "<=", node.args["high"])]
     if isinstance(node, exp.In):
+        if any(map(_is_double, node.expressions)):
+            return []  # one DOUBLE makes the whole list DOUBLE, and the column
         return [(node.this, "=", value) for value in node.expressions]
     sign = SIGNS.get(type(node), "")
     if sign not in _OPPOSITE:
@@ -104,6 +106,11 @@ def decimal_literal(node: exp.Expr) -> Fraction | None:
     number = node.find(exp.Literal)
     digits = "" if number is None else number.name.replace(".", "").replace("_", "")
     return literal(node) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
+
+
+def _is_double(node: exp.Expr) -> bool:
+    """Tells whether an expression is a number that DuckDB reads as a DOUBLE."""
+    return literal(node) is not None and decimal_literal(node) is None
 
 
 def text_literal(node: exp.Expr) -> str | None:

@@ -24,7 +24,6 @@ from dpduck.language.rows.predicates import (
     PublicValue,
     decimal_literal,
     flag_literal,
-    literal,
     moment_text,
     parse_moment,
     text_literal,
@@ -87,7 +86,7 @@ def label_reader(
         if sign in ("IS", "IS NOT"):
             return np.array([span.null is (sign == "IS") for span in spans], np.bool_)
         is_next = steps and sign in (">", "<=")
-        value = literal(node) if is_next else literal_of(node)
+        value = literal_of(node)
         if value is None:
             return unknown
         if is_next and isinstance(value, Fraction):

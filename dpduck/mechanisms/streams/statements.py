@@ -16,7 +16,7 @@ from dpduck.kernel.queries.streams import refresh_stream, require_stream
 from dpduck.kernel.units import unit_type
 from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.private_keys import ONE_PER_GROUP
-from dpduck.language.statements.kinds import STREAM, CreatePrivate, RefreshPrivate
+from dpduck.language.statements.kinds import STREAM, CreatePrivate, DropPrivate, RefreshPrivate
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.forecast import charge_price, explain_sql
@@ -94,10 +94,12 @@ class Streams:
             store.named, lambda stream: STREAM, self._remove, "dp_streams()", waits=lambda: parts.steps(WAITING)
         )
 
-    def run(self, statement: CreatePrivate | RefreshPrivate, text: str, caller: Caller) -> str:
+    def run(self, statement: CreatePrivate | RefreshPrivate | DropPrivate, text: str, caller: Caller) -> str:
         """Runs a statement. Refuses callers other than the owner."""
         if not caller.owner:
             raise PermissionRefusal("streams are the data owner's", accepted="FROM dp_streams(), and their tables")
+        if isinstance(statement, DropPrivate):
+            return self.names.drop(statement, text, caller)
         if isinstance(statement, CreatePrivate):
             stream = self.analyse(statement, self.store.named(statement.name))
             make = partial(self._create, stream, text, caller)

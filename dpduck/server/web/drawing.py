@@ -103,8 +103,8 @@ class Artist:
         process, end = self._process, time.monotonic() + SECONDS
         try:
             process.send(line.encode())
-            svg = json.loads(bytes(process.receive(max(0.0, end - time.monotonic()))))
-        except ChildFailed:  # it ran out of time or memory
+            svg = json.loads(bytes(process.receive(max(0.0, end - time.monotonic()), until=end)))
+        except (ChildFailed, ValueError):  # it ran out of time or memory, or what it said is no JSON
             process.kill()
             return None
         return None if svg is None else str(svg)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -32,6 +33,14 @@ STOPS_WITHIN = "import os, time; os.write(0, bytes((0, 0, 0, 9)) + b'begun'); ti
 LONG_HEAD = "import os, struct, time; os.write(0, struct.pack('!iQ', -1, 5) + b'whole'); time.sleep(100)"
 NEGATIVE = "import os, time; os.write(0, bytes((255, 0, 0, 0)) + b'less than nothing'); time.sleep(100)"
 TOO_LONG = "import os, time; os.write(0, bytes((0, 0, 0, 9)) + b'too long!'); time.sleep(100)"
+HUGE = "import os, struct, time; os.write(0, struct.pack('!iQ', -1, {})); time.sleep(100)"
+DRIPS = """
+import os, time
+os.write(0, bytes((0, 0, 1, 0)))
+while True:
+    os.write(0, b"x")
+    time.sleep(0.2)
+"""
 READS_NOTHING = "import time; time.sleep(100)"
 
 
@@ -90,6 +99,21 @@ def test_who_waits_is_woken_by_a_kill() -> None:
         assert child.alive
         assert child.kill() == -signal.SIGKILL
         assert failed.wait(30)
+
+
+def test_a_claimed_length_takes_no_memory() -> None:
+    """A frame that is said to be huge fails as one that does not come. The memory is taken as its bytes arrive."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for length in (1 << 34, 1 << 62):
+        with process(HUGE.format(length), {}, patience=0.5) as child, pytest.raises(ChildFailed):
+            child.receive(30.0)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "kilobytes, of 16 GiB"
+
+
+def test_a_frame_that_drips_is_given_up() -> None:
+    """Each read is in time, and the whole is not."""
+    with process(DRIPS, {}, patience=30.0) as child, pytest.raises(ChildFailed):
+        child.receive(30.0, until=time.monotonic() + 1)
 
 
 def test_an_environment_is_all_that_a_process_gets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 from dpduck.kernel.worker import worker
 from dpduck.kernel.worker import workers as module
-from dpduck.kernel.worker.workers import COMMAND, Runner, StrictWorkers, WorkerProgram, Workers
+from dpduck.kernel.worker.worker import Room
+from dpduck.kernel.worker.workers import COMMAND, Runner, StrictWorkers, Worker, WorkerProgram, Workers
 from dpduck.values.errors import InternalError
 
 FAULTY = (sys.executable, "-I", str(Path(__file__).with_name("faulty_worker.py")))
@@ -220,6 +221,20 @@ def test_a_row_is_computed_even_if_the_one_before_ended_the_process(plain: Worke
         runner._worker.process.kill()
         runner._worker.process.wait()
         assert runner.compute(pa.table({"x": [5]})).to_pydict() == {"y": [6]}
+
+
+def test_a_broken_answer_is_the_failure_of_a_row(plain: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are no Arrow stream, or offsets outside of a buffer, end the process and nothing else."""
+    text = pa.schema([pa.field("y", pa.large_string())])
+    offset, beyond = ((0).to_bytes(8, "little") + end.to_bytes(8, "little") for end in (7919, 1 << 40))
+    whole = bytes(Room().stream(pa.table({"y": pa.array(["a" * 7919], pa.large_string())})))
+    assert whole.count(offset) == 1
+    for answer in (b"", whole[:20], whole[:-8000], whole.replace(offset, beyond)):
+        monkeypatch.setattr(Worker, "_receive", lambda self, answer=answer: (b"R", memoryview(answer)))
+        with plain.runner(WorkerProgram("SELECT x AS y FROM dpduck_batch", text)) as runner:
+            monkeypatch.setattr(Worker, "prepare", lambda self, program: None)
+            assert runner.compute(pa.table({"x": pa.array(["a"], pa.large_string())}))["y"].to_pylist() == [None]
+        monkeypatch.undo()
 
 
 def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> None:
