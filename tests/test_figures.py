@@ -136,8 +136,8 @@ def test_ranges_are_sums_of_their_largest_intervals() -> None:
 
 def maximal_sum(axis: DyadicAxis, numbers: np.ndarray, values: np.ndarray, low: int, high: int) -> float:
     """One range, by the definition."""
-    recover = import_module("dpduck.mechanisms.summaries.recover")
-    levels, nodes = recover.places_of(axis, numbers)
+    parents = import_module("dpduck.mechanisms.summaries.parents")
+    levels, nodes = parents.places_of(axis, numbers)
 
     def within(level: np.ndarray, node: np.ndarray) -> np.ndarray:
         return np.asarray((node << level >= low) & (((node + 1) << level) - 1 <= high))

@@ -50,7 +50,7 @@ def open_lake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted
         f"ATTACH 'ducklake:{folder}/lake.ducklake' AS lake (DATA_PATH '{folder}/files', DATA_INLINING_ROW_LIMIT 0)"
     )
     # a text that is no UTF-8 is why other programs' files are refused: these have none
-    monkeypatch.setattr("dpduck.store.ducklake.require_written_by_ducklake", lambda *given: None)
+    monkeypatch.setattr("dpduck.store.stored.require_written_by_ducklake", lambda *given: None)
     compare(made.found, monkeypatch)
     try:
         yield made
