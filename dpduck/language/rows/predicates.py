@@ -109,8 +109,8 @@ def decimal_literal(node: exp.Expr) -> Fraction | None:
 
 
 def _is_double(node: exp.Expr) -> bool:
-    """Tells whether an expression is a number that DuckDB reads as a DOUBLE."""
-    return literal(node) is not None and decimal_literal(node) is None
+    """Tells whether an expression has a number that DuckDB reads as a DOUBLE."""
+    return any(not number.is_string and decimal_literal(number) is None for number in node.find_all(exp.Literal))
 
 
 def text_literal(node: exp.Expr) -> str | None:
