@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -235,6 +236,27 @@ def test_a_broken_answer_is_the_failure_of_a_row(plain: Workers, monkeypatch: py
             monkeypatch.setattr(Worker, "prepare", lambda self, program: None)
             assert runner.compute(pa.table({"x": pa.array(["a"], pa.large_string())}))["y"].to_pylist() == [None]
         monkeypatch.undo()
+
+
+def test_a_stop_within_a_frame_ends_no_process() -> None:
+    """A process that is stopped and goes on while it reads a frame reads the rest. A signal cuts its read short."""
+    schema = pa.schema([pa.field("y", pa.int64())])
+    child = Worker()
+    try:
+        child.prepare(WorkerProgram("SELECT length(x)::BIGINT AS y FROM dpduck_batch", schema))
+        batch = pa.table({"x": pa.array(["a" * 100] * 1000, pa.large_string())})
+        body = bytes(Room().stream(batch))
+        child.send(b"B")
+        os.write(child.pipe.fileno(), len(body).to_bytes(4, "big") + body[:50_000])
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            time.sleep(0.2)
+            os.kill(child.process.pid, number)
+        time.sleep(0.2)
+        os.write(child.pipe.fileno(), body[50_000:])
+        answer = child.finish(batch, schema)
+        assert answer is not None and answer["y"].to_pylist() == [100] * 1000
+    finally:
+        child.kill()
 
 
 def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> None:
