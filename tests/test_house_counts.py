@@ -171,10 +171,10 @@ def test_stations_of_known_answers_are_found() -> None:
     files = [
         *(made(f"mechanisms/known/{name}.py", "x = 1\n") for name in ("a", "b")),
         made("language/select/known.py", "x = 1\n"),
-        made("engine/reuse.py", "class KnownRows: ...\n"),
+        made("database/reuse.py", "class KnownRows: ...\n"),
         made("store/a.py", "class Knownest: ...\nknown = 1\n"),
     ]
-    assert house.stations_of_known(files) == {"mechanisms", "language", "engine"}
+    assert house.stations_of_known(files) == {"mechanisms", "language", "database"}
 
 
 def test_a_function_that_is_given_nodes_takes_no_text_apart() -> None:

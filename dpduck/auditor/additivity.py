@@ -22,8 +22,8 @@ import numpy as np
 from dpduck.auditor.few_units import MADE_UP_ROWS, copy_rows, give_rows, lay_out, units_of
 from dpduck.auditor.nearly_exact import affordable_plans, nearly_exact_answers, plans_of_statement
 from dpduck.auditor.neighbours import roomy
-from dpduck.engine.connection import connect
-from dpduck.engine.twins import twin_database
+from dpduck.database.connection import connect
+from dpduck.database.twins import twin_database
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import IntegerArray
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpduck.algebra.hashing import Words, project, reduce_mod
 from dpduck.auditor.audit_plan import AuditPlan
-from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, require_engine
+from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, require_database
 from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.queries.histograms import LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyDigests
@@ -96,7 +96,7 @@ def _read_sketch(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: T
 
 def _digest(query: AuditPlan, sparse: SparseRequest) -> KeyDigests:
     """Returns the digest of the added unit's key in the first column (see neighbours)."""
-    policies = {policy.table: policy for policy in require_engine(query.connection).about.policies.policies()}
+    policies = {policy.table: policy for policy in require_database(query.connection).about.policies.policies()}
     column, table = sparse.keys[0].name, ".".join(map(quote_identifier, sparse.table.parts))
     text = UNIQUE_TEXT
     if policies[sparse.table].domain(column) is not None:
@@ -108,7 +108,7 @@ def _digest(query: AuditPlan, sparse: SparseRequest) -> KeyDigests:
 
 def _others(query: AuditPlan, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
     """Counts the rows of all other units for each key of a text column. An attacker may know these counts."""
-    policies = {policy.table: policy for policy in require_engine(query.connection).about.policies.policies()}
+    policies = {policy.table: policy for policy in require_database(query.connection).about.policies.policies()}
     unit_column, table = policies[sparse.table].unit.column, ".".join(map(quote_identifier, sparse.table.parts))
     columns = {column.name: column.type_name for column in catalog_columns(query.connection, sparse.table)}
     if not unit_column or sparse.keys[0].type_name != "VARCHAR":

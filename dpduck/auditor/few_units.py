@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from dpduck.auditor.neighbours import require_engine
+from dpduck.auditor.neighbours import require_database
 from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.catalog import Catalog
@@ -57,7 +57,7 @@ def lay_out(twin: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
 
 def policies_of(twin: duckdb.DuckDBPyConnection) -> Policies:
     """Returns the policies of a database, each under its table."""
-    return {policy.table: policy for policy in require_engine(twin).about.policies.policies()}
+    return {policy.table: policy for policy in require_database(twin).about.policies.policies()}
 
 
 def create_anew(twin: duckdb.DuckDBPyConnection, table: TableName, rows: str) -> None:
@@ -109,17 +109,17 @@ def _key_columns(twin: duckdb.DuckDBPyConnection, private: Policies, table: Tabl
     """Returns the columns with the unit of a row, those that other tables refer to, and those of unique keys."""
     references = [policy.unit.reference for policy in private.values()]
     parents = [link.parent_column for link in references if link is not None and TableName(link.parent) == table]
-    engine = require_engine(twin)
-    with engine.connections.cursor() as cursor:
-        unique = [name for key in Catalog(cursor, engine.about.policies).unique_keys(table) for name in key]
+    database = require_database(twin)
+    with database.connections.cursor() as cursor:
+        unique = [name for key in Catalog(cursor, database.about.policies).unique_keys(table) for name in key]
     return set(map(fold, [*parents, *unique, *private[table].unit.own_columns]))
 
 
 def columns_of(twin: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[CatalogColumn]:
     """Returns the columns of a table."""
-    engine = require_engine(twin)
-    with engine.connections.cursor() as cursor:
-        return Catalog(cursor, engine.about.policies).columns(table)
+    database = require_database(twin)
+    with database.connections.cursor() as cursor:
+        return Catalog(cursor, database.about.policies).columns(table)
 
 
 def copy_rows(twin: duckdb.DuckDBPyConnection) -> dict[TableName, str]:

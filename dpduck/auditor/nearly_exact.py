@@ -13,8 +13,8 @@ import duckdb
 import numpy as np
 
 from dpduck.auditor.audit_plan import AuditPlan, plan_statement
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -97,15 +97,15 @@ def nearly_exact_answers(
     twin: duckdb.DuckDBPyConnection, plans: Sequence[ExactPlan], workers: Workers
 ) -> Iterator[IntegerArray]:
     """Yields the door's answers to each plan, over the present rows of the tables."""
-    engine = require_engine(twin)
+    database = require_database(twin)
     for plan in plans:
         rows, cost = plan.planned.plan.request.rows, price(plan.asks)
         periods = None if rows.periods is None else rows.periods.periods
         charge, name = Charge(cost.epsilon, cost.rho, cost.delta), plan.planned.mechanism.name
         bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, plan.planned.text, name, None, periods)
         with open_door(
-            plan.asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
-            no_step, workers,
+            plan.asks, bill, database.ledger, database.connections.cursor, lambda cursor: None,
+            operating_system_entropy(), no_step, workers,
         ) as door:  # fmt: skip
             answers = [door.answer(ask) for ask in plan.asks]
         yield np.concatenate([np.ravel(part) for answer in answers for part in _arrays(answer)])

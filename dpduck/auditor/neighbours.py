@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.engine.connection import connect
-from dpduck.engine.engine import Engine
-from dpduck.engine.functions import engine_of
-from dpduck.engine.twins import twin_database
+from dpduck.database.connection import connect
+from dpduck.database.database import Database
+from dpduck.database.functions import database_of
+from dpduck.database.twins import twin_database
 from dpduck.kernel.ledger.secrets import BOUNDING_KEY
 from dpduck.language.rows.facts import CatalogColumn, Clamp, Policy
 from dpduck.language.text.names import TableName
@@ -61,17 +61,17 @@ class Neighbours:
 
 def catalog_columns(connection: duckdb.DuckDBPyConnection, table: TableName) -> tuple[CatalogColumn, ...]:
     """Returns the columns of a table of a database that dpduck is loaded on."""
-    engine = require_engine(connection)
-    with engine.connections.cursor() as cursor:
-        return Catalog(cursor, engine.about.policies).columns(table)
+    database = require_database(connection)
+    with database.connections.cursor() as cursor:
+        return Catalog(cursor, database.about.policies).columns(table)
 
 
-def require_engine(connection: duckdb.DuckDBPyConnection) -> Engine:
-    """Returns the engine of a connection that dpduck is loaded on."""
-    engine = engine_of(connection)
-    if engine is None:
+def require_database(connection: duckdb.DuckDBPyConnection) -> Database:
+    """Returns the database of a connection that dpduck is loaded on."""
+    database = database_of(connection)
+    if database is None:
         raise InternalError("dpduck is not loaded on this connection")
-    return engine
+    return database
 
 
 def roomy(ddl: str) -> str:
@@ -92,7 +92,7 @@ def _roomy(match: re.Match[str]) -> str:
 @contextmanager
 def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterator[Neighbours]:
     """Makes two databases in memory with stores of their own, from the policies of a third database."""
-    most = max((policy.unit.max_rows for policy in require_engine(source).about.policies.policies()), default=1)
+    most = max((policy.unit.max_rows for policy in require_database(source).about.policies.policies()), default=1)
     rows = max(UNITS, min(UNITS * most, MOST_ROWS))
     with ExitStack() as stack:
         both = stack.enter_context(connect()), stack.enter_context(connect())
@@ -101,8 +101,8 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
             for _ in twin_database(source, twin, rows, roomy):
                 pass
         # a secret of each database decides which rows of a unit count: neighbours have the same secret
-        require_engine(both[1]).ledger.secrets.put(BOUNDING_KEY, require_engine(both[0]).ledger.bounding_key)
-        policies = tuple(require_engine(both[0]).about.policies.policies())
+        require_database(both[1]).ledger.secrets.put(BOUNDING_KEY, require_database(both[0]).ledger.bounding_key)
+        policies = tuple(require_database(both[0]).about.policies.policies())
         if not policies:
             raise Refusal("no table has a privacy policy", accepted="dpduck policy draft DATABASE TABLE")
         pair = Neighbours(both, policies, kind)
@@ -135,9 +135,9 @@ def is_open_text(column: CatalogColumn, policy: Policy) -> bool:
 def _add_unit(pair: Neighbours, policy: Policy) -> None:
     """Inserts the rows of one more unit into a table of the second database."""
     connection, columns = pair.both[1], pair.columns(policy)
-    engine = require_engine(connection)
-    with engine.connections.cursor() as cursor:
-        keys = Catalog(cursor, engine.about.policies).unique_keys(policy.table)
+    database = require_database(connection)
+    with database.connections.cursor() as cursor:
+        keys = Catalog(cursor, database.about.policies).unique_keys(policy.table)
     unique = {fold(key[0]) for key in keys if len(key) == 1}
     unit = policy.unit
     unit_columns = set(map(fold, unit.own_columns))

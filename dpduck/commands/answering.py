@@ -14,10 +14,10 @@ import duckdb
 
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, moment, print_box, print_findings, print_relation
-from dpduck.engine.connection import connect, open_for_lists
-from dpduck.engine.functions import OWNER
-from dpduck.engine.functions import answer as answer_sql
-from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
+from dpduck.database.connection import connect, open_for_lists
+from dpduck.database.functions import OWNER
+from dpduck.database.functions import answer as answer_sql
+from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server.owner import owner_of_server
 from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal
@@ -68,7 +68,7 @@ class FunctionReading:
 
     @property
     def argument(self) -> str | None:
-        """Returns the arguments as the one text that an engine takes. None stands for no argument."""
+        """Returns the arguments as the one text that a dp function takes. None stands for no argument."""
         parameters, _ = MACROS[self.function]
         taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
         with duckdb.connect() as con:
@@ -99,7 +99,7 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
 def answers(database: Path, store: Path | None, *, lists: bool = False) -> Iterator[Ask]:
     """Yields a function that asks dp functions as the owner, through the server if one serves the store.
 
-    Each answer replaces the last one. lists: True if only functions of LISTS are asked, which need no full engine.
+    Each answer replaces the last one. lists: True if only functions of LISTS are asked, which need no full database.
     """
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         started, place = None, "answer" if owner is not None else "temp.answer"

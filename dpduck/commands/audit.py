@@ -18,7 +18,7 @@ import click
 
 from dpduck.auditor.audit import ADDITIVITY, ERROR, AuditFinding, Settings, audit
 from dpduck.commands.errors import one_line_errors
-from dpduck.engine.connection import connect
+from dpduck.database.connection import connect
 
 WIDTH = 80
 HEADER = f"{'mechanism':<16}{'unit':<8} {'measure':<7} {'charged':>9} {'seen':>9} {'found':>9} {'runs':>7}  verdict"

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dpduck.commands.errors import one_line_errors
-from dpduck.engine.connection import connect
+from dpduck.database.connection import connect
 from dpduck.publish.page_file import frame_page, replace_page, require_place
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import require_pictures

@@ -1,4 +1,4 @@
-"""Parts of an engine that mechanisms with statements of their own share, and the reading of these statements."""
+"""Parts of a database that mechanisms with statements of their own share, and the reading of these statements."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ R = TypeVar("R", bound=_Digested)
 
 
 @dataclass(frozen=True)
-class EngineParts:
-    """Parts of an engine. place_of: returns the place where rows are counted."""
+class DatabaseParts:
+    """Parts of a database. place_of: returns the place where rows are counted."""
 
     open_cursor: OpenCursor
     policies: PolicyStore

@@ -88,7 +88,7 @@ class OwnerDesk:
                 if period is not None:
                     raise preparation_refusal(table, period.word)
             if any(self.engines.has(policy.table) for policy in policies):
-                self.engines.engine_of([policy.table for policy in policies])
+                self.engines.engine_name([policy.table for policy in policies])
                 return self.engines.prepared.prepare(policies, self.ledger.bounding_key)
             return self.prepared.prepare([policy.table for policy in policies])
         return self._drop(statement)

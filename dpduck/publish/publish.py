@@ -22,7 +22,7 @@ from shutil import copyfile
 
 import duckdb
 
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, read_certificates
 from dpduck.publish import checker
@@ -180,7 +180,7 @@ class Certified:
 
 
 def certify(store: Path, entries: int, target: Path) -> Certified:
-    """Writes the bundle of a store. Its first `entries` entries must be verified (engine.connection.verify_store)."""
+    """Writes the bundle of a store. Its first `entries` entries must be verified (database.connection.verify_store)."""
     with open_store(store) as connection:
         chain, released = read_certificates(connection, STORE, entries)
     head = str(chain[-1]["link"]) if chain else checker.GENESIS

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
+from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server import syntax
 from dpduck.server.parse_tree import Tree, children_of, dicts_in, path_of
 from dpduck.server.syntax import Syntax, in_selects
@@ -38,7 +38,7 @@ _LESSER = syntax.MODIFIERS | syntax.TYPES
 
 @dataclass(frozen=True)
 class Call:
-    """Call of a dp function. action, argument: in the form that dpduck.engine.functions takes.
+    """Call of a dp function. action, argument: in the form that dpduck.database.functions takes.
 
     mark: the name in the SQL that stands for the table of its answer.
     """

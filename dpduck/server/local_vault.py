@@ -14,9 +14,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dpduck.engine.connection import attach_known, load
-from dpduck.engine.engine import Engine
-from dpduck.engine.functions import OWNER, engine_of, run_call
+from dpduck.database.connection import attach_known, load
+from dpduck.database.database import Database
+from dpduck.database.functions import OWNER, database_of, run_call
 from dpduck.kernel.door import PAID
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.kernel.rows.reader import SMALL_BUFFER
@@ -80,11 +80,11 @@ class LocalVault:
         self._connection = _open_database(database)
         try:
             load(self._connection, self._files.store, steps=self._note)
-            engine = engine_of(self._connection)
-            if engine is None:
-                raise InternalError("the vault has no engine")
-            self._engine: Engine = engine  # imported with this file: the first question does not wait for it
-            engine.limit_selects(seconds)
+            loaded = database_of(self._connection)
+            if loaded is None:
+                raise InternalError("the vault has no database")
+            self._database: Database = loaded  # imported with this file: the first question does not wait for it
+            loaded.limit_selects(seconds)
             for named in engines:
                 attach_known(self._connection, named)
             self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
@@ -99,7 +99,7 @@ class LocalVault:
         self._coming: Counter[str] = Counter()
         self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
-        self._known = AnswerCache(engine.has_copies)
+        self._known = AnswerCache(loaded.has_copies)
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
@@ -122,7 +122,7 @@ class LocalVault:
             return Reply(None, None, str(error))
         self._charging.placed, self._charging.principal = True, principal
         try:
-            answer = run_call(self._engine, caller, action, argument)
+            answer = run_call(self._database, caller, action, argument)
             self._known.put(caller, action, argument, answer.sql, changes)
         except DpduckError as error:
             self._hold(principal)
@@ -185,7 +185,7 @@ class LocalVault:
         """Uses a new thread, DuckDB and the ledger, as each question does. Fails or hangs if one of the three does."""
         threading.Thread(target=len, args=("",)).start()
         self.views()
-        self._engine.ledger.budgets()
+        self._database.ledger.budgets()
 
     def views(self) -> dict[str, str]:
         """Returns the private views, each with its principal and a mark: first the owner's, then older before newer.
@@ -234,7 +234,7 @@ class LocalVault:
     def owner(self, action: str, argument: str | None) -> ReleasedRows:
         """Returns the answer to a dp function for the owner, without the grid and the quota."""
         try:
-            sql = run_call(self._engine, OWNER, action, argument).sql
+            sql = run_call(self._database, OWNER, action, argument).sql
         finally:
             self._known.forget()  # the call may have changed a policy
         with self._connection.cursor() as cursor:
@@ -242,8 +242,8 @@ class LocalVault:
 
     def verify(self) -> int:
         """Reads and verifies the whole ledger again, and returns the number of its entries."""
-        self._engine.ledger.verify()
-        return len(self._engine.ledger.entries())
+        self._database.ledger.verify()
+        return len(self._database.ledger.entries())
 
     def view_records(self) -> ReleasedRows:
         """Returns the store's records of its private views, for publishing."""
@@ -289,7 +289,7 @@ class LocalVault:
         None returns the number of rows that have room, and takes none.
         """
         with self._lock:  # one at a time, from the check to the entry
-            releases, stored_rows = self._engine.kept_by(principal)
+            releases, stored_rows = self._database.kept_by(principal)
             left = self._quota.rows - stored_rows - self._coming_rows[principal]
             if rows is None:
                 return max(0, left)

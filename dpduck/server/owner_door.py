@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpduck.engine.macros import UNEXPECTED
+from dpduck.database.macros import UNEXPECTED
 from dpduck.server.runner_process import Message, create_table, pack, unpack
 from dpduck.server.vault import ReleasedRows
 from dpduck.server.vault_messages import rows_from, rows_message

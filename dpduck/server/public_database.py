@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import duckdb
 
-from dpduck.engine.analyst_macros import install_analyst_macros
-from dpduck.engine.macros import read_macro_files
+from dpduck.database.analyst_macros import install_analyst_macros
+from dpduck.database.macros import read_macro_files
 from dpduck.server.answer_index import NOTHING, AnswerIndex, Size, size_of
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never

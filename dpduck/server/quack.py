@@ -18,7 +18,7 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
-from dpduck.engine.macros import raising_sql
+from dpduck.database.macros import raising_sql
 from dpduck.publish.extensions import load_extension
 from dpduck.server import LOOPBACK, is_taken
 from dpduck.server.audit import Audit

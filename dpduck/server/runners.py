@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dpduck.engine.analyst_macros import macros_sql
-from dpduck.engine.macros import read_macro_files
+from dpduck.database.analyst_macros import macros_sql
+from dpduck.database.macros import read_macro_files
 from dpduck.server import runner_process
 from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, limit_memory, never, stand_back
 from dpduck.server.runner_process import Message, pack, unpack

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpduck.engine.macros import UNEXPECTED
+from dpduck.database.macros import UNEXPECTED
 from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid, limit_memory, stand_back
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import door_path

@@ -59,14 +59,14 @@ LONGEST_KEPT, MOST_LABELS = 4096, 2000
 
 
 class KnownStatements:
-    """Answers to statements from stored releases. The engine makes the releases that must be paid for."""
+    """Answers to statements from stored releases. Class Releaser makes the releases that must be paid for."""
 
     def __init__(
         self, open_cursor: OpenCursor, policies: PolicyStore, releases: ReleaseStore, measured: MeasuredStore,
         copies: ReleaseCopies, views: PrivateViews, answered: SandboxAnswers, analysed: SandboxAnswers,
         place_of: Callable[[RequestRows], RowPlace],
     ) -> None:  # fmt: skip
-        """Takes the parts of an engine that it needs. place_of: returns the place where rows are counted."""
+        """Takes the parts of a database that it needs. place_of: returns the place where rows are counted."""
         self._open_cursor, self._policies, self._releases, self._measured = open_cursor, policies, releases, measured
         self._copies, self._views, self._answered, self._analysed = copies, views, answered, analysed
         self._place_of = place_of

@@ -11,7 +11,7 @@ import numpy as np
 from dpduck.kernel.door import open_gate
 from dpduck.kernel.queries.key_counts import KeyDigests
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.sparse.hypothesis import Hypothesis
 from dpduck.mechanisms.sparse.plan import SessionPlan, plan_from_facts
 from dpduck.mechanisms.sparse.projection import key_scan
@@ -47,9 +47,9 @@ class _Turn:
 
 
 class OpenSessions:
-    """All open sessions of an engine. A lock serialises the callers of one session."""
+    """All open sessions of a database. A lock serialises the callers of one session."""
 
-    def __init__(self, parts: EngineParts, store: SparseStore) -> None:
+    def __init__(self, parts: DatabaseParts, store: SparseStore) -> None:
         self._parts, self._store = parts, store
         self._locks = NamedLocks()
         self._open: dict[str, OpenSession] = {}

@@ -12,7 +12,7 @@ from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.queries.histograms import LazyHistogram
 from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION, AskStatement, CreatePrivate
 from dpduck.language.statements.parse import parse_statement
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.release import WAITING
 from dpduck.mechanisms.sparse.answers import COLUMNS, histogram_answers, session_answers
 from dpduck.mechanisms.sparse.ask import OpenSessions
@@ -38,9 +38,9 @@ LISTED = (
 
 
 class SparseQueries:
-    """Sparse queries of an engine."""
+    """Sparse queries of a database."""
 
-    def __init__(self, parts: EngineParts, store: SparseStore) -> None:
+    def __init__(self, parts: DatabaseParts, store: SparseStore) -> None:
         self._parts, self._store = parts, store
         self._sessions = OpenSessions(parts, store)
         self._histograms: dict[str, LazyHistogram] = {}
@@ -72,7 +72,7 @@ class SparseQueries:
         return self._parts.views.put_together(both, text, caller, release)
 
     def analyse(self, statement: CreatePrivate, caller: Caller | None = None, digest: str = "") -> SparseRequest:
-        """Returns the request of a statement. digest: see EngineParts.analyse."""
+        """Returns the request of a statement. digest: see DatabaseParts.analyse."""
         return self._parts.analyse(
             statement, lambda fresh, catalog: with_collations(analyse_sparse(fresh, catalog), catalog), digest, caller
         )

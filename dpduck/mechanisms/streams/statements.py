@@ -20,7 +20,7 @@ from dpduck.language.statements.kinds import STREAM, CreatePrivate, DropPrivate,
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.forecast import charge_price, explain_sql
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.prices import in_both_forms
 from dpduck.mechanisms.published_facts import notes_of
 from dpduck.mechanisms.rehearsal import rehearse_asks
@@ -86,9 +86,9 @@ def scope_of(stream: StreamRequest) -> str:
 
 
 class Streams:
-    """Streams of an engine."""
+    """Streams of a database."""
 
-    def __init__(self, parts: EngineParts, store: StreamStore, files: TwinFiles) -> None:
+    def __init__(self, parts: DatabaseParts, store: StreamStore, files: TwinFiles) -> None:
         self.parts, self.store, self.files = parts, store, files
         self.names = PrivateNames[StreamRecord](
             store.named, lambda stream: STREAM, self._remove, "dp_streams()", waits=lambda: parts.steps(WAITING)

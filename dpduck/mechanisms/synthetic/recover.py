@@ -21,7 +21,7 @@ from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.forecast import Forecast, explain_sql
 from dpduck.mechanisms.known.margins import KnownMargins
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.prices import describe_entry
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
@@ -64,11 +64,11 @@ class SyntheticTables:
 
     def __init__(
         self,
-        parts: EngineParts,
+        parts: DatabaseParts,
         margins_of: Callable[[SampleRelease, Caller], KnownMargins],
         expect: Callable[[float], None],
     ) -> None:
-        """Takes parts of an engine. margins_of: reads released margins of a private table's columns. expect: gets
+        """Takes parts of a database. margins_of: reads released margins of a private table's columns. expect: gets
         the seconds that the rest will take.
         """
         self._parts, self._releases, self._views = parts, parts.releases, parts.views
