@@ -76,7 +76,6 @@ class OpenSessions:
             return [session.answers[name] for name in names]
 
     def plan(self, named: SparseRecord) -> SessionPlan:
-        """Returns the public plan of a session."""
         return plan_from_facts(self._store.facts(named))
 
     def _open_session(self, named: SparseRecord) -> OpenSession:
@@ -156,8 +155,7 @@ class OpenSessions:
     def _gate(self, named: SparseRecord, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
         """Opens the gate of a session. It holds exact counts, and lets only noisy comparisons and answers out.
 
-        sparse: the request. It rests on the same public facts as at the session's creation. recheck: a second check of
-        these facts, in the transaction that counts.
+        recheck: a second check of the request's public facts, in the transaction that counts.
         """
         return open_gate(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),

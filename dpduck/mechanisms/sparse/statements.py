@@ -51,7 +51,6 @@ class SparseQueries:
         )  # fmt: skip
 
     def create(self, statement: CreatePrivate, text: str, caller: Caller) -> str:
-        """Creates the projection, histogram or session of a statement under its name."""
         sparse = self.analyse(statement, caller)
         caller.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
@@ -72,7 +71,6 @@ class SparseQueries:
         return self._parts.views.put_together(both, text, caller, release)
 
     def analyse(self, statement: CreatePrivate, caller: Caller | None = None, digest: str = "") -> SparseRequest:
-        """Returns the request of a statement. digest: see DatabaseParts.analyse."""
         return self._parts.analyse(
             statement, lambda fresh, catalog: with_collations(analyse_sparse(fresh, catalog), catalog), digest, caller
         )
@@ -98,7 +96,6 @@ class SparseQueries:
         return listings.rows_sql(COLUMNS, [])
 
     def list_sessions(self, caller: Caller) -> str:
-        """Returns SQL that lists the histograms and sessions that the caller may ask."""
         rows: list[list[listings.Value]] = []
         for named in self._store.all():
             if not may_ask(named, caller) or not self._has_permission(named, caller):
