@@ -27,9 +27,8 @@ from dpduck.values.errors import DpduckError
 from dpduck.values.privacy import Charge
 
 FAR, MOST_OF_ASK, MOST_IN_ALL = 60, 4000, 900_000
-"""FAR: noise exceeds its bound with probability 2 exp(-FAR), below 1e-25. MOST_OF_ASK: most epsilon or rho of one ask.
-MOST_IN_ALL: most epsilon or rho of all asks together, from the budget of the twin.
-"""
+"""FAR: noise exceeds its bound with probability 2 exp(-FAR), below 1e-25. The others: the most epsilon or rho of one
+ask, and of all asks together, from the budget of the twin."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Neighbouring databases from policies alone: two databases of made-up rows, one of them with one more privacy unit.
 
-No row of the private tables is read. The added unit has more rows than MAX ROWS, all in one cell or spread. It has
-values beyond every CLAMP, and texts that nobody else has. An "odd" unit has NULLs and extreme values in every column.
+No row of the private tables is read. The added unit has more rows than MAX ROWS, values beyond every CLAMP, and texts
+that nobody else has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EDGES = (FULL, OVER)
 """Kinds of the added unit with as many rows in one cell as a norm of 1 leaves unchanged, or with one more."""
 
 UNITS, MOST_ROWS = 400, 20_000
-"""Units and most rows of a database: few enough for a fast count, enough for texts that 1, 2, .. 28 units have."""
+"""The number of units and the most rows of a database: few for a fast count, enough for texts of 1, 2, .. 28 units."""
 
 MOST_ADDED = 200
 WHOSE = 9_000_001
@@ -55,7 +55,6 @@ class Neighbours:
     kind: str
 
     def columns(self, policy: Policy) -> tuple[CatalogColumn, ...]:
-        """Returns the columns of a policy's table."""
         return catalog_columns(self.both[0], policy.table)
 
 
@@ -114,7 +113,7 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
 
 
 def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[CatalogColumn]) -> None:
-    """Gives each text without a domain to 1, 2, 3 .. units. So some texts are near any threshold for selected keys."""
+    """Gives texts without a domain to 1, 2, 3 .. units each, so that some are near any threshold for selected keys."""
     unit = policy.unit
     owner = ", ".join(map(quote_identifier, unit.columns or ((unit.column,) if unit.column else ()))) or "rowid"
     for column in columns:
@@ -133,7 +132,6 @@ def is_open_text(column: CatalogColumn, policy: Policy) -> bool:
 
 
 def _add_unit(pair: Neighbours, policy: Policy) -> None:
-    """Inserts the rows of one more unit into a table of the second database."""
     connection, columns = pair.both[1], pair.columns(policy)
     database = require_database(connection)
     with database.connections.cursor() as cursor:
@@ -165,7 +163,8 @@ def _add_unit(pair: Neighbours, policy: Policy) -> None:
 def _parts(pair: Neighbours, policy: Policy) -> dict[str, str]:
     """Returns SQL of the added unit's values in its own columns of the table, by name. Empty if it uses references.
 
-    Values lie in domains, and are not NULL if possible, so that the row counts. Other rows with them are deleted.
+    Values lie in domains, and are not NULL if possible, so that the row counts. Other rows with such values are
+    deleted.
     """
     values, table = dict[str, str](), within(policy)
     unit_columns = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()

@@ -1,7 +1,7 @@
 """Runs of a release over one database, through the door. One plan, one charge and one count serve many runs.
 
-Every ask of the plan is declared as often as it will be answered. The ledger of the made-up database is charged for all
-these answers. So an audit uses kernel/ only as a release does.
+Every ask of the plan is declared, and charged to the made-up database, as often as it will be answered. So an audit
+uses kernel/ only as a release does.
 """
 
 from __future__ import annotations

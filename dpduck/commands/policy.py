@@ -94,7 +94,6 @@ def twin(database: Path, target: Path, rows: int, store: Path | None) -> None:
 
 
 def _import(database: Path, table: str, file: Path) -> None:
-    """Creates a table with the rows of a file, which DuckDB reads. The database does not refer to the file."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.values.quoting import quote_identifier, quote_text  # noqa: PLC0415

@@ -126,7 +126,6 @@ def _on_signals(ended: threading.Event, again: threading.Event) -> None:
 
 
 def _most_memory() -> int:
-    """Returns the bytes of memory for the vault. The rest of the machine's memory is for other processes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(total // 2, total - BESIDE_VAULT)
 
