@@ -1,4 +1,4 @@
-"""A column inside an expression must have a plain type, even if it is public."""
+"""Check that a column inside an expression has a plain type, even if the column is public."""
 
 from __future__ import annotations
 
