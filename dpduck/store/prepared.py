@@ -1,8 +1,8 @@
 """Prepared tables of a store: writes them, lists them, and decides whether requests may count them.
 
-A prepared table has a copy of its rows, a twin. Twins of tables that share a privacy unit are of one moment: whenever
-one is written, the others are written again in the same transaction. Otherwise an older row of one unit could be joined
-with newer rows of another. It would count for both, and move counts by more than the price allows.
+A prepared table has a copy of its rows, a twin. Twins of tables that share a privacy unit are of one moment: if one is
+written, all are written again in the same transaction. Otherwise an older row of one unit could be joined with newer
+rows of another. It would count for both, and move counts by more than the price allows.
 """
 
 from __future__ import annotations
@@ -127,7 +127,6 @@ class PreparedTables:
         return record is None or rows.cell_key in record.keys_together
 
     def unprepare(self, table: TableName) -> str:
-        """Deletes a table's twin, so that statements read the table itself again."""
         record = self._known.get(table.sql)
         if record is not None:
             self._forget(record.nonce)
@@ -346,7 +345,6 @@ class PreparedTables:
             self._steps("prepared")
 
     def _forget(self, nonce: str) -> None:
-        """Deletes a twin's file and then its record."""
         self._records.leave(nonce)
         with suppress(OSError):  # leftovers are deleted when the store is opened next
             self._files.remove(nonce)
@@ -365,7 +363,6 @@ def _names(columns: Sequence[CatalogColumn]) -> Columns:
 
 
 def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]:
-    """Returns the domains of those columns that exist."""
     names = {fold(name) for name, _ in columns}
     return tuple((name, domain) for name, domain in policy.domains if fold(name) in names)
 
@@ -380,7 +377,6 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
 
 
 def _done(asked: Sequence[TwinRecord], written: Sequence[TwinRecord]) -> str:
-    """Returns a message with prepared tables and their times. `written` may have further tables."""
     by_moment: dict[str, dict[str, None]] = {}
     for twin in (*asked, *written):
         by_moment.setdefault(twin.at, {})[str(table_from_sql(twin.table))] = None

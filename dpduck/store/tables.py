@@ -62,11 +62,11 @@ def status(text: str) -> str:
 def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
     """Renders dp_budget: a line per table and measure. Dropped policies have lines if their unit has spent something.
 
-    A principal with a share sees the share, its own spending, and its rest. The rest is at most the rest of all
-    together. declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest
-    epsilon that a statement may still ask for at the budget's own delta. A table has its full name if another one has
-    the same last name. period: NULL, except for units by periods. Such a unit has a line for each period with spending,
-    one for all other periods, and one for LIFETIME.
+    A principal with a share sees the share, its own spending, and its rest, which is at most the rest of all together.
+    declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest epsilon that a
+    statement may still ask for at the budget's own delta. A table has its full name if another one has the same last
+    name. period: only for units by periods. Such a unit has a line for each period with spending, one for all other
+    periods, and one for LIFETIME.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
