@@ -19,7 +19,6 @@ from dpduck.store.cursors import Caller
 from dpduck.store.policies import PolicyStore, with_budget
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.stored import require_stored
-from dpduck.store.table_columns import columns_of_table
 from dpduck.store.terms import PolicyTerms
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
@@ -214,15 +213,20 @@ class Catalog:
 
     @_memoise
     def columns(self, table: TableName) -> tuple[CatalogColumn, ...]:
-        def describe() -> tuple[CatalogColumn, ...]:
-            return tuple(CatalogColumn(*column) for column in columns_of_table(self._cursor, table).items())
+        return self._look_up_fact(table, ("columns", table), lambda: self._describe(table))
 
-        return self._look_up_fact(table, ("columns", table), describe)
+    def _describe(self, table: TableName) -> tuple[CatalogColumn, ...]:
+        try:
+            rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
+        except (duckdb.CatalogException, duckdb.BinderException):
+            return ()  # the table is gone, or its database is not attached
+        return tuple(CatalogColumn(row[0], row[1]) for row in rows)
 
     @_memoise
     def computes(self, table: TableName) -> bool:
         """Tells whether reading a column computes an expression, which could raise, or compares by a slow COLLATION."""
-        text = self.definition(table)
+        listed = self._look_up_table(table)
+        text = "" if listed is None else listed[1] or ""
         rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
         return "GENERATED ALWAYS AS" in text.upper() or not rules <= _FAST_COLLATIONS
 
