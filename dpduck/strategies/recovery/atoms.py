@@ -306,7 +306,7 @@ class Along:
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """Returns a value that two objects share if and only if their queries are equal."""
+        """Returns a value that is equal for two objects with equal queries along one axis."""
         if self.plain is not None:
             return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
         rows = cast(scipy.sparse.csr_array, self.rows)

@@ -75,7 +75,7 @@ def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
 
 @lru_cache(maxsize=1)
 def _load_families() -> dict[DesignFamily, NDArray[np.uint8]]:
-    """Returns the designs in FILE with their incidence, packed as eight bits in a byte."""
+    """Returns the designs in FILE, each with the points of its blocks, packed as eight bits in a byte."""
     with np.load(FILE) as arrays:
         named = [
             DesignFamily(str(kind), tuple(row[: 1 if kind == "circles" else 3]), *row[3:])
