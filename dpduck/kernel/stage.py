@@ -8,7 +8,7 @@ Let m be the most rows that are kept of one unit. Prepared rows (BoundingFacts) 
 OPEN. These depend on the rows of their unit alone, and are NULL if the unit is. No row without a unit is kept. OF_UNIT
 is at least the unit's number of rows here. So a unit with OF_UNIT <= m keeps all rows without a rank. Where OPEN is 0,
 ORDER numbers a unit's rows from 1, each once, so m rows at most have ORDER <= m. A rank would keep the same rows, but
-the guarantee does not rest on that. places/twin_writer.false_facts_sql counts these rows again.
+the guarantee does not rest on that. places/prepared_writer.false_facts_sql counts these rows again.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ class Catalog:
 
     @_memoise
     def policy(self, table: TableName) -> Policy | None:
-        """Returns the policy in force. Refuses a table that was replaced by a view, or by a table with computed columns."""
+        """Returns the policy in force. Refuses a table that was replaced by a view or has computed columns now."""
         policy = self._stands(table)
         return None if policy is None else with_budget(policy, self._budgets)
 

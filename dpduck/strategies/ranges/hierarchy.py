@@ -41,7 +41,7 @@ class Hierarchy:
 
     @cached_property
     def node_of(self) -> tuple[IndexArray, ...]:
-        """Returns, for each level, the number of the node that holds each position 0..n. Position n is after the last node."""
+        """Returns, for each level, the node that holds each position 0..n. Position n lies after the last node."""
         return tuple(np.repeat(np.arange(len(b)), np.diff(b, append=self.size + 1)) for b in self.boundaries)
 
     def level_entries(self, level: int) -> scipy.sparse.csr_array:
