@@ -120,7 +120,9 @@ def test_several_prices_are_added_up(served: Served, alice: Browser) -> None:
     assert "of your budget (epsilon = 0.064), and run" in two.words
     assert "The answer" in alice.pay(two).words and len(paid(served)) == len(before) + 3
     asks = alice.ask(f"SELECT * FROM {ask(by('sex', '0.035'))[5:]} AS a, dp_ask('nothing', ['K0']) AS b")
-    assert "of your budget (epsilon = 0.035), and ask the session" in asks.words and len(paid(served)) == len(before) + 3
+    assert (
+        "of your budget (epsilon = 0.035), and ask the session" in asks.words and len(paid(served)) == len(before) + 3
+    )
 
 
 def test_prices_are_never_shown_lower_than_they_are(alice: Browser) -> None:
