@@ -42,10 +42,18 @@ _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, princi
 class StoredRelease:
     """Released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
+<<<<<<< HEAD
     laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release. source: for a view, the
     release that it shows. For an answer with reuse, the release that it paid for. scope, notes, caption: for a view
     that is being made, its comment beside the price, the comments of its columns, and its title and description, a line
     each.
+=======
+    laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release.
+    scope, notes: for a view that is being made, its comment beside the price, and the comments of its columns.
+    price: for a view that is being made, its guarantee with its price as a part of the whole budget of that moment.
+    caption: for a view that is being made, its title and its description, each on its own line.
+    source: for a view, the release that it shows. For an answer with reuse, the release that it paid for.
+>>>>>>> main
     """
 
     name: str
@@ -61,6 +69,7 @@ class StoredRelease:
     laws: tuple[tuple[ErrorLaw, ...], ...]
     kind: str
     scope: str = ""
+    price: str = ""
     source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
     caption: str = ""
@@ -318,7 +327,7 @@ class ReleaseStore:
         """Writes the record of a release after its table was created, and the comments of the table."""
         scope = f"; {release.scope}" if release.scope else ""
         how = spell_out(release.strategy) or release.strategy
-        comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
+        comment = f"{release.price or release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
         comment = " ".join(comment.splitlines())  # a name with a line break would read as a title
         comment += f"\n{release.caption}" if release.caption else ""
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")

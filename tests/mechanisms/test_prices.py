@@ -135,3 +135,64 @@ def test_a_price_names_its_part_of_every_limit(open_clinic: OpenClinic) -> None:
         "LAPLACE_THRESHOLD) kind, count(*) AS n FROM kinds GROUP BY kind"
     )
     assert " of your budget and 100 % of its delta for keys (rho = " in explained(clinic, keys)[1]
+
+
+def test_the_ledger_lists_prices_as_parts_of_a_budget(open_clinic: OpenClinic) -> None:
+    """An entry has its part of the budget in force, rounded up. A declaration has no price. The rows stay exact."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format(""))
+    clinic.dp(by("sex", epsilon="1", more="delta = 1e-6"))
+    clinic.dp(by("sex", epsilon="0.1"))
+    listed = clinic.rows("SELECT price, epsilon FROM dp_ledger() ORDER BY id")
+    assert listed == [
+        (None, 0.0),
+        ("14 % of your budget (rho = 0.02436)", None),
+        ("2.7 % of your budget (rho = 0.004848)", 0.1),
+    ]
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 6, delta = 1e-6)")
+    assert clinic.rows("SELECT price FROM dp_ledger() WHERE id = 2") == [("3.9 % of your budget (rho = 0.02436)",)]
+
+
+def test_a_batch_has_prices_in_words(open_clinic: OpenClinic) -> None:
+    """dp_plan has the words of dp_explain for each statement, and for all together. What is free has none."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format(""))
+    one, two = by("sex", epsilon="1", more="delta = 1e-6"), by("ward", epsilon="1", more="delta = 1e-6")
+    planned = clinic.con.execute("SELECT number, price FROM dp_plan(?)", [f"{one}; {two}; {one}"]).fetchall()
+    assert [price for _, price in planned] == [
+        "14 % of your budget (rho = 0.02436)", "14 % of your budget (rho = 0.02436)", None,
+        "27 % of your budget (rho = 0.04872)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("budget", "options", "said"),
+    [
+        ("epsilon = 3", "epsilon = 0.5", "epsilon = 0.5 (pure), 17 % of the budget then; "),
+        (
+            "epsilon = 3, delta = 1e-6",
+            "epsilon = 0.5, delta = 1e-7",
+            "epsilon = 0.5 with delta = 1e-07 (rho = 0.00542728, zCDP), 3 % of the budget then; ",
+        ),
+        (
+            "epsilon = 3, delta = 1e-6",
+            "epsilon = 0.5",
+            "epsilon = 0.5 (pure), 59 % of the budget then (rho = 0.1076); ",
+        ),
+        ("rho = 0.5", "rho = 0.01", "rho = 0.01 (zCDP), 2 % of the budget then; "),
+    ],
+)
+def test_a_view_says_its_part_of_the_budget(open_clinic: OpenClinic, budget: str, options: str, said: str) -> None:
+    """The comment has the price as it was typed, then its part of the budget of that time, with rho behind it."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format("").replace("epsilon = 3, delta = 1e-6", budget))
+    clinic.dp(f"CREATE PRIVATE VIEW v OPTIONS ({options}) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex")
+    comment = "SELECT comment FROM duckdb_tables() WHERE table_name = 'v'"
+    made = clinic.value(comment)
+    assert made.startswith(f"differentially private, {said}"), made
+    if "rho" not in budget:
+        clinic.dp(f"ALTER PRIVACY POLICY ON visits SET BUDGET ({budget.replace('= 3', '= 6')})")
+    assert clinic.value(comment) == made, "of the budget then"
