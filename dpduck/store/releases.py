@@ -42,18 +42,10 @@ _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, princi
 class StoredRelease:
     """Released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
-<<<<<<< HEAD
     laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release. source: for a view, the
-    release that it shows. For an answer with reuse, the release that it paid for. scope, notes, caption: for a view
-    that is being made, its comment beside the price, the comments of its columns, and its title and description, a line
-    each.
-=======
-    laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release.
-    scope, notes: for a view that is being made, its comment beside the price, and the comments of its columns.
-    price: for a view that is being made, its guarantee with its price as a part of the whole budget of that moment.
-    caption: for a view that is being made, its title and its description, each on its own line.
-    source: for a view, the release that it shows. For an answer with reuse, the release that it paid for.
->>>>>>> main
+    release that it shows. For an answer with reuse, the release that it paid for. The rest is for a view that is being
+    made. price: its guarantee with its price as a part of the whole budget of that moment. scope, notes: its comment
+    beside the price, and the comments of its columns. caption: its title and its description, each on its own line.
     """
 
     name: str
