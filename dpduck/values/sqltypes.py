@@ -49,18 +49,13 @@ _NARROW_DIGITS = 18
 
 @dataclass(frozen=True)
 class SqlType:
-    """DuckDB's type, read from its name.
-
-    kind: the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type.
-    bits: number of bits of a whole number, 0 for other types.
-    digits, scale: decimal digits and decimal places of a whole number or a DECIMAL, 0 for other types.
-    """
+    """DuckDB's type, read from its name."""
 
     name: str
-    kind: str
-    bits: int = 0
-    digits: int = 0
-    scale: int = 0
+    kind: str  # the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type
+    bits: int = 0  # of a whole number, 0 for other types
+    digits: int = 0  # decimal digits of a whole number or a DECIMAL, 0 for other types
+    scale: int = 0  # decimal places of a DECIMAL, 0 for other types
 
     @cached_property
     def word(self) -> str:

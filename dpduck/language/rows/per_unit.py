@@ -38,18 +38,14 @@ _LARGEST_COUNT = 10_000
 
 @dataclass(frozen=True)
 class _Output:
-    """Selected column: its SQL over the rows, and the public domain of its values.
-
-    made: the feature that computes the column, None for a plain column. begins: whether the column gives the period of
-        each new row.
-    """
+    """Selected column: its SQL over the rows, and the public domain of its values."""
 
     column: CatalogColumn
     sql: str
     domain: Domain | None
-    made: FeatureColumn | None = None
+    made: FeatureColumn | None = None  # the feature that computes the column, None for a plain column
     clamp: Clamp | None = None
-    begins: bool = False
+    begins: bool = False  # whether the column gives the period of each new row
 
 
 def read_per_unit(query: exp.Select, source: RowSource, reading: RowReading) -> RowSource:

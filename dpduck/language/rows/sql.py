@@ -45,14 +45,11 @@ def plain_sql(node: exp.Expr) -> str:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Row source as a kernel node, and as SQL for digests and for DuckDB's binder.
-
-    from_sql: SQL after FROM, with the hidden joins that find the unit. filters: the conditions of its rows.
-    """
+    """Row source as a kernel node, and as SQL for digests and for DuckDB's binder."""
 
     source: Source
-    from_sql: str
-    filters: tuple[str, ...]
+    from_sql: str  # after FROM, with the hidden joins that find the unit
+    filters: tuple[str, ...]  # the conditions of the rows
 
     @property
     def where(self) -> list[str]:

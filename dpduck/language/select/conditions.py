@@ -21,14 +21,11 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True, eq=False)
 class CodeCondition:
-    """Combinations of codes that meet a condition. met: True for such combinations, with an axis for each column.
-
-    outside: whether rows with a value in no code may meet the condition.
-    """
+    """Combinations of codes that meet a condition."""
 
     columns: tuple[str, ...]
-    met: NDArray[np.bool_]
-    outside: bool
+    met: NDArray[np.bool_]  # whether codes meet the condition, with an axis for each column
+    outside: bool  # whether rows with a value in no code may meet the condition
 
 
 def read_condition(

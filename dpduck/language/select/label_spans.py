@@ -39,16 +39,12 @@ _WRITTEN = (exp.DType.DATE, exp.DType.TIMESTAMP)
 
 @dataclass(frozen=True)
 class LabelSpan:
-    """Values of a label: low <= value < high, or the value `low` alone if both are equal.
+    """Values of a label: low <= value < high, or the value `low` alone if both are equal."""
 
-    Without `low` or `high` there is no bound on this side. besides: values between the bounds that have other labels.
-    null: whether the label is NULL instead.
-    """
-
-    low: PublicValue | None = None
-    high: PublicValue | None = None
-    besides: frozenset[PublicValue] = frozenset()
-    null: bool = False
+    low: PublicValue | None = None  # None for no bound on this side
+    high: PublicValue | None = None  # None for no bound on this side
+    besides: frozenset[PublicValue] = frozenset()  # values between the bounds that have other labels
+    null: bool = False  # whether the label is NULL instead
 
     def may(self, sign: str, value: PublicValue) -> bool:
         """Tells whether the comparison with `value` can hold for some value of the span. It never holds for NULL."""
