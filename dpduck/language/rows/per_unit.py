@@ -160,9 +160,9 @@ def _names_period(node: exp.Expr, source: RowSource) -> bool:
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Lists the nodes of a clause without the row's period. Refuses a clause that must name the period and does not.
+    """Lists the nodes of a clause without the row's period.
 
-    The clause must name it unless WHERE restricts the rows to one period.
+    Refuses a clause that does not name the period, unless WHERE restricts the rows to one period.
     """
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]

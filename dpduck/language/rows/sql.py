@@ -151,7 +151,7 @@ def _chain_sql(unit: Expression | None) -> list[str]:
 def _content(source: RowSource) -> list[str]:
     """Lists the columns that tell the rows of a unit apart. Their values depend on the row alone.
 
-    A public row that is the only one for its key adds nothing. The table of a SEMI or ANTI JOIN adds nothing either.
+    A public row that is the only one for its key adds no column. Nor does the table of a SEMI or ANTI JOIN.
     """
     columns = [base(source.first.alias, column) for column in source.first.row_key]
     for join in source.joins:

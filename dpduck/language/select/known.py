@@ -76,7 +76,7 @@ class KnownQuestion:
         return cache[text]
 
     def partial(self, sql: str) -> bool:
-        """Tells whether rows may have a value of this column that is in no code of its domain."""
+        """Tells whether rows may have a value of this column that has no code in its domain."""
         cache = self.readings.partial
         if sql not in cache:
             column = self.column(sql)

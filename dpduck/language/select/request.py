@@ -214,7 +214,7 @@ class Aggregate:
 
     @property
     def operand_by_group(self) -> bool:
-        """Tells whether a unit's rows in a group become one number first. Such a sum is no sum over smaller groups."""
+        """Tells whether a unit's rows in a group become one number first. The sum over a larger group then differs."""
         return self.operand is not None and bool(self.operand.per_group)
 
     @property
@@ -224,7 +224,7 @@ class Aggregate:
 
     @property
     def has_curved_error(self) -> bool:
-        """Tells whether the error depends on the answer. Intervals are then stored, not computed from noise alone."""
+        """Tells whether the error depends on the answer. Intervals are then stored with the release."""
         return self.function not in ("count", "sum", "distinct")
 
 
@@ -264,7 +264,7 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether a step without an error formula changes the answers. Intervals are then of the measurements."""
+        """Tells whether a step without an error formula changes the answers. Intervals are then of those before it."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 
@@ -359,7 +359,7 @@ class Question:
 
     @property
     def has_ranges(self) -> bool:
-        """Tells whether the question is planned as ranges. Every cell then has an error of its own."""
+        """Tells whether the question is planned as ranges, so that every cell has its own error."""
         return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
 
 

@@ -34,7 +34,7 @@ class PlainViewColumn:
 def with_view_columns(
     select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader, *, levels: bool
 ) -> exp.Select:
-    """Adds to the SELECT of a view the errors of its answers. levels: whether it also names each row's grouping set."""
+    """Adds to the SELECT of a view the errors of its answers, and with `levels` the grouping set of each row."""
     shown = _with_errors(select, items, answers)
     return _with_level(shown, items, answers) if levels else shown
 
