@@ -204,8 +204,8 @@ class SqlType:
     def has_one_form(self) -> bool:
         """Tells whether equal values have equal bits and equal texts, and different values have different texts.
 
-        Then a constraint, a GROUP BY and a key of texts distinguish the same values. Other types fail: a zero may have a
-        sign, a date may have no text, and a decimal may have more digits than its type.
+        Then a constraint, a GROUP BY and a key of texts distinguish the same values. Other types fail: a zero may have
+        a sign, a date may have no text, and a decimal may have more digits than its type.
         """
         return self.bits > 0 or self.kind in ("BOOLEAN", "VARCHAR", "UUID", "DATE", "ENUM")
 
