@@ -26,7 +26,7 @@ from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.places.live import LIVE_PLACE
-from dpduck.kernel.places.place import Over, RowPlace
+from dpduck.kernel.places.place import Opened, Over, RowPlace
 from dpduck.kernel.places.rows import LIVE
 from dpduck.kernel.price import Answer, Ask, AskScan, price
 from dpduck.kernel.queries.key_counts import count_keys
@@ -177,16 +177,8 @@ def open_door(
     Ledger.end has returned.
     """
     _require_room(asks, bill, ledger, paid)
-    with ExitStack() as stack:
-        cursor = stack.enter_context(open_cursor())
-        reader.begin(cursor)
-        unchanged(cursor)
-        jobs = list({id(ask.scan): ask.scan.job for ask in asks}.values())
-        require_units(cursor, jobs, bill.unit_key, ledger.store)
-        second, over = stack.enter_context(place.opened(cursor, workers))
-        for job in jobs:
-            require_cell_key(cursor, job, place)
-            over(job)  # a job that the place cannot count fails before the charge
+    jobs = _jobs_of(asks)
+    with _open_rows(jobs, bill.unit_key, ledger.store, open_cursor, unchanged, workers, place) as (second, over):
         drop = partial(drop_unit_cells, second) if any(job.beside for job in jobs) else None
         if paid is None:
             steps("before the charge")
@@ -203,6 +195,69 @@ def open_door(
             yield door
         finally:
             door.close()
+
+
+@contextmanager
+def _open_rows(
+    jobs: Sequence[CountingJob],
+    unit_key: str,
+    store: str,
+    open_cursor: OpenCursor,
+    unchanged: Unchanged,
+    workers: Workers,
+    place: RowPlace,
+) -> Iterator[Opened]:
+    """Checks public facts and privacy units, then opens the rows in the same transaction. Nothing is counted here."""
+    with ExitStack() as stack:
+        cursor = stack.enter_context(open_cursor())
+        reader.begin(cursor)
+        unchanged(cursor)
+        require_units(cursor, jobs, unit_key, store)
+        second, over = stack.enter_context(place.opened(cursor, workers))
+        for job in jobs:
+            require_cell_key(cursor, job, place)
+            over(job)  # a job that the place cannot count fails before the charge
+        yield second, over
+
+
+@contextmanager
+def open_trial(
+    asks: Sequence[Ask[Any]],
+    charge: Charge,
+    unit_key: str,
+    ledger: Ledger,
+    open_cursor: OpenCursor,
+    unchanged: Unchanged,
+    entropy: Entropy,
+    workers: Workers,
+    place: RowPlace = LIVE_PLACE,
+) -> Iterator[Callable[[], Door]]:
+    """Yields a function that returns a fresh Door over the same exact counts, each time it is called. Nothing is charged.
+
+    Many answers reveal the exact counts. So only the owner, who has the rows anyway, may see what follows from them.
+    dpduck/trial is the only caller, and never stores or serves anything. The asks must fit the charge, as in a release.
+    """
+    require_paid(asks, charge)
+    jobs, counts = _jobs_of(asks), dict[int, tuple[CountingJob, Hidden]]()
+    with _open_rows(jobs, unit_key, ledger.store, open_cursor, unchanged, workers, place) as (second, over):
+        count_now = counting(second, ledger.bounding_key, workers, over)
+
+        def count(job: CountingJob) -> Hidden:
+            if id(job) not in counts:
+                counts[id(job)] = job, count_now(job)  # the job is kept, so that no other job gets its id
+            return counts[id(job)][1]
+
+        try:
+            yield lambda: Door(asks, count, entropy)
+        finally:
+            counts.clear()
+            if any(job.beside for job in jobs):
+                drop_unit_cells(second)
+
+
+def _jobs_of(asks: Iterable[Ask[Any]]) -> list[CountingJob]:
+    """Lists the jobs of asks, each once."""
+    return list({id(ask.scan): ask.scan.job for ask in asks}.values())
 
 
 def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place: RowPlace) -> None:
@@ -244,7 +299,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
     cursor: connection to a database that holds nothing else.
     """
     count, shared = counting(cursor, bytes(32), workers), False
-    for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+    for job in _jobs_of(asks):
         shared = shared or bool(job.beside)
         counts = count(job)
         if isinstance(counts, KeyStream):
