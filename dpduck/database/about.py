@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from dpduck.engines.tables import EngineTables
 from dpduck.language.rows.facts import Policy
 from dpduck.language.rows.relation import RowReading, relation_of
@@ -19,6 +17,7 @@ from dpduck.language.text.dialect import TokenReader, tokenize_statement
 from dpduck.language.text.names import TableName
 from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.certificate import certificate_sql
+from dpduck.mechanisms.synthetic.data import data_sql
 from dpduck.mechanisms.synthetic.request import analyse_synthetic
 from dpduck.owner.draft import draft_lines, open_columns
 from dpduck.owner.policies import resolve_owner_table
@@ -118,17 +117,14 @@ class AboutTables:
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies)
             request = analyse_synthetic(statement, catalog)
-            source, written = request.base.asked_tables, statement.query
-            conditions = [part for part in ("where", "joins", "with_") if written.args.get(part)]
-            table = source[0] if len(source) == 1 and written.args["from_"].this.find(exp.Query) is None else None
-            owned = view.principal == caller.name or not conditions
-            if table is None or not owned or not set(conditions) <= {"where"} or self.engines.has(table):
+            has_where, sql = bool(statement.query.args.get("where")), data_sql(statement, request)
+            owned = view.principal == caller.name or not has_where
+            if sql is None or not owned or self.engines.has(request.base.rows.table):
                 raise Refusal(
                     f"{name!r} is of several tables, of an engine's, or has a WHERE of somebody else's",
                     accepted="a CREATE PRIVATE TABLE of the owner's FROM one stored table",
                 )
-            written.args["from_"].this.replace(exp.to_table(table.sql, dialect="duckdb"))
-            data = code_rows(cursor, request.base.question, written.sql("duckdb"))
+            data = code_rows(cursor, request.base.question, sql)
             rows = code_rows(cursor, request.base.question, f"FROM {self.releases.table_sql(name)}")
         return comparison(distances(request.base.question, data, rows))
 

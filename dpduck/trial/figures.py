@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from dpduck.language.select.outer import OuterQuery
 from dpduck.language.text.names import answer_column, high_column, low_column
 from dpduck.values.quoting import quote_identifier
 
@@ -100,14 +101,12 @@ def answer_figures(scratch: duckdb.DuckDBPyConnection, number: int, answer: str,
     return [AnswerFigures(answer, SIZES[bucket][1], *figures) for bucket, *figures in found]
 
 
-def row_figures(
-    scratch: duckdb.DuckDBPyConnection, labels: Sequence[str], columns: Sequence[str], ordered: bool
-) -> RowFigures:
+def row_figures(scratch: duckdb.DuckDBPyConnection, labels: Sequence[str], outer: OuterQuery) -> RowFigures:
     """Compares the rows that the noisy runs and the true answer show.
 
-    labels: the columns that are no answers. Rows with equal labels are numbered. ordered: whether rows have an order.
+    labels: the columns that are no answers. Rows with equal labels are numbered.
     """
-    parts = [f"CAST({quote_identifier(name)} AS VARCHAR)" for name in columns if name in labels]
+    parts = [f"CAST({quote_identifier(name)} AS VARCHAR)" for name in outer.columns if name in labels]
     row = f"CAST([{', '.join(parts)}] AS VARCHAR[])"
     for prefix in (NOISY, TRUE):
         scratch.execute(
@@ -116,7 +115,7 @@ def row_figures(
             f"FROM {prefix}{SHOWN}"
         )
     swapped = "NULL"
-    if ordered:
+    if "ORDER BY" in outer.sql:
         swapped = (
             f"(SELECT avg(CAST(b.noisy < a.noisy AS INTEGER)) FROM places a JOIN places b "
             f"ON a.run = b.run AND a.truth < b.truth AND b.truth <= {MOST_PLACES} WHERE a.run = runs.run)"

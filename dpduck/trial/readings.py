@@ -18,7 +18,6 @@ from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.outer import find_annotated
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import AskStatement
-from dpduck.language.statements.parse import parse_ask
 from dpduck.language.text.dialect import DifferentialPrivacy, exact_number
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, is_reserved
 from dpduck.store.terms import PolicyTerms
@@ -59,21 +58,23 @@ class Reading:
     labels: tuple[str, ...]
 
 
-def read_written(text: str, analyse: Analyse, epsilon: Fraction | None, terms: PolicyTerms | None = None) -> Reading:
-    """Returns a statement as it was written, or at another epsilon."""
-    ask = parse_ask(text)
+def read_written(ask: AskStatement, analyse: Analyse, epsilon: Fraction | None, terms: PolicyTerms | None) -> Reading:
+    """Returns a statement as it was written, or at another epsilon. ask: a fresh tree, which may be changed."""
     if epsilon is not None:
-        ask = _with_options(ask, lambda options: _priced(options, epsilon))
+        ask = _with_options(ask, lambda options: at_epsilon(options, epsilon))
     return Reading(analyse(ask, terms), _labels(ask, analyse, terms))
 
 
-def read_true(text: str, analyse: Analyse, terms: PolicyTerms) -> Reading:
-    """Returns a statement with these terms, at a price without noise, and with the rows of each cell as an answer."""
+def read_true(ask: AskStatement, analyse: Analyse, terms: PolicyTerms) -> Reading:
+    """Returns a statement with these terms, at a price without noise, and with the rows of each cell as an answer.
+
+    ask: a fresh tree, which is changed.
+    """
 
     def kept(options: Sequence[exp.Expr]) -> list[exp.Expr]:
         return [option for option in options if _name(option) in _KEPT]
 
-    ask = _with_options(parse_ask(text), kept)
+    ask = _with_options(ask, kept)
     labels = _labels(ask, analyse, terms)
     _annotated(ask).append("expressions", exp.alias_(exp.Count(this=exp.Star()), ROWS))
     analysis = analyse(ask, terms)
@@ -131,7 +132,7 @@ def _name(option: exp.Expr) -> str:
     return str(option.this.name).lower()
 
 
-def _priced(options: Sequence[exp.Expr], epsilon: Fraction) -> list[exp.Expr]:
+def at_epsilon(options: Sequence[exp.Expr], epsilon: Fraction) -> list[exp.Expr]:
     """Returns the options with another epsilon. A price in rho or a target error becomes one, and a delta stays."""
     prices = {_name(option) for option in options} & _PRICES
     if prices & {"rho", "target_stderr"}:
