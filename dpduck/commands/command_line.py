@@ -38,6 +38,7 @@ HELPS = {
     "sql": (
         "Run one statement of dp(): a question, a policy, a view. Or read: FROM dp_columns('visits'), FROM private.v."
     ),
+    "trial": "Try STATEMENTS on the true data many times: how useful would their answers be? For its owner's eyes only.",
     "verify": "Check the ledger's whole chain, and that the store is not an older or a second copy.",
 }
 """Every command, and the first paragraph of its help. Listing the commands imports no command."""
@@ -72,7 +73,7 @@ def short_help(name: str, limit: int = 45) -> str:
 def command(ctx: click.Context, name: str) -> click.Command | None:
     """Imports the file of a command, and returns the command, or None if no command has this name."""
     match name:
-        case "audit" | "compare" | "demo" | "report":
+        case "audit" | "compare" | "demo" | "report" | "trial":
             from dpduck.commands.showing import SHOWING  # noqa: PLC0415
 
             return SHOWING.get_command(ctx, name)

@@ -1,4 +1,4 @@
-"""Commands that show: an audit, a comparison, a demonstration, a report.
+"""Commands that show: an audit, a comparison, a demonstration, a report, a trial.
 
 Each command makes its imports when it runs, so that help and completion load only click.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from dpduck.commands import DATABASE, STORE
+from dpduck.commands import DATABASE, FORMAT, STORE
 from dpduck.commands.errors import one_line_errors
 from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files
 from dpduck.values.errors import Refusal
@@ -48,6 +48,36 @@ def audit_command(
 
     settings = Settings(epsilon, seconds, search, seed or secrets.token_hex(4))
     if print_audit(database, store, statements, settings, shape):
+        sys.exit(1)
+
+
+@SHOWING.command(name="trial")
+@DATABASE
+@click.argument("statements", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
+@STORE
+@click.option("--runs", default=100, show_default=True, type=click.IntRange(2, 10_000), help="Releases to draw.")
+@click.option("--epsilon", "epsilons", help="Other prices to try, as in 0.5,1,2.")
+@click.option(
+    "--criteria", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="What must hold, in TOML."
+)
+@click.option(
+    "--suggest", "suggesting", is_flag=True, help="Find the smallest price and bounds that meet the criteria."
+)
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="FILE.svg, errors by price.")
+@FORMAT
+def trial_command(
+    database: Path, statements: Path, store: Path | None, runs: int, epsilons: str | None, criteria: Path | None,
+    suggesting: bool, picture: Path | None, shape: str,
+) -> None:  # fmt: skip
+    """Try STATEMENTS on the true data many times: how useful would their answers be? For its owner's eyes only.
+
+    STATEMENTS is a file with ; between the statements, or - for standard input. Nothing is charged, stored or served.
+    The exit status is 1 if a criterion is not met.
+    """
+    from dpduck.commands.trial import TrialSettings, print_trial  # noqa: PLC0415
+
+    settings = TrialSettings(runs, epsilons, criteria, suggesting, picture, shape)
+    if not print_trial(database, store, statements, settings):
         sys.exit(1)
 
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from dpduck.mechanisms.streams.statements import Streams
     from dpduck.mechanisms.synthetic.recover import SyntheticTables
     from dpduck.mechanisms.synthetic.request import SyntheticRequest
+    from dpduck.trial.trial import Trials
 
 MOST_BOUND = 10_000
 """Most SELECTs around releases that are remembered, so that they need not be bound again."""
@@ -134,7 +135,7 @@ class Database:
         )  # fmt: skip
         self.known = self._from_known.known
         self._about, self._tables = Late(self._new_about), Late(self._new_tables)
-        self._checks = Late(self._new_checks)
+        self._checks, self._trials = Late(self._new_checks), Late(self._new_trials)
         self._sparse, self._streams = Late(self._new_sparse), Late(partial(self._new_streams, files))
 
     @property
@@ -146,6 +147,11 @@ class Database:
     def checks(self) -> StatementChecks:
         """Returns the part that checks a statement's bounds for an owner."""
         return self._checks()
+
+    @property
+    def trials(self) -> Trials:
+        """Returns the part that tries statements over the true rows, for an owner."""
+        return self._trials()
 
     @property
     def sparse(self) -> SparseQueries:
@@ -166,6 +172,19 @@ class Database:
         from dpduck.database.checks import StatementChecks  # noqa: PLC0415
 
         return StatementChecks(self._open_cursor, self._policies, self._ledger, self._place_of, self._workers)
+
+    def _new_trials(self) -> Trials:
+        from dpduck.database.functions import OWNER  # noqa: PLC0415
+        from dpduck.trial.tools import TrialTools  # noqa: PLC0415
+        from dpduck.trial.trial import Trials  # noqa: PLC0415
+
+        def facts_of(table: TableName) -> list[Any]:
+            with self._open_cursor() as cursor:
+                return cursor.execute(self.about.check(table.sql, OWNER)).fetchall()
+
+        return Trials(TrialTools(
+            self._open_cursor, self._policies, self._ledger, self._workers, self._place_of, self._answered, facts_of
+        ))  # fmt: skip
 
     def _new_tables(self) -> SyntheticTables:
         from dpduck.mechanisms.synthetic.recover import SyntheticTables  # noqa: PLC0415
@@ -311,6 +330,13 @@ class Database:
             return self.about.check(name or "", caller)
         question, request = self.question_of(text, caller)
         return self.checks.check(name or "", question, request, caller)
+
+    def trial(self, argument: str, caller: Caller) -> str:
+        """Returns SQL with the errors that statements would have on the true rows, for the owner alone."""
+        from dpduck.trial.listing import trial_sql  # noqa: PLC0415
+
+        require_owner(caller)
+        return trial_sql(self.trials, argument, caller)
 
     def budget(self, caller: Caller) -> str:
         """Returns SQL that lists budgets, with the spent and the remaining amounts."""

@@ -107,6 +107,8 @@ def _dispatch(started: Database | Started, caller: Caller, action: str, argument
             return database.about.columns(argument, caller)
         case "check":
             return database.check(text, caller)
+        case "trial":
+            return database.trial(text, caller)
         case "compare":
             return database.about.compare(text, caller)
         case "twin":

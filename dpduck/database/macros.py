@@ -23,6 +23,7 @@ MACROS = {
     "dp_policies": ("", "list_policies"),
     "dp_releases": ("", "list_releases"),
     "dp_check": ("table_name, statement := NULL", "check"),
+    "dp_trial": ("statements, runs := 100, epsilon := NULL", "trial"),
     "dp_compare": ("table_name", "compare"),
     "dp_draft": ("table_name, privately := NULL", "draft"),
     "dp_columns": ("table_name := NULL", "columns"),
@@ -42,6 +43,7 @@ MACROS = {
 SEVERAL_ARGUMENTS = {
     "dp_known": "CAST(json_array(statement, confidence, target_stderr) AS VARCHAR)",
     "dp_check": "CAST(json_array(CAST(table_name AS VARCHAR), CAST(statement AS VARCHAR)) AS VARCHAR)",
+    "dp_trial": "CAST(json_array(statements, runs, epsilon) AS VARCHAR)",
     "dp_columns": "CAST(table_name AS VARCHAR)",
     "dp_draft": "CAST(json_array(table_name, privately) AS VARCHAR)",
     "dp_twin": "CAST(json_array(table_name, number_of_rows) AS VARCHAR)",

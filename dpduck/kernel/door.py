@@ -232,7 +232,7 @@ def open_trial(
     workers: Workers,
     place: RowPlace = LIVE_PLACE,
 ) -> Iterator[Callable[[], Door]]:
-    """Yields a function that returns a fresh Door over the same exact counts, each time it is called. Nothing is charged.
+    """Yields a function that makes a Door. All its Doors have the same exact counts, and nothing is charged.
 
     Many answers reveal the exact counts. So only the owner, who has the rows anyway, may see what follows from them.
     dpduck/trial is the only caller, and never stores or serves anything. The asks must fit the charge, as in a release.

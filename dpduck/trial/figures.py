@@ -17,7 +17,13 @@ CELLS, SHOWN = "cells", "shown"
 NOISY, TRUE, MORE = "noisy_", "true_", "more_"
 """Prefixes of tables: the noisy runs, the true answer, and the answer in which only MAX ROWS is lifted."""
 
-SIZES = ((0, "no rows"), (1, "1 to 9"), (10, "10 to 99"), (100, "100 to 999"), (1000, "1,000 and more"))
+SIZES = (
+    (0, "no rows"),
+    (1, "1 to 9 rows"),
+    (10, "10 to 99 rows"),
+    (100, "100 to 999 rows"),
+    (1000, "1,000 rows and more"),
+)
 """Sizes of cells in rows: the least number of each, and its name."""
 
 ROWS_BY_RUN = "dpduck_rows_by_run"
