@@ -38,7 +38,9 @@ HELPS = {
     "sql": (
         "Run one statement of dp(): a question, a policy, a view. Or read: FROM dp_columns('visits'), FROM private.v."
     ),
-    "trial": "Try STATEMENTS on the true data many times: how useful would their answers be? For its owner's eyes only.",
+    "trial": (
+        "Try STATEMENTS on the true data many times: how useful would their answers be? For its owner's eyes only."
+    ),
     "verify": "Check the ledger's whole chain, and that the store is not an older or a second copy.",
 }
 """Every command, and the first paragraph of its help. Listing the commands imports no command."""

@@ -34,8 +34,8 @@ from dpduck.values.quoting import unquote_identifier
 
 WARNING = (
     "For the owner of the data alone. Every figure here follows from exact counts, and no budget was charged. "
-    "Do not publish these figures. If you choose a price or a bound by them, the choice reveals a little that no budget paid for: "
-    "say in your record that you did."
+    "Do not publish these figures. If you choose a price or a bound by them, the choice reveals a little that no "
+    "budget paid for: say in your record that you did."
 )
 """First words of a trial. The documents of a release say the same."""
 
@@ -62,7 +62,7 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
         prices = [None] if settings.epsilons is None else [*map(read_epsilon, settings.epsilons.split(","))]
         if settings.picture is not None:
             require_pictures()
-        listed = split_statements(_read(statements))
+        listed = split_statements(_read_statements(statements))
         require_not_served(store_files(database, store))
         click.secho(WARNING, fg="yellow", err=True)
         with connect(database, store) as connection:
@@ -85,7 +85,7 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
     return met
 
 
-def _read(statements: Path) -> str:
+def _read_statements(statements: Path) -> str:
     try:
         return sys.stdin.read() if str(statements) == "-" else statements.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -177,8 +177,8 @@ def open_door(
     Ledger.end has returned.
     """
     _require_room(asks, bill, ledger, paid)
-    jobs = _jobs_of(asks)
-    with _open_rows(jobs, bill.unit_key, ledger.store, open_cursor, unchanged, workers, place) as (second, over):
+    jobs = jobs_of(asks)
+    with open_rows(jobs, bill.unit_key, ledger.store, open_cursor, unchanged, workers, place) as (second, over):
         drop = partial(drop_unit_cells, second) if any(job.beside for job in jobs) else None
         if paid is None:
             steps("before the charge")
@@ -198,7 +198,7 @@ def open_door(
 
 
 @contextmanager
-def _open_rows(
+def open_rows(
     jobs: Sequence[CountingJob],
     unit_key: str,
     store: str,
@@ -220,42 +220,7 @@ def _open_rows(
         yield second, over
 
 
-@contextmanager
-def open_trial(
-    asks: Sequence[Ask[Any]],
-    charge: Charge,
-    unit_key: str,
-    ledger: Ledger,
-    open_cursor: OpenCursor,
-    unchanged: Unchanged,
-    entropy: Entropy,
-    workers: Workers,
-    place: RowPlace = LIVE_PLACE,
-) -> Iterator[Callable[[], Door]]:
-    """Yields a function that makes a Door. All its Doors have the same exact counts, and nothing is charged.
-
-    Many answers reveal the exact counts. So only the owner, who has the rows anyway, may see what follows from them.
-    dpduck/trial is the only caller, and never stores or serves anything. The asks must fit the charge, as in a release.
-    """
-    require_paid(asks, charge)
-    jobs, counts = _jobs_of(asks), dict[int, tuple[CountingJob, Hidden]]()
-    with _open_rows(jobs, unit_key, ledger.store, open_cursor, unchanged, workers, place) as (second, over):
-        count_now = counting(second, ledger.bounding_key, workers, over)
-
-        def count(job: CountingJob) -> Hidden:
-            if id(job) not in counts:
-                counts[id(job)] = job, count_now(job)  # the job is kept, so that no other job gets its id
-            return counts[id(job)][1]
-
-        try:
-            yield lambda: Door(asks, count, entropy)
-        finally:
-            counts.clear()
-            if any(job.beside for job in jobs):
-                drop_unit_cells(second)
-
-
-def _jobs_of(asks: Iterable[Ask[Any]]) -> list[CountingJob]:
+def jobs_of(asks: Iterable[Ask[Any]]) -> list[CountingJob]:
     """Lists the jobs of asks, each once."""
     return list({id(ask.scan): ask.scan.job for ask in asks}.values())
 
@@ -299,7 +264,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
     cursor: connection to a database that holds nothing else.
     """
     count, shared = counting(cursor, bytes(32), workers), False
-    for job in _jobs_of(asks):
+    for job in jobs_of(asks):
         shared = shared or bool(job.beside)
         counts = count(job)
         if isinstance(counts, KeyStream):

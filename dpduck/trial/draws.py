@@ -10,10 +10,11 @@ from typing import Any
 
 import duckdb
 
-from dpduck.kernel.door import compute_charge, open_trial
+from dpduck.kernel.door import compute_charge
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.trials import open_trial
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import RequestRows
 from dpduck.language.select.analyse import Analysis
@@ -74,7 +75,7 @@ class Drawing:
 
                 yield release
 
-    def draw(self, analysis: Analysis, runs: int, scratch: duckdb.DuckDBPyConnection, prefix: str) -> None:
+    def draw_runs(self, analysis: Analysis, runs: int, scratch: duckdb.DuckDBPyConnection, prefix: str) -> None:
         """Makes releases, and writes their cells and the rows that the statement shows to tables of `scratch`.
 
         prefix: the start of the tables' names. Each row has the number of its run, and a shown row also its place.

@@ -43,7 +43,7 @@ Analyse = Callable[[AskStatement, PolicyTerms | None], Analysis]
 
 
 @dataclass(frozen=True)
-class Bounds:
+class TableBounds:
     """Bounds of one table that a trial may lift or change: its MAX ROWS, and the ends of its clamps by column."""
 
     max_rows: int
@@ -71,12 +71,12 @@ def read_true(ask: AskStatement, analyse: Analyse, terms: PolicyTerms) -> Readin
     ask: a fresh tree, which is changed.
     """
 
-    def kept(options: Sequence[exp.Expr]) -> list[exp.Expr]:
+    def keep(options: Sequence[exp.Expr]) -> list[exp.Expr]:
         return [option for option in options if _name(option) in _KEPT]
 
-    ask = _with_options(ask, kept)
+    ask = _with_options(ask, keep)
     labels = _labels(ask, analyse, terms)
-    _annotated(ask).append("expressions", exp.alias_(exp.Count(this=exp.Star()), ROWS))
+    _annotated_select(ask).append("expressions", exp.alias_(exp.Count(this=exp.Star()), ROWS))
     analysis = analyse(ask, terms)
     return Reading(replace(analysis, request=_without_noise(analysis.request)), labels)
 
@@ -86,10 +86,10 @@ def rows_number(analysis: Analysis) -> int:
     return next(number for name, number in analysis.shown if name == ROWS)
 
 
-def lift_bounds(policy: Policy, bounds: Bounds, *, rows: bool = True, clamps: bool = True) -> Policy:
+def lift_bounds(policy: Policy, bounds: TableBounds, *, rows: bool = True, clamps: bool = True) -> Policy:
     """Returns a policy with other bounds, without limits of a price. rows, clamps: which bounds change."""
     unit = replace(policy.unit, max_rows=bounds.max_rows) if rows else policy.unit
-    changed = tuple(_lifted(clamp, bounds.clamps) if clamps else clamp for clamp in policy.clamps)
+    changed = tuple(_lift(clamp, bounds.clamps) if clamps else clamp for clamp in policy.clamps)
     return replace(policy, unit=unit, clamps=changed, max_epsilon=None, min_epsilon=None)
 
 
@@ -98,7 +98,7 @@ def terms_of(policies: Mapping[str, Policy]) -> PolicyTerms:
     return PolicyTerms(policies, {policy.unit.key: policy.budget for policy in policies.values()})
 
 
-def _lifted(clamp: Clamp, ends: Mapping[str, tuple[float, float]]) -> Clamp:
+def _lift(clamp: Clamp, ends: Mapping[str, tuple[float, float]]) -> Clamp:
     """Returns a clamp with other ends, rounded outwards to its steps."""
     if clamp.column not in ends or not all(map(isfinite, ends[clamp.column])):
         return clamp
@@ -141,18 +141,18 @@ def at_epsilon(options: Sequence[exp.Expr], epsilon: Fraction) -> list[exp.Expr]
     return [amount, *(option for option in options if _name(option) != "epsilon")]
 
 
-def _annotated(ask: AskStatement) -> exp.Select:
+def _annotated_select(ask: AskStatement) -> exp.Select:
     """Returns the SELECT with the clause."""
     if ask.view is not None and isinstance(ask.query, exp.Select):
         return ask.query
-    return find_annotated(ask.query)[0]
+    return find_annotated_select(ask.query)[0]
 
 
 def _with_options(ask: AskStatement, change: Callable[[Sequence[exp.Expr]], list[exp.Expr]]) -> AskStatement:
     """Returns a statement with changed options. The statement's own tree is changed, too."""
     if ask.view is not None:
         return replace(ask, options=tuple(change(ask.options)))
-    clause = _annotated(ask).args.get("hint")
+    clause = _annotated_select(ask).args.get("hint")
     if not isinstance(clause, DifferentialPrivacy):
         raise InternalError("a statement without its clause")
     clause.set("expressions", change(clause.expressions))
@@ -161,7 +161,7 @@ def _with_options(ask: AskStatement, change: Callable[[Sequence[exp.Expr]], list
 
 def _labels(ask: AskStatement, analyse: Analyse, terms: PolicyTerms | None) -> tuple[str, ...]:
     """Returns the names of the annotated SELECT's columns that are no answers. Empty for a SELECT that is no view."""
-    select = _annotated(ask).copy()
+    select = _annotated_select(ask).copy()
     clause = select.args.get("hint")
     options = ask.options if ask.view is not None else clause.expressions if clause is not None else ()
     select.set("hint", None)

@@ -14,7 +14,7 @@ from dpduck.language.statements.kinds import AskStatement
 from dpduck.store.terms import PolicyTerms
 from dpduck.trial.criteria import Criterion, share_of_runs
 from dpduck.trial.figures import CELLS, MORE, NOISY, SHOWN, TRUE, AnswerFigures, RowFigures, answer_figures, row_figures
-from dpduck.trial.readings import Bounds, Reading, lift_bounds, read_true, rows_number, terms_of
+from dpduck.trial.readings import TableBounds, Reading, lift_bounds, read_true, rows_number, terms_of
 from dpduck.trial.tools import Finding, TrialTools
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
@@ -25,7 +25,7 @@ MOST_CELLS = 5_000_000
 
 MOST_RUNS = 10_000
 
-Draw = Callable[[int, Fraction | None, PolicyTerms | None, duckdb.DuckDBPyConnection], Reading]
+MakeRuns = Callable[[int, Fraction | None, PolicyTerms | None, duckdb.DuckDBPyConnection], Reading]
 """Function that draws a statement: a number of runs, its epsilon, its terms, and the database for the answers.
 
 Without an epsilon, the price is as written. Without terms, those in force hold.
@@ -50,16 +50,16 @@ class Trial:
 class StatementTrial:
     """A statement with its true answer.
 
-    written: returns the statement's SELECT, a fresh tree each time. draw: draws the statement.
+    written: returns the statement's SELECT, a fresh tree each time. make_runs: draws the statement.
     bounds: for each table that the statement reads, bounds that every row meets. facts: exact facts of these tables.
     """
 
     tools: TrialTools
     written: Callable[[], AskStatement]
-    draw: Draw
+    make_runs: MakeRuns
     scratch: duckdb.DuckDBPyConnection
     in_force: Mapping[str, Policy]
-    bounds: Mapping[str, Bounds]
+    bounds: Mapping[str, TableBounds]
     facts: Mapping[str, Sequence[Finding]]
 
     def draw_truth(self) -> int:
@@ -74,15 +74,17 @@ class StatementTrial:
                 for name, policy in self.in_force.items()
             }
             reading = read_true(self.written(), self.tools.analyse, terms_of(lifted))
-            self.tools.drawing().draw(reading.analysis, 1, self.scratch, prefix)
+            self.tools.drawing().draw_runs(reading.analysis, 1, self.scratch, prefix)
             number = rows_number(reading.analysis)
         return number
 
-    def own_bounds(self) -> Mapping[str, Bounds]:
+    def own_bounds(self) -> Mapping[str, TableBounds]:
         """Returns the bounds that the policies declare."""
-        return {name: Bounds(self.in_force[name].unit.max_rows, _ends_of(self.in_force[name])) for name in self.bounds}
+        return {
+            name: TableBounds(self.in_force[name].unit.max_rows, _ends_of(self.in_force[name])) for name in self.bounds
+        }
 
-    def other_bounds(self, analysis: Analysis) -> Sequence[Mapping[str, Bounds]]:
+    def other_bounds(self, analysis: Analysis) -> Sequence[Mapping[str, TableBounds]]:
         """Returns bounds that may do better: those that nearly all rows meet, and those that all rows meet.
 
         Clamps of columns that the statement does not add up stay as they are.
@@ -102,7 +104,7 @@ class StatementTrial:
         ]  # fmt: skip
 
     def at(
-        self, runs: int, epsilon: Fraction | None, changed: Mapping[str, Bounds], rows_of: int,
+        self, runs: int, epsilon: Fraction | None, changed: Mapping[str, TableBounds], rows_of: int,
         criteria: Sequence[Criterion] = (),
     ) -> Trial:  # fmt: skip
         """Draws the statement at a price, and returns its figures.
@@ -121,7 +123,7 @@ class StatementTrial:
             name: lift_bounds(policy, changed[name]) if name in changed else policy
             for name, policy in self.in_force.items()
         }
-        reading = self.draw(runs, epsilon, terms_of(policies) if changed else None, self.scratch)
+        reading = self.make_runs(runs, epsilon, terms_of(policies) if changed else None, self.scratch)
         analysis = reading.analysis
         shown = {number: name for name, number in reversed(analysis.shown)}
         aggregates = enumerate(analysis.request.question.aggregates)

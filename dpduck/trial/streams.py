@@ -12,11 +12,12 @@ from functools import partial
 import duckdb
 import numpy as np
 
-from dpduck.kernel.door import Door, compute_charge, open_trial
+from dpduck.kernel.door import Door, compute_charge
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.operators import MatrixFactor
 from dpduck.kernel.queries.streams import StreamAsk
 from dpduck.kernel.queries.tables import operator_of
+from dpduck.kernel.queries.trials import open_trial
 from dpduck.language.statements.kinds import AskStatement, CreatePrivate
 from dpduck.language.text.names import GROUPING_SET, answer_column, high_column, low_column, stderr_column
 from dpduck.mechanisms.streams.measurements import asks_of

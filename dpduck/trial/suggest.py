@@ -12,7 +12,7 @@ from itertools import product
 from math import ceil, floor, log10
 
 from dpduck.trial.criteria import Criterion
-from dpduck.trial.readings import Bounds
+from dpduck.trial.readings import TableBounds
 from dpduck.values.errors import Refusal
 
 LEAST, MOST = Fraction(1, 100), Fraction(20)
@@ -27,7 +27,7 @@ SEARCHED, CONFIRMED = 60, 200
 SURE = 0.985
 """Share of the last runs that must meet each criterion. If only 0.95 did, the chance to see this share is below 1 %."""
 
-Try = Callable[[Fraction, Mapping[str, Bounds], int], float]
+Try = Callable[[Fraction, Mapping[str, TableBounds], int], float]
 """Function that tries a statement: at an epsilon, with other bounds of tables, and a number of runs.
 
 It returns the smallest share of runs that meet a criterion.
@@ -39,10 +39,10 @@ class Suggestion:
     """Smallest epsilon that meets the criteria. bounds: other bounds of tables, empty for the policy's own."""
 
     epsilon: Fraction
-    bounds: Mapping[str, Bounds]
+    bounds: Mapping[str, TableBounds]
 
 
-def suggest(attempt: Try, choices: Sequence[Mapping[str, Bounds]]) -> Suggestion:
+def suggest(attempt: Try, choices: Sequence[Mapping[str, TableBounds]]) -> Suggestion:
     """Returns the cheapest of several choices of bounds, with its price. Refuses if none meets the criteria."""
     found: list[Suggestion] = []
     for bounds in choices:
@@ -95,13 +95,13 @@ def round_up(number: Fraction) -> Fraction:
 
 
 def choices_of_bounds(
-    own: Mapping[str, Bounds], others: Sequence[Mapping[str, Bounds]]
-) -> Iterator[Mapping[str, Bounds]]:
+    own: Mapping[str, TableBounds], others: Sequence[Mapping[str, TableBounds]]
+) -> Iterator[Mapping[str, TableBounds]]:
     """Yields the policies' own bounds, then each MAX ROWS of `others` with each of their clamps, without repetition."""
     seen = [own]
     yield {}
     for rows, clamps in product((own, *others), (own, *others)):
-        choice = {name: Bounds(rows[name].max_rows, clamps[name].clamps) for name in own}
+        choice = {name: TableBounds(rows[name].max_rows, clamps[name].clamps) for name in own}
         if choice not in seen:
             seen.append(choice)
             yield choice

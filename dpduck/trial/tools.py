@@ -24,7 +24,7 @@ from dpduck.store.policies import PolicyStore
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.terms import PolicyTerms
 from dpduck.trial.draws import Drawing
-from dpduck.trial.readings import Bounds
+from dpduck.trial.readings import TableBounds
 from dpduck.trial.suggest import round_up
 from dpduck.values.quoting import quote_identifier
 
@@ -65,7 +65,7 @@ class TrialTools:
             self.open_cursor, self.ledger, self.workers, self.place_of, self.answered, self._require_unchanged
         )
 
-    def bounds(self, policy: Policy, facts: Sequence[Finding], part: float) -> Bounds:
+    def bounds(self, policy: Policy, facts: Sequence[Finding], part: float) -> TableBounds:
         """Returns the bounds that a part of the units and rows of a table meet, 1 or 0.99.
 
         If the part is not 1, the ends of clamps are rounded outwards to two digits.
@@ -82,7 +82,7 @@ class TrialTools:
                 ).fetchone()
                 if row is not None and row[0] is not None:
                     ends[clamp.column] = row if part == 1 else (-_round_up(-row[0]), _round_up(row[1]))
-        return Bounds(max(policy.unit.max_rows, int(rows)) if part == 1 else int(rows), ends)
+        return TableBounds(max(policy.unit.max_rows, int(rows)) if part == 1 else int(rows), ends)
 
     def _require_unchanged(self, rows: RequestRows, cursor: duckdb.DuckDBPyConnection) -> None:
         Catalog(cursor, self.policies).require_unchanged(rows)

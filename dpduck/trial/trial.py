@@ -24,8 +24,8 @@ from dpduck.store.terms import PolicyTerms
 from dpduck.trial.criteria import Criterion
 from dpduck.trial.draws import open_scratch
 from dpduck.trial.figures import NOISY, AnswerFigures
-from dpduck.trial.readings import Bounds, Reading, at_epsilon, read_written
-from dpduck.trial.statement_trial import Draw, StatementTrial, Trial
+from dpduck.trial.readings import TableBounds, Reading, at_epsilon, read_written
+from dpduck.trial.statement_trial import MakeRuns, StatementTrial, Trial
 from dpduck.trial.streams import draw_stream, stream_ask
 from dpduck.trial.suggest import Suggestion, choices_of_bounds, least_share, suggest
 from dpduck.trial.synthetic import margin_figures
@@ -51,28 +51,28 @@ class Trials:
             if criteria:
                 raise Refusal("criteria are of statements that show cells", accepted="SELECT .. GROUP BY, or a stream")
             return [Trial(epsilon, tuple(self._margins(text, runs, epsilon)), None) for epsilon in epsilons]
-        with self._opened(text) as statement:
+        with self._open(text) as statement:
             rows_of = statement.draw_truth()
             return [statement.at(runs, epsilon, {}, rows_of, criteria) for epsilon in epsilons]
 
     def suggest(self, text: str, criteria: Sequence[Criterion], caller: Caller) -> Suggestion:
         """Returns the smallest price, and the bounds, at which a SELECT meets the criteria."""
         require_owner(caller)
-        with self._opened(text) as statement:
+        with self._open(text) as statement:
             rows_of = statement.draw_truth()
             analysis = self.tools.analyse(statement.written(), None)
 
-            def attempt(epsilon: Fraction, bounds: Mapping[str, Bounds], runs: int) -> float:
+            def attempt(epsilon: Fraction, bounds: Mapping[str, TableBounds], runs: int) -> float:
                 return least_share(statement.at(runs, epsilon, bounds, rows_of, criteria).met)
 
             return suggest(attempt, list(choices_of_bounds(statement.own_bounds(), statement.other_bounds(analysis))))
 
     @contextmanager
-    def _opened(self, text: str) -> Iterator[StatementTrial]:
+    def _open(self, text: str) -> Iterator[StatementTrial]:
         """Yields a statement that shows cells."""
         statement, tools = parse_statement(text), self.tools
         written: Callable[[], AskStatement] = partial(parse_ask, text)
-        draw: Draw = partial(self._draw_select, text)
+        draw: MakeRuns = partial(self._draw_select, text)
         if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
             written, draw = partial(_stream_ask, text), partial(self._draw_stream, text)
         elif not isinstance(statement, AskStatement):
@@ -91,7 +91,7 @@ class Trials:
         scratch: duckdb.DuckDBPyConnection,
     ) -> Reading:  # fmt: skip
         reading = read_written(parse_ask(text), self.tools.analyse, epsilon, terms)
-        self.tools.drawing().draw(reading.analysis, runs, scratch, NOISY)
+        self.tools.drawing().draw_runs(reading.analysis, runs, scratch, NOISY)
         return reading
 
     def _draw_stream(
