@@ -145,7 +145,7 @@ def _annotated_select(ask: AskStatement) -> exp.Select:
     """Returns the SELECT with the clause."""
     if ask.view is not None and isinstance(ask.query, exp.Select):
         return ask.query
-    return find_annotated_select(ask.query)[0]
+    return find_annotated(ask.query)[0]
 
 
 def _with_options(ask: AskStatement, change: Callable[[Sequence[exp.Expr]], list[exp.Expr]]) -> AskStatement:

@@ -14,7 +14,7 @@ from dpduck.language.statements.kinds import AskStatement
 from dpduck.store.terms import PolicyTerms
 from dpduck.trial.criteria import Criterion, share_of_runs
 from dpduck.trial.figures import CELLS, MORE, NOISY, SHOWN, TRUE, AnswerFigures, RowFigures, answer_figures, row_figures
-from dpduck.trial.readings import TableBounds, Reading, lift_bounds, read_true, rows_number, terms_of
+from dpduck.trial.readings import Reading, TableBounds, lift_bounds, read_true, rows_number, terms_of
 from dpduck.trial.tools import Finding, TrialTools
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier

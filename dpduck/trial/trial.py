@@ -24,7 +24,7 @@ from dpduck.store.terms import PolicyTerms
 from dpduck.trial.criteria import Criterion
 from dpduck.trial.draws import open_scratch
 from dpduck.trial.figures import NOISY, AnswerFigures
-from dpduck.trial.readings import TableBounds, Reading, at_epsilon, read_written
+from dpduck.trial.readings import Reading, TableBounds, at_epsilon, read_written
 from dpduck.trial.statement_trial import MakeRuns, StatementTrial, Trial
 from dpduck.trial.streams import draw_stream, stream_ask
 from dpduck.trial.suggest import Suggestion, choices_of_bounds, least_share, suggest
