@@ -121,7 +121,7 @@ def test_the_true_answer_is_that_of_plain_sql(open_clinic: Callable[..., Clinic]
     with database.trials._open(text) as statement:
         statement.draw_truth()
         true = statement.scratch.execute("SELECT * EXCLUDE (dpduck_run, dpduck_place) FROM true_shown").fetchall()
-    expected = dict((row[0], row[1:]) for row in clinic.rows(f"SELECT {plain} FROM visits GROUP BY ward"))
+    expected = {row[0]: row[1:] for row in clinic.rows(f"SELECT {plain} FROM visits GROUP BY ward")}
     assert len(true) == 3
     for ward, *answers, rows in true:
         assert rows == clinic.value(f"SELECT count(*) FROM visits WHERE ward = '{ward}'")

@@ -1,4 +1,4 @@
-"""Six tables with statements, for trials: heavy tails, texts, NULLs, filters, joins, selected keys, sums beyond a clamp.
+"""Six tables with statements, for trials: heavy tails, texts, NULLs, a filter, a join, selected keys, a clamp.
 
 Each statement has a plain SELECT with the true answer: the rows of all domains, without MAX ROWS and clamps.
 """
@@ -45,8 +45,8 @@ TABLES = (
         "DOMAIN cost RANGE 0 TO 100 STEP 20, EXPECT ROWS 6000)",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, refresh = '{tag}') ward, cost, count(*) AS n "
         "FROM visits WHERE drug <> 'drug 3' GROUP BY ward, cost HAVING count(*) > 370",
-        "SELECT ward, floor(cost / 20) * 20 AS c, count(*) AS n FROM visits WHERE drug <> 'drug 3' AND ward IS NOT NULL "
-        "AND cost < 100 GROUP BY ward, c HAVING n > 370", 2,
+        "SELECT ward, floor(cost / 20) * 20 AS c, count(*) AS n FROM visits WHERE drug <> 'drug 3' "
+        "AND ward IS NOT NULL AND cost < 100 GROUP BY ward, c HAVING n > 370", 2,
     ),
     TrialTable(
         "sums beyond a clamp", (VISITS,),
